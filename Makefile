@@ -1,0 +1,107 @@
+# The commands of this project; `make help` lists them. Each makes .venv with what it needs the first time and installs
+# nothing after that. Needs Python 3.10, 3.11 or 3.12 and GNU make, 3.81 (macOS) or later.
+
+VENV ?= .venv
+PYTHON ?=
+TASK ?= regression
+DATASET ?=
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+
+# Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)
+TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL
+
+PY := $(VENV)/bin/python
+
+.PHONY: help demo test lint types format bench notebooks clean
+
+help:
+	@echo 'make demo       run the demonstration; DATASET=name, TASK=name (default: regression), DEMO_ARGS=--short'
+	@echo 'make test       run the tests; PYTEST_ARGS="-k streaming" passes on to pytest'
+	@echo 'make lint       check style and formatting (ruff)'
+	@echo 'make types      check types (mypy)'
+	@echo 'make format     format the code, and mend what ruff can mend safely'
+	@echo 'make bench      time one step of training against GPflow'
+	@echo 'make notebooks  execute every notebook, in place'
+	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
+	@echo
+	@echo 'PYTHON=python3.11 chooses the interpreter .venv is made with, VENV=path another place for it.'
+
+demo: $(VENV)/.installed
+	$(strip $(PY) -m experiments.demo $(if $(DATASET),--dataset $(DATASET)) --task $(TASK) $(DEMO_ARGS))
+
+bench: $(VENV)/.installed
+	$(PY) -m experiments.benchmarks.collapsed_step
+
+test: $(VENV)/.installed-dev
+	$(strip $(PY) -m pytest -n 2 $(PYTEST_ARGS))
+
+lint: $(VENV)/.installed-dev
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+types: $(VENV)/.installed-dev
+	$(PY) -m mypy gpflow_pep experiments
+
+format: $(VENV)/.installed-dev
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
+
+notebooks: $(VENV)/.installed-dev
+	$(PY) -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+
+clean:
+	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
+	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . \( -name .git -o -name runs -o -name '.venv*' \) -prune -o \
+		\( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+# --- installation ---------------------------------------------------------------------------------------------------
+
+INSTALL = $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt
+REQUIREMENTS := setup.cfg pyproject.toml constraints.txt
+
+$(VENV)/.installed: $(VENV)/.made $(REQUIREMENTS)
+	@echo 'Installing gpflow_pep and TensorFlow into $(VENV), once; this downloads and takes a few minutes ...'
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.made $(REQUIREMENTS)
+	@echo 'Installing gpflow_pep, TensorFlow and the tools into $(VENV), once; this downloads and takes a few minutes ...'
+	@$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+# What an interpreter must be: in the range of setup.cfg, and able to make environments.
+CANDIDATES := python3.12 python3.11 python3.10 python3 python
+USABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))
+VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+
+# Makes the environment with PYTHON, or else with the first candidate that will do, and notes its version.
+$(VENV)/.made:
+	@if test -e $(VENV); then \
+		echo '$(VENV) is unfinished, or not made by this Makefile: make clean removes it, VENV=path leaves it alone.' >&2; \
+		exit 1; \
+	fi; \
+	for python in $(or $(PYTHON),$(CANDIDATES)); do \
+		if "$$python" -c '$(USABLE)' >/dev/null 2>&1; then \
+			echo "Making $(VENV) with $$python, $$("$$python" --version) ..."; \
+			"$$python" -m venv $(VENV) && "$$python" -c '$(VERSION)' >$@; \
+			exit; \
+		fi; \
+	done; \
+	echo 'No usable Python among: $(or $(PYTHON),$(CANDIDATES)).' >&2; \
+	echo 'It must be Python 3.10, 3.11 or 3.12 with its venv module (on Debian and Ubuntu: python3-venv).' >&2; \
+	echo 'To name one that is elsewhere: make PYTHON=/path/to/python3.12 <target>.' >&2; \
+	exit 1
+
+# A PYTHON that is asked for must be the one .venv was made with.
+ifneq ($(PYTHON),)
+.PHONY: same-python
+same-python: | $(VENV)/.made
+	@if test "$$("$(PYTHON)" -c '$(VERSION)')" != "$$(cat $(VENV)/.made)"; then \
+		echo "$(VENV) was made with Python $$(cat $(VENV)/.made), not with $(PYTHON): make clean, or set VENV." >&2; \
+		exit 1; \
+	fi
+$(VENV)/.installed $(VENV)/.installed-dev: | same-python
+endif

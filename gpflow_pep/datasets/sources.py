@@ -1,0 +1,140 @@
+"""How each kind of publication stores a data set and its splits; every source reads one split of one set.
+
+All row and column numbers in the published files count from 0.
+"""
+
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpflow_pep.datasets.files import PublishedFile, local_copy
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+SEEDED_TRAIN_FRACTION = 0.9  # the proportion of the published 20-split sets
+
+
+class SplitTable(NamedTuple):
+    """All rows of a data set and which of them train and test."""
+
+    X: Floats  # [N, D]
+    Y: Floats  # [N, 1]
+    train: Rows  # [N_train]
+    test: Rows  # [N_test]
+
+
+class Source(Protocol):
+    """What reads a data set: the files it needs, and one numbered split of the table in them."""
+
+    @property
+    def num_splits(self) -> int:
+        """``read`` accepts the splits 0 ... num_splits - 1."""
+
+    @property
+    def splits_published(self) -> bool:
+        """True where the splits come with the data, False where they are drawn from the split's number."""
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The published files read; none for a set that comes with a library."""
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+
+
+@dataclass(frozen=True)
+class ArchivedSplits:
+    """
+    One folder of a tar archive: ``data.txt``, its feature and target columns, and two lists of rows per split.
+
+    Only the five members needed are read, in memory; nothing is extracted to disk.
+    """
+
+    archive: PublishedFile
+    folder: str
+    num_splits: int = 20
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The archive."""
+        return (self.archive,)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        with tarfile.open(local_copy(self.archive)) as archive:
+            table = np.loadtxt(self._member(archive, "data"))  # [N, columns]
+            features, target, train, test = (
+                np.loadtxt(self._member(archive, f"index_{part}"), dtype=np.intp, ndmin=1)
+                for part in ("features", "target", f"train_{split}", f"test_{split}")
+            )  # [D], [1], [N_train], [N_test]
+        return SplitTable(table[:, features], table[:, target], train, test)
+
+    def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
+        member = archive.extractfile(f"{self.folder}/data/{name}.txt")
+        assert member is not None  # only a folder or a special file of the archive has no content
+        return member
+
+
+@dataclass(frozen=True)
+class MaskedFolds:
+    """A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of split k."""
+
+    table: PublishedFile
+    mask: PublishedFile
+    num_splits: int = 10
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The table and the mask."""
+        return (self.table, self.mask)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        is_test = read_csv(self.mask)[:, split].astype(bool)  # [N]
+        return SplitTable(*_target_last(read_csv(self.table)), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+
+
+@dataclass(frozen=True)
+class SeededSplits:
+    """
+    A table published as one set, target last; split k tests on the last tenth of the permutation drawn with seed k.
+
+    The permutation comes from ``numpy.random.RandomState``, whose stream numpy has frozen: the same rows with every
+    version and on every machine.
+    """
+
+    read_table: Callable[[], Floats]
+    files: tuple[PublishedFile, ...] = ()
+    num_splits: int = 20
+    splits_published: bool = field(default=False, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and draw the rows of ``split``."""
+        table = self.read_table()  # [N, D + 1]
+        num_train = round(SEEDED_TRAIN_FRACTION * len(table))
+        rows = np.random.RandomState(split).permutation(len(table))  # [N]
+        return SplitTable(*_target_last(table), rows[:num_train], rows[num_train:])
+
+
+def read_csv(file: PublishedFile) -> Floats:
+    """Numbers of a comma-separated file without a header, plain or gzipped."""
+    return np.loadtxt(local_copy(file), delimiter=",")  # [N, columns]
+
+
+def read_diabetes() -> Floats:
+    """Scikit-learn's diabetes set in its original units, target last."""
+    from sklearn.datasets import load_diabetes  # slow to import, needed here only
+
+    X, y = load_diabetes(return_X_y=True, scaled=False)
+    return np.column_stack([X, y])  # [N, D + 1]
+
+
+def _target_last(table: Floats) -> tuple[Floats, Floats]:
+    return table[:, :-1], table[:, -1:]  # [N, D], [N, 1]

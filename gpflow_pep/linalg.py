@@ -1,0 +1,137 @@
+"""Cholesky factorisation that never returns NaN silently.
+
+TensorFlow's Cholesky fills its result with NaN on CPU when a matrix is not positive definite, and goes on. Here the
+same operation stops with a message that names the matrix, says how it is conditioned and what to try.
+"""
+
+import sys
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+_GROWTH = 10.0
+
+
+@check_shapes(
+    "matrix: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def cholesky(matrix: TensorType, *, name: str, advice: str) -> tf.Tensor:
+    """
+    Lower Cholesky factor of a symmetric positive definite matrix, or an error: eagerly, compiled and in gradients.
+
+    :param matrix: symmetric matrix, or a batch of them.
+    :param name: what the error message calls the matrix.
+    :param advice: what the reader of that message can try.
+    :return: the lower triangular factor; always finite.
+    :raises tf.errors.InvalidArgumentError: where the matrix is not positive definite in floating point. (With
+        ``jit_compile=True`` the message cannot be expressed, and TensorFlow refuses to compile it.)
+    """
+    factor = tf.linalg.cholesky(matrix)
+    succeeded = _succeeded(factor)
+
+    def stop() -> tf.Tensor:
+        failure = tf.debugging.Assert(False, [_diagnosis(matrix, factor, name, advice)])
+        with tf.control_dependencies([failure]):
+            return tf.constant(False)
+
+    checked = tf.cond(succeeded, lambda: tf.constant(True), stop)
+    with tf.control_dependencies([checked]):
+        return tf.identity(factor)
+
+
+@check_shapes(
+    "matrix: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def cholesky_with_growing_jitter(
+    matrix: TensorType, *, jitter: float, max_jitter: float, name: str, advice: str
+) -> tf.Tensor:
+    """
+    :func:`cholesky` of a matrix whose diagonal already carries `jitter`, which is raised tenfold until the
+    factorisation succeeds. A raise is reported on standard error; past `max_jitter` the error is :func:`cholesky`'s.
+
+    :param jitter: what the diagonal carries (units of the matrix).
+    :param max_jitter: the largest jitter that may be used instead.
+    """
+    identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
+    carried = tf.constant(jitter, matrix.dtype)
+    start = tf.maximum(carried, tf.cast(tf.experimental.numpy.finfo(matrix.dtype.as_numpy_dtype).eps, matrix.dtype))
+    fixed = tf.stop_gradient(matrix)
+
+    def fails(total: tf.Tensor) -> tf.Tensor:
+        attempt = tf.linalg.cholesky(fixed + (total - carried) * identity)
+        return tf.logical_and(~_succeeded(attempt), _GROWTH * total <= max_jitter)
+
+    total = tf.cond(
+        _succeeded(tf.linalg.cholesky(fixed)),
+        lambda: carried,
+        lambda: tf.while_loop(fails, lambda total: [_GROWTH * total], [start])[0],
+    )
+
+    def report() -> tf.Tensor:
+        printed = tf.print(
+            "gpflow_pep:", name, "was not positive definite; jitter raised from", carried, "to", total,
+            output_stream=sys.stderr,
+        )  # fmt: skip
+        with tf.control_dependencies([] if printed is None else [printed]):
+            return tf.constant(True)
+
+    reported = tf.cond(total > carried, report, lambda: tf.constant(False))
+    with tf.control_dependencies([reported]):
+        return cholesky(matrix + (total - carried) * identity, name=name, advice=advice)
+
+
+def _succeeded(factor: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(factor))
+
+
+def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str) -> tf.Tensor:
+    """The message: the first matrix of a batch that failed, its size, smallest eigenvalue and condition number."""
+    size = tf.shape(matrix)[-1]
+    matrices = tf.reshape(matrix, [-1, size, size])  # [batch, M, M]
+    failed = ~tf.reduce_all(tf.math.is_finite(tf.reshape(factor, [-1, size, size])), axis=[1, 2])  # [batch]
+    first = tf.argmax(tf.cast(failed, tf.int32))
+    culprit = tf.gather(matrices, first)  # [M, M]
+    non_finite = tf.reduce_sum(tf.cast(~tf.math.is_finite(culprit), tf.int32))
+
+    def broken() -> tf.Tensor:
+        return tf.strings.format(
+            "{} of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing", non_finite
+        )
+
+    def indefinite() -> tf.Tensor:
+        eigenvalues = tf.linalg.eigvalsh(culprit)  # [M], ascending
+        condition = tf.reduce_max(tf.abs(eigenvalues)) / tf.reduce_min(tf.abs(eigenvalues))
+        return tf.strings.format(
+            "smallest eigenvalue {}, largest {}, condition number about {}",
+            (eigenvalues[0], eigenvalues[-1], condition),
+        )
+
+    facts = tf.cond(non_finite > 0, broken, indefinite)
+    heading = tf.strings.format("Cholesky factorisation of {} failed: size {} x {}, ", (name, size, size))
+    return tf.strings.join([heading, facts, ". Try: " + advice])
+
+
+@check_shapes(
+    "value: [shape...]",
+    "return: [shape...]",
+)
+def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
+    """
+    `value` itself, or an error that names it where an entry is NaN or infinite.
+
+    :raises tf.errors.InvalidArgumentError: eagerly and compiled.
+    """
+    bad = tf.reduce_sum(tf.cast(~tf.math.is_finite(value), tf.int32))
+
+    def stop() -> tf.Tensor:
+        message = tf.strings.format("{} of the entries of {} are not finite. Try: {}", (bad, name, advice))
+        failure = tf.debugging.Assert(False, [message])
+        with tf.control_dependencies([failure]):
+            return tf.constant(False)
+
+    checked = tf.cond(bad == 0, lambda: tf.constant(True), stop)
+    with tf.control_dependencies([checked]):
+        return tf.identity(value)

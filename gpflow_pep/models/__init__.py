@@ -1,0 +1,7 @@
+"""What a user constructs, one family a file."""
+
+from .btsgpr import BTSGPR
+from .pepr import PEPR
+from .tsgpr import TSGPR
+
+__all__ = ["BTSGPR", "PEPR", "TSGPR"]

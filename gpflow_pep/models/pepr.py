@@ -1,0 +1,147 @@
+"""PEPR: power expectation propagation for regression, from VFE over FITC and PITC to T-PEP."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Parameter, RegressionData, TensorData
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import positive
+
+from .. import validation
+from ..statistics import Blocks, Powers, Sums, log1p_ratio
+from .collapsed import CollapsedRegression
+
+
+class PEPR(CollapsedRegression):
+    r"""
+    Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected):
+
+        log N(y; m, Qff + α m blkdiag(D) + σ²I) - Σ_b (1-α)/2α log|I + α m D_bb/σ²|
+            + N/2 log m - N/2α log(1 + α(m-1)),                D = Kff - Qff
+
+    ======================================  =====================================================
+    alpha = 0                               VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
+    alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
+    scale = m, learned or not               T-PEP: p(f|u) replaced by one of covariance m D (Bui and Titsias 2025, eq. 14)
+    alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
+    ======================================  =====================================================
+    """
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: Any = 0.5,
+        scale: float | Parameter | str = 1.0,
+        blocks: Any = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        noise_variance: TensorData | None = None,
+        likelihood: Gaussian | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
+    ):
+        """
+        :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise.
+        :param kernel: any single-output kernel.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
+        :param alpha: the power, a number in [0, 1], or one per block [B].
+        :param scale: m > 0 of the structured conditional: a number (fixed), a :class:`gpflow.Parameter` (learned if
+            trainable), or "optimal", the maximiser of the bound at alpha = 0.
+        :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N], blocks
+            in ascending order of the labels | list of arrays of row indices.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: P, taken from Y.
+        :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
+        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
+        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so; by default
+            that is an error.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            blocks=blocks,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
+        values = validation.power(alpha, self.num_blocks)
+        self._alpha = tf.Variable(values, trainable=False, dtype=default_float())
+        self._optimal_scale = isinstance(scale, str)
+        if self._optimal_scale:
+            if scale != "optimal" or values.any():
+                raise ValueError(f'scale must be positive, or "optimal" with alpha = 0, got {scale!r} and {alpha!r}.')
+        else:
+            self.scale = scale if isinstance(scale, Parameter) else _fixed_scale(scale)
+
+    @property
+    def alpha(self) -> tf.Variable:
+        """
+        The power(s), [] or [B]. Set it, or ``.assign`` to it: compiled functions see the new value.
+
+        :raises ValueError: when it is set to a value outside [0, 1] or of another shape. (Assigned directly, a value
+            outside [0, 1] stops the next evaluation.)
+        """
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: Any) -> None:
+        values = validation.power(alpha, self.num_blocks)
+        if values.shape != self._alpha.shape:
+            raise ValueError(f"alpha must keep its shape {self._alpha.shape.as_list()}, got {list(values.shape)}.")
+        if self._optimal_scale and values.any():
+            raise ValueError(f'alpha must stay 0 with scale = "optimal", got {alpha!r}.')
+        self._alpha.assign(values)
+
+    def _check_num_blocks(self, num_blocks: int) -> None:
+        if self._alpha.shape.rank == 1 and num_blocks != self._alpha.shape[0]:
+            raise ValueError(f"data must keep {self._alpha.shape[0]} blocks, since each has an alpha, got {num_blocks}.")
+
+    def _checked_alpha(self) -> tf.Tensor:
+        alpha = tf.stop_gradient(tf.convert_to_tensor(self._alpha))
+        largest = 0.0 if self._optimal_scale else 1.0
+        message = f"alpha must be in [0, {largest:g}]" + (' with scale = "optimal"' if self._optimal_scale else "")
+        accepted = tf.reduce_all((alpha >= 0.0) & (alpha <= largest))
+        checked = tf.debugging.Assert(accepted, [message, alpha])
+        with tf.control_dependencies([] if checked is None else [checked]):
+            return tf.identity(alpha)
+
+    def _powers(self) -> Powers:
+        alpha = self._checked_alpha()
+        return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
+
+    def _scale(self) -> tf.Tensor:
+        return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
+
+    def _penalty(self, sums: Sums) -> tf.Tensor:
+        N = tf.cast(self.num_data, default_float())
+        if self._optimal_scale:
+            return -0.5 * N * tf.math.log1p(2.0 * sums.penalty / N)
+        m, alpha = self._scale(), self._checked_alpha()
+        shrinkage = self._block_sizes() * log1p_ratio(alpha, m - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
+        return -m * sums.penalty + 0.5 * (N * tf.math.log(m) - tf.reduce_sum(shrinkage))
+
+    def _block_sizes(self) -> tf.Tensor:
+        """Rows that each alpha belongs to: N for a single one [], those of each block for one per block [B]."""
+        if self._alpha.shape.rank == 0:
+            return tf.cast(self.num_data, default_float())
+        return tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0
+
+
+def _fixed_scale(scale: Any) -> Parameter:
+    if isinstance(scale, bool) or not isinstance(scale, int | float | np.number) or not 0.0 < scale < np.inf:
+        raise ValueError(f'scale must be a positive number, a gpflow.Parameter or "optimal", got {scale!r}.')
+    return Parameter(float(scale), transform=positive(), trainable=False)

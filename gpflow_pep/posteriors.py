@@ -1,0 +1,139 @@
+"""Sums -> predictions, as GPflow posterior objects."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import MeanAndVariance, TensorType
+from gpflow.config import default_float
+from gpflow.covariances import Kuf
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.mean_functions import MeanFunction
+from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
+
+from .linalg import cholesky, finite
+from .statistics import Sums
+from .statistics.evidence import B_ADVICE, B_NAME
+
+ROWS_PER_CHUNK = 4096
+_ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
+
+
+class SitesPosterior(AbstractPosterior):
+    """
+    The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A (DESIGN: the one idea).
+
+    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c).
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_variable: InducingVariables,
+        mean_function: MeanFunction,
+        sums: Callable[[], Sums],
+        *,
+        precompute_cache: PrecomputeCacheType | None,
+    ) -> None:
+        """
+        :param sums: computes the sums; called once per cache, or per prediction without one.
+        """
+        super().__init__(kernel, inducing_variable, mean_function=mean_function)
+        self._sums = sums
+        if precompute_cache is not None:
+            self.update_cache(precompute_cache)
+
+    def _precompute(self) -> tuple[PrecomputedValue, ...]:
+        sums = self._sums()
+        identity = tf.eye(tf.shape(sums.A)[-1], dtype=sums.A.dtype)
+        LB = cholesky(identity + sums.A, name=B_NAME, advice=B_ADVICE)
+        values = (sums.L, LB, tf.linalg.triangular_solve(LB, sums.c))
+        return tuple(PrecomputedValue(value, (False, False)) for value in values)
+
+    @inherit_check_shapes
+    def _conditional_fused(
+        self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        cache = tuple(part.value for part in self._precompute())
+        return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
+
+    @inherit_check_shapes
+    def _conditional_with_precompute(
+        self,
+        cache: tuple[tf.Tensor, ...],
+        Xnew: TensorType,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> MeanAndVariance:
+        Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
+        batch = tf.shape(Xnew)[:-2]
+        rows = tf.shape(Xnew)[-2]
+        if full_cov:
+            flat = tf.reshape(Xnew, tf.concat([[-1], tf.shape(Xnew)[-2:]], 0))  # [batch, N, D]
+            P = cache[2].shape[-1]
+            mean, cov = tf.map_fn(
+                lambda X: _joint(self.X_data, self.kernel, cache, X),
+                flat,
+                fn_output_signature=(
+                    tf.TensorSpec([None, P], Xnew.dtype),
+                    tf.TensorSpec([P, None, None], Xnew.dtype),
+                ),
+            )
+            mean = tf.reshape(mean, tf.concat([batch, [rows, P]], 0))
+            cov = tf.reshape(cov, tf.concat([batch, [P, rows, rows]], 0))
+        else:
+            flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])  # [batch N, D]
+            mean, cov = _in_chunks(lambda X: _marginals(self.X_data, self.kernel, cache, X), flat)
+            shape = tf.concat([batch, [rows, cache[2].shape[-1]]], 0)
+            mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
+        mean = finite(mean, name="the predictive mean", advice=_ADVICE)
+        cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
+        return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
+
+
+Cache = tuple[tf.Tensor, ...]
+
+
+def _whitened(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """T1 = L^-1 Ku*, T2 = chol(B)^-1 T1, both [M, n], and the mean T2' chol(B)^-1 c [n, P]."""
+    L, LB, c = cache
+    T1 = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))
+    T2 = tf.linalg.triangular_solve(LB, T1)
+    return T1, T2, tf.matmul(T2, c, transpose_a=True)
+
+
+def _marginals(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
+    """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
+    T1, T2, mean = _whitened(inducing_variable, kernel, cache, X)
+    squares = tf.reduce_sum(tf.square(T2) - tf.square(T1), axis=0)
+    variance = tf.nn.relu(kernel(X, full_cov=False) + squares)  # [n]
+    return mean, variance[:, None] * tf.ones_like(mean)
+
+
+def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
+    """k** - T1'T1 + T2'T2: mean [n, P] and covariance [P, n, n] at X [n, D]."""
+    T1, T2, mean = _whitened(inducing_variable, kernel, cache, X)
+    covariance = kernel(X) + tf.matmul(T2, T2, transpose_a=True) - tf.matmul(T1, T1, transpose_a=True)
+    return mean, tf.tile(covariance[None], [tf.shape(mean)[-1], 1, 1])
+
+
+def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
+    """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
+    rows = tf.shape(X)[0]
+    count = tf.maximum(1, -(-rows // ROWS_PER_CHUNK))
+    empty = tf.TensorArray(X.dtype, size=count, infer_shape=False)
+
+    def step(chunk: tf.Tensor, means: tf.TensorArray, variances: tf.TensorArray) -> tuple[tf.Tensor, ...]:
+        mean, variance = predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
+        return chunk + 1, means.write(chunk, mean), variances.write(chunk, variance)
+
+    _, means, variances = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), empty, empty))
+    return means.concat(), variances.concat()
+
+
+def _across_outputs(cov: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """Outputs are independent: [..., P, N, N] -> [..., N, P, N, P], [..., N, P] -> [..., N, P, P]."""
+    if not full_cov:
+        return tf.linalg.diag(cov)
+    return tf.einsum("...pnm,pq->...npmq", cov, tf.eye(tf.shape(cov)[-3], dtype=cov.dtype))

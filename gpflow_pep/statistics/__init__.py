@@ -1,0 +1,29 @@
+"""The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
+
+from .block import BlockSites, SharedBlockSites
+from .chunks import Blocks, Chunks, SingleRows
+from .collect import collect
+from .evidence import log_gaussian, mahalanobis
+from .independent import IndependentSites
+from .penalty import log1p_ratio
+from .rows import RegressionRows, Rows, RowSource
+from .sites import Powers, Sites, Sums
+
+__all__ = [
+    "BlockSites",
+    "Blocks",
+    "Chunks",
+    "IndependentSites",
+    "Powers",
+    "RegressionRows",
+    "RowSource",
+    "Rows",
+    "SharedBlockSites",
+    "SingleRows",
+    "Sites",
+    "Sums",
+    "collect",
+    "log1p_ratio",
+    "log_gaussian",
+    "mahalanobis",
+]

@@ -1,0 +1,134 @@
+"""Sites of blocks: the matrix form of independent.py, in which w = 1/v becomes the inverse of Sigma.
+
+Notation, G blocks of b rows in a chunk: V = (L^-1 Kuf)' as [G, b, M], D = Kff - V V' [G, b, b], S the diagonal noise,
+Sigma = S + noise m D. A trailing _bar is the derivative of the objective with respect to that quantity.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ..linalg import cholesky
+from .penalty import log_det_ratio, log_det_ratio_slope
+from .rows import Rows
+from .sites import ChunkAdjoint, ChunkSums, Powers
+
+_ADVICE = "a larger noise variance, smaller blocks, or looking for repeated rows within a block"
+
+
+class _Quantities(NamedTuple):
+    V: tf.Tensor  # [G, b, M]
+    D: tf.Tensor  # [G, b, b]
+    s: tf.Tensor  # [G, b]
+    r: tf.Tensor  # [G, b, P]
+    factor: tf.Tensor  # [G, b, b], Cholesky factor of Sigma
+
+
+def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+    groups, size = tf.unstack(tf.shape(rows.Kff)[:2])
+    V = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, rows.Kuf))  # [n, M]
+    V = tf.reshape(V, [groups, size, tf.shape(L)[-1]])
+    D = rows.Kff - tf.matmul(V, V, transpose_b=True)
+    s = tf.reshape(rows.noise, [groups, size])
+    r = tf.reshape(rows.residual, [groups, size, rows.residual.shape[-1]])
+    Sigma = tf.linalg.diag(s) + (powers.noise * scale)[..., None, None] * D
+    return _Quantities(V, D, s, r, cholesky(Sigma, name="a block of the site noise", advice=_ADVICE))
+
+
+def _relative(D: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    """S^-1/2 D S^-1/2, [G, b, b]."""
+    root = tf.sqrt(s)
+    return D / (root[:, :, None] * root[:, None, :])
+
+
+def _flat(values: tf.Tensor) -> tf.Tensor:
+    """[G, b, K] -> [n, K]."""
+    return tf.reshape(values, [-1, values.shape[-1]])
+
+
+class BlockSites:
+    """One site a block; any noise, any penalty, one latent function."""
+
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        scalar = tf.zeros([], L.dtype)
+        c = tf.zeros_like(L[:, :1]) * tf.ones([num_outputs], L.dtype)
+        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+
+    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+        U = _flat(tf.linalg.triangular_solve(factor, V))  # [n, M]
+        rho = _flat(tf.linalg.triangular_solve(factor, r))  # [n, P]
+        return ChunkSums(
+            A=tf.matmul(U, U, transpose_a=True),
+            c=tf.matmul(U, rho, transpose_a=True),
+            quadratic=tf.reduce_sum(tf.square(rho)),
+            log_noise=2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))),
+            penalty=self._penalty(powers, scale, _relative(D, s)),
+        )
+
+    def adjoint(
+        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+        VA = tf.matmul(V, bar.A)  # [G, b, M]
+        Vc = tf.matmul(V, bar.c)  # [G, b, P]
+        precision = tf.linalg.cholesky_solve(factor, tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=L.dtype))
+        e = tf.matmul(precision, r)  # [G, b, P]
+
+        W_bar = tf.matmul(VA, V, transpose_b=True) + tf.matmul(Vc + bar.quadratic * r, r, transpose_b=True)
+        Sigma_bar = bar.log_noise * precision - tf.matmul(precision, tf.matmul(_symmetric(W_bar), precision))
+        D_bar, s_bar, in_power = self._penalty_adjoint(powers, scale, D, s, bar.penalty)
+        D_bar += (powers.noise * scale)[..., None, None] * Sigma_bar
+        V_bar = 2.0 * (tf.matmul(precision, VA) - tf.matmul(D_bar, V)) + tf.matmul(e, bar.c, transpose_b=True)
+        m_bar = powers.noise * tf.reduce_sum(Sigma_bar * D, axis=[-2, -1]) + powers.penalty * in_power  # [G]
+        return ChunkAdjoint(
+            rows=Rows(
+                Kuf=tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(_flat(V_bar)), adjoint=True),
+                Kff=D_bar,
+                noise=tf.reshape(tf.linalg.diag_part(Sigma_bar) + s_bar, [-1]),
+                residual=_flat(tf.matmul(precision, Vc) + 2.0 * bar.quadratic * e),
+            ),
+            VDV=tf.matmul(_flat(V), _flat(tf.matmul(D_bar, V)), transpose_a=True),
+            scale=tf.reduce_sum(m_bar),
+        )
+
+    def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty * scale, X))
+
+    def _penalty_adjoint(
+        self, powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Derivatives of the penalty in D [G, b, b], s [G, b] and the power [G], with Pi = (S + penalty m D)^-1."""
+        power = powers.penalty * scale
+        weight = bar * powers.weight
+        factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=_ADVICE)
+        Pi = tf.linalg.cholesky_solve(factor, tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=D.dtype))
+        s_bar = -weight[..., None] * tf.reduce_sum(D * Pi, axis=-1) / s
+        return weight[..., None, None] * Pi, s_bar, weight * log_det_ratio_slope(power, _relative(D, s))
+
+
+class SharedBlockSites(BlockSites):
+    """
+    Blocks of one size b that share one structured conditional M: instead of a penalty a block, the sum of
+    X_b = S^-1/2 D_b S^-1/2 [b, b], of which the bound takes one log det.
+    """
+
+    def __init__(self, size: int):
+        self._size = size
+
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
+
+    def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(X, axis=0)
+
+    def _penalty_adjoint(
+        self, powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        X = _relative(D, s)
+        s_bar = -tf.reduce_sum(_symmetric(bar) * X, axis=-1) / s
+        return _relative(_symmetric(bar) + tf.zeros_like(D), s), s_bar, tf.zeros_like(s[:, 0])
+
+
+def _symmetric(X: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (X + tf.linalg.matrix_transpose(X))

@@ -1,0 +1,121 @@
+"""How the rows are partitioned: into blocks that share a site, and blocks into chunks that are worked on together."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+BLOCK_ROWS_PER_CHUNK = 1024
+ROWS_PER_CHUNK = 2048
+
+
+class Chunks(tf.Module):
+    """
+    A partition of N rows into blocks, visited some whole blocks at a time.
+
+    Nothing that is computed from all chunks depends on the order of rows or blocks, or on how many rows a chunk has.
+    """
+
+    @abstractmethod
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        """Number of chunks, []."""
+
+    @abstractmethod
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        """Number of blocks B, []."""
+
+    @abstractmethod
+    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        """The rows of `values` [N, ...] in a chunk: [n, ...]."""
+
+    @abstractmethod
+    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        """What belongs to a chunk's blocks: from one value per block [B] to [G], a single value [] to []."""
+
+
+class SingleRows(Chunks):
+    """Every row is a block of its own (B = N); chunks are runs of consecutive rows."""
+
+    def __init__(self, chunk_size: int | None = None):
+        super().__init__()
+        self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else chunk_size
+
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return -(-num_data // self.chunk_size)
+
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        return num_data
+
+    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        return values[chunk * self.chunk_size : (chunk + 1) * self.chunk_size]
+
+    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        return values if values.shape.rank == 0 else self.take(values, chunk)
+
+
+class Blocks(Chunks):
+    """
+    Blocks of any size, not necessarily of consecutive rows.
+
+    Blocks of one size share chunks, so that a chunk is a dense array [G, b, ...] and nothing is padded.
+    """
+
+    def __init__(self, labels: AnyNDArray, chunk_size: int | None = None):
+        """
+        :param labels: the block each row belongs to, integers [N] in 0..B-1, each block with at least one row.
+        :param chunk_size: rows worked on together, at least; a block is never divided.
+        """
+        super().__init__()
+        self._chunk_size = BLOCK_ROWS_PER_CHUNK if chunk_size is None else chunk_size
+        plan = self._plan(labels)
+        self._order, self._block_order, self._table, self.sizes = (
+            tf.Variable(values, trainable=False, shape=[None] * values.ndim, dtype=tf.int32) for values in plan
+        )
+
+    def _plan(self, labels: AnyNDArray) -> tuple[AnyNDArray, ...]:
+        """Rows and blocks in the order they are visited; per chunk (first row, first block, G, b); block sizes."""
+        sizes = np.bincount(labels)  # [B]
+        block_order = np.argsort(sizes, kind="stable")  # [B]
+        rank = np.empty_like(block_order)
+        rank[block_order] = np.arange(len(sizes))
+        order = np.argsort(rank[labels], kind="stable")  # [N]
+        table, row, block = [], 0, 0
+        for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+            per_chunk = max(1, self._chunk_size // size)
+            for start in range(0, count, per_chunk):
+                groups = min(per_chunk, count - start)
+                table.append((row, block, groups, size))
+                row, block = row + groups * size, block + groups
+        return order, block_order, np.asarray(table), sizes
+
+    def replan(self, labels: AnyNDArray) -> None:
+        """Take a new partition, possibly of another number of rows; compiled functions see it."""
+        for variable, values in zip(
+            (self._order, self._block_order, self._table, self.sizes), self._plan(labels), strict=True
+        ):
+            variable.assign(values)
+
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.shape(self._table)[0]
+
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.shape(self.sizes)[0]
+
+    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        row, _, groups, size = tf.unstack(self._table[chunk])
+        return tf.gather(values, self._order[row : row + groups * size])
+
+    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        if values.shape.rank == 0:
+            return values
+        _, block, groups, _ = tf.unstack(self._table[chunk])
+        return tf.gather(values, self._block_order[block : block + groups])
+
+    def split(self, values: tf.Tensor, chunk: tf.Tensor, axis: int = 0) -> Any:
+        """Divides the axis of a chunk's n rows into [G, b]."""
+        _, _, groups, size = tf.unstack(self._table[chunk])
+        shape = tf.shape(values)
+        axis = axis % values.shape.rank
+        return tf.reshape(values, tf.concat([shape[:axis], [groups, size], shape[axis + 1 :]], 0))

@@ -1,0 +1,52 @@
+"""The Gaussian integral over u: log of N(y; m, Qff + noise) from the sums, differentiated in closed form."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..linalg import cholesky
+from .sites import Sums
+
+B_NAME = "B = I + V diag(1/v) V'"
+B_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+
+
+def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
+    """
+    log N(r; 0, V'V + v), summed over P outputs, [...]:
+
+        -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
+    """
+    num_outputs = tf.cast(tf.shape(sums.c)[-1], sums.c.dtype)
+    log_2pi = tf.constant(np.log(2.0 * np.pi), sums.c.dtype)
+    constant = num_outputs * (tf.cast(num_data, sums.c.dtype) * log_2pi + sums.log_noise)
+    return -0.5 * (constant + sums.quadratic) + _integral(sums.A, sums.c)
+
+
+@tf.custom_gradient
+def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
+    """-P/2 log det B + c'B^-1 c / 2; derivative in A: -(P B^-1 + b b')/2, in c: b = B^-1 c. [...]"""
+    identity = tf.eye(tf.shape(A)[-1], dtype=A.dtype)
+    num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
+    factor = cholesky(identity + A, name=B_NAME, advice=B_ADVICE)
+    whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
+    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
+    value = 0.5 * (tf.reduce_sum(tf.square(whitened), axis=[-2, -1]) - num_outputs * log_det)
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
+        root = tf.linalg.triangular_solve(factor, identity + tf.zeros_like(A))  # B^-1 = root' root
+        covariance = num_outputs * tf.matmul(root, root, transpose_a=True) + tf.matmul(b, b, transpose_b=True)
+        bar = bar[..., None, None]
+        return -0.5 * bar * covariance, bar * b
+
+    return value, gradient
+
+
+def mahalanobis(sums: Sums) -> tf.Tensor:
+    """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
+    identity = tf.eye(tf.shape(sums.A)[-1], dtype=sums.A.dtype)
+    factor = cholesky(identity + sums.A, name=B_NAME, advice=B_ADVICE)
+    whitened = tf.linalg.triangular_solve(factor, sums.c)
+    return sums.quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])

@@ -1,0 +1,107 @@
+"""Sites of independent rows (B = N).
+
+Notation, n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
+x = d/s. A trailing _bar is the derivative of the objective with respect to that quantity.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from .penalty import log1p_ratio, log1p_ratio_slope
+from .rows import Rows
+from .sites import ChunkAdjoint, ChunkSums, Powers
+
+
+class _Quantities(NamedTuple):
+    V: tf.Tensor
+    d: tf.Tensor
+    w: tf.Tensor
+    x: tf.Tensor
+
+
+def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+    V = tf.linalg.triangular_solve(L, rows.Kuf)
+    d = tf.nn.relu(rows.Kff - tf.reduce_sum(tf.square(V), axis=-2))  # rounding can make it slightly negative
+    return _Quantities(V, d, 1.0 / (rows.noise + powers.noise * scale * d), d / rows.noise)
+
+
+class IndependentSites:
+    """One site a row; any noise, any penalty, any number of latent functions."""
+
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        scalar = tf.zeros_like(L[..., 0, 0])
+        c = tf.zeros_like(L[..., :1]) * tf.ones([num_outputs], L.dtype)
+        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+
+    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, _, w, x = _quantities(L, rows, powers, scale)
+        Vw = V * w[..., None, :]  # [..., M, n]
+        return ChunkSums(
+            A=tf.matmul(Vw, V, transpose_b=True),
+            c=tf.matmul(Vw, rows.residual),
+            quadratic=tf.reduce_sum(w[..., None] * tf.square(rows.residual), axis=[-2, -1]),
+            log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
+            penalty=tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1),
+        )
+
+    def adjoint(
+        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, d, w, x = _quantities(L, rows, powers, scale)
+        r = rows.residual  # [..., n, P]
+        AV = tf.matmul(bar.A, V)  # [..., M, n]
+        cV = tf.matmul(V, bar.c, transpose_a=True)  # [..., n, P]
+        q_bar = bar.quadratic[..., None, None]
+        weight = bar.penalty[..., None] * powers.weight  # [..., n]
+
+        w_bar = tf.reduce_sum(AV * V, axis=-2) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
+        v_bar = w * (bar.log_noise[..., None] - w * w_bar)
+        slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
+        d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
+        Vd = V * d_bar[..., None, :]
+        V_bar = 2.0 * (AV * w[..., None, :] - Vd) + tf.matmul(bar.c, w[..., None] * r, transpose_b=True)
+        m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
+        return ChunkAdjoint(
+            rows=Rows(
+                Kuf=tf.linalg.triangular_solve(L, V_bar, adjoint=True),
+                Kff=d_bar,
+                noise=v_bar - slope * x,
+                residual=w[..., None] * (cV + 2.0 * q_bar * r),
+            ),
+            VDV=tf.matmul(Vd, V, transpose_b=True),
+            scale=tf.reduce_sum(m_bar, axis=-1),
+        )
+
+
+class LinearAdjoint:
+    """
+    The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
+
+    There d enters linearly, so that a chunk needs one product, with H = L^-T (2 A_bar - 2 weight penalty_bar I) L^-1,
+    instead of four. The rounding error of H grows with the condition number of Kuu (that of V only with its root):
+    it serves where Kuu is well conditioned.
+    """
+
+    def __init__(self, L: tf.Tensor, powers: Powers, bar: ChunkSums):
+        self._bar = bar
+        self._trace = powers.weight * bar.penalty[..., None]  # [..., 1], derivative in x
+        S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - self._trace)
+        half = tf.linalg.triangular_solve(L, S, adjoint=True)  # L^-T S
+        self._H = tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
+        self._c = tf.linalg.triangular_solve(L, bar.c, adjoint=True)
+
+    def __call__(self, rows: Rows) -> Rows:
+        w = 1.0 / rows.noise  # [..., n]
+        r = rows.residual  # [..., n, P]
+        HK = tf.matmul(self._H, rows.Kuf)  # [..., M, n]
+        cK = tf.matmul(rows.Kuf, self._c, transpose_a=True)  # [..., n, P]
+        q_bar = self._bar.quadratic[..., None, None]
+
+        w_bar = 0.5 * tf.reduce_sum(HK * rows.Kuf, axis=-2) + tf.reduce_sum((cK + q_bar * r) * r, axis=-1)
+        return Rows(
+            Kuf=HK * w[..., None, :] + tf.matmul(self._c, w[..., None] * r, transpose_b=True),
+            Kff=self._trace * w,
+            noise=w * (self._bar.log_noise[..., None] - w * (w_bar + self._trace * rows.Kff)),
+            residual=w[..., None] * (cK + 2.0 * q_bar * r),
+        )

@@ -1,0 +1,61 @@
+"""The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
+
+Below a threshold on k X a power series is summed; above it the logarithms of the closed form keep 13 digits.
+"""
+
+import tensorflow as tf
+
+from ..linalg import cholesky
+
+_SERIES_BELOW = 1e-3
+_ADVICE = "a larger noise variance, or smaller blocks"
+
+
+def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """log(1 + power x) / power elementwise, x where power is 0; broadcasts."""
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    return tf.where(power == 0.0, x, tf.math.log1p(power * x) / safe)
+
+
+def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Derivative of :func:`log1p_ratio` in power; -x^2/2 at 0."""
+    z = power * x
+    series = tf.square(x) * (-1.0 / 2.0 + z * (2.0 / 3.0 - z * (3.0 / 4.0 - z * (4.0 / 5.0 - z * 5.0 / 6.0))))
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    direct = (x / (1.0 + z) - log1p_ratio(power, x)) / safe
+    return tf.where(tf.abs(z) < _SERIES_BELOW, series, direct)
+
+
+def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """log det(I + power X) / power of symmetric X [G, b, b] with power [] or [G]; the trace where power is 0. [G]."""
+    X2 = tf.matmul(X, X)
+    t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
+    series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    diagonal = tf.linalg.diag_part(_factor(power, X))  # [G, b]
+    direct = 2.0 * tf.reduce_sum(tf.math.log(diagonal), axis=-1) / safe
+    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
+
+
+def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """Derivative of :func:`log_det_ratio` in power; -tr(X^2)/2 at 0. [G]."""
+    X2 = tf.matmul(X, X)
+    X3 = tf.matmul(X, X2)
+    t2, t3, t4, t5, t6 = _dot(X, X), _dot(X, X2), _dot(X2, X2), _dot(X2, X3), _dot(X3, X3)
+    series = -t2 / 2.0 + power * (
+        2.0 * t3 / 3.0 - power * (3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0))
+    )
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    resolvent = tf.linalg.cholesky_solve(_factor(power, X), X)  # (I + power X)^-1 X
+    direct = (tf.linalg.trace(resolvent) - log_det_ratio(power, X)) / safe
+    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
+
+
+def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """tr(X Y) of symmetric matrices [G, b, b]: [G]."""
+    return tf.reduce_sum(X * Y, axis=[-2, -1])
+
+
+def _factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
+    return cholesky(identity + power[..., None, None] * X, name="a block of the penalty", advice=_ADVICE)

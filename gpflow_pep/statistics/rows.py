@@ -1,0 +1,81 @@
+"""Rows of data -> what the engine needs to know of them: covariances with u, prior variances, noise, residuals."""
+
+from typing import NamedTuple, Protocol
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.mean_functions import MeanFunction
+
+from .chunks import Blocks, Chunks
+from .covariances import covariance_with_rows
+
+
+class Rows(NamedTuple):
+    """What a chunk of n rows contributes; blocks of b rows are n = G b consecutive rows."""
+
+    Kuf: tf.Tensor
+    """Covariance of u with f, [..., M, n]."""
+    Kff: tf.Tensor
+    """Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks."""
+    noise: tf.Tensor
+    """Variance s of the observation noise, [..., n]."""
+    residual: tf.Tensor
+    """y - m(x), [..., n, P]."""
+
+
+class RowSource(Protocol):
+    """Where the engine gets its rows from. Called again for the same chunk it must return the same rows."""
+
+    inputs: tuple[tf.Tensor, ...]
+    """Tensors that the rows depend on and that are differentiated, beside the variables which the rows read."""
+    num_outputs: int
+    """P"""
+
+    def num_chunks(self) -> tf.Tensor:
+        """How many chunks there are, []."""
+
+    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
+        """The rows of one chunk, computed from `inputs`."""
+
+
+class RegressionRows:
+    """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
+
+    def __init__(
+        self,
+        data: RegressionData,
+        chunks: Chunks,
+        kernel: Kernel,
+        inducing_variable: InducingVariables,
+        likelihood: Gaussian,
+        mean_function: MeanFunction,
+        noise_factor: tf.Tensor | None = None,
+    ):
+        """
+        :param noise_factor: multiplies the likelihood's variance, []; differentiable.
+        """
+        self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
+        self._chunks, self._kernel = chunks, kernel
+        self._likelihood, self._mean_function = likelihood, mean_function
+        self._covariance, covariance_inputs = covariance_with_rows(inducing_variable, kernel)
+        one = tf.ones([], self._Y.dtype)
+        self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
+        self.num_outputs = self._Y.shape[-1]
+
+    def num_chunks(self) -> tf.Tensor:
+        return self._chunks.count(tf.shape(self._X)[0])
+
+    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
+        noise_factor, *covariance_inputs = inputs
+        X = self._chunks.take(self._X, chunk)  # [n, D]
+        Y = self._chunks.take(self._Y, chunk)  # [n, P]
+        blocks = isinstance(self._chunks, Blocks)
+        return Rows(
+            Kuf=self._covariance(X, *covariance_inputs),
+            Kff=self._kernel(self._chunks.split(X, chunk)) if blocks else self._kernel(X, full_cov=False),
+            noise=self._likelihood.variance_at(X)[:, 0] * noise_factor,
+            residual=Y - self._mean_function(X),
+        )

@@ -1,0 +1,86 @@
+"""What the Gaussian sites of a collapsed method are, and the sums over rows that they add up to."""
+
+from typing import NamedTuple, Protocol
+
+import tensorflow as tf
+
+from .rows import Rows
+
+
+class Powers(NamedTuple):
+    """
+    What distinguishes the collapsed methods: three numbers [], or each of them one per block [B].
+
+    With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
+
+        site noise  v = s + noise m d,            penalty  sum weight log(1 + penalty m d / s) / (penalty m)
+
+    (log det for blocks; a power of 0 is the limit). They are not differentiated; the scale m is.
+
+    | method          | noise | penalty | weight        |
+    |-----------------|-------|---------|---------------|
+    | SGPR            | 0     | 0       | 1/2           |
+    | PEP, T-PEP      | alpha | alpha   | (1 - alpha)/2 |
+    | T-SGPR, BT-SGPR | 0     | 1       | 1/2           |
+    """
+
+    noise: tf.Tensor
+    penalty: tf.Tensor
+    weight: tf.Tensor
+
+
+class Sums(NamedTuple):
+    """
+    All that evidence, posterior and predictions need of the data: V = L^-1 Kuf, site noise v, residual r.
+
+    Leading dimensions [...] are those of Kuu: several latent functions at once.
+    """
+
+    L: tf.Tensor
+    """Cholesky factor of Kuu, [..., M, M]."""
+    A: tf.Tensor
+    """V diag(1/v) V', [..., M, M]."""
+    c: tf.Tensor
+    """V diag(1/v) r, [..., M, P]."""
+    quadratic: tf.Tensor
+    """r' diag(1/v) r summed over outputs, [...]."""
+    log_noise: tf.Tensor
+    """log det of the site noise, [...]."""
+    penalty: tf.Tensor
+    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of D_b / s, [b, b]."""
+
+
+class ChunkSums(NamedTuple):
+    """A chunk's part of :class:`Sums`, or the derivatives of the objective with respect to them."""
+
+    A: tf.Tensor
+    c: tf.Tensor
+    quadratic: tf.Tensor
+    log_noise: tf.Tensor
+    penalty: tf.Tensor
+
+
+class ChunkAdjoint(NamedTuple):
+    """What a chunk adds to the derivatives of the objective."""
+
+    rows: Rows
+    """With respect to the chunk's rows."""
+    VDV: tf.Tensor
+    """V D_bar V' with D_bar the derivative in D = Kff - V'V: the part of L's derivative that A and c do not give."""
+    scale: tf.Tensor
+    """With respect to the scale m, [...]."""
+
+
+class Sites(Protocol):
+    """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
+
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        """Sums over no rows."""
+
+    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        """A chunk's sums."""
+
+    def adjoint(
+        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        """A chunk's part of the derivatives, given those with respect to the sums."""

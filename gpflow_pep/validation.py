@@ -1,0 +1,146 @@
+"""What is checked at the door: data, inducing variables, blocks and powers, each with an error that names them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, Parameter
+from gpflow.config import default_float
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    MultioutputInducingVariables,
+)
+from gpflow.inducing_variables.inducing_variables import InducingPointsBase
+
+
+def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
+    """
+    A finite, non-empty [rows, columns] array of ``default_float()``.
+
+    :raises ValueError: naming the argument, what was given and what is accepted.
+    """
+    array = np.asarray(values.numpy() if isinstance(values, tf.Tensor | tf.Variable | Parameter) else values)
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
+    if array.ndim != 2:
+        hint = f"; for one column pass {name}[:, None]" if array.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
+    if 0 in array.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
+    bad_rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if bad_rows.size:
+        count = array.size - int(np.isfinite(array).sum())
+        raise ValueError(
+            f"{name} must be finite, got {count} values that are NaN or infinite, the first in row {bad_rows[0]}."
+        )
+    return array.astype(default_float())
+
+
+def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    (X [N, D], Y [N, P]) as finite arrays of ``default_float()``.
+
+    :raises ValueError: naming ``data[0]`` or ``data[1]``.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
+    X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
+    if len(X) != len(Y):
+        raise ValueError(f"data[0] (X) and data[1] (Y) must have as many rows, got {len(X)} and {len(Y)}.")
+    return X, Y
+
+
+def single_output_inducing_variable(inducing_variable: Any, num_inputs: int) -> InducingVariables:
+    """
+    An inducing variable of GPflow, or an array Z [M, D] made into inducing points.
+
+    :raises ValueError: where it is empty, not finite, of another width than X, or meant for several outputs.
+    """
+    name = "inducing_variable"
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(f"{name} must be shared by all outputs, got {type(inducing_variable).__name__}.")
+    if not isinstance(inducing_variable, InducingVariables):
+        inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
+    if isinstance(inducing_variable, InducingPointsBase):
+        Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
+        if Z.shape[1] != num_inputs:
+            raise ValueError(f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}.")
+    elif int(inducing_variable.num_inducing) < 1:
+        raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")
+    return inducing_variable
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return int(value)
+
+
+def block_labels(blocks: Any, num_data: int) -> AnyNDArray:
+    """
+    Which block each row belongs to, [N] in 0..B-1.
+
+    :param blocks: block size | integer labels [N], numbered in ascending order | list of arrays of row indices.
+    :raises ValueError: where the blocks are no partition of the rows.
+    """
+    if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
+        return _labels_of_indices(blocks, num_data)
+    labels = np.asarray(blocks)
+    if labels.ndim == 0:
+        return np.arange(num_data) // positive_integer(blocks, "blocks")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(
+            "blocks must be None, a block size, integer labels [N] or a list of arrays of row indices, "
+            f"got an array of dtype {labels.dtype} and shape {list(labels.shape)}."
+        )
+    if len(labels) != num_data:
+        raise ValueError(f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}.")
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+
+def _labels_of_indices(blocks: Sequence[Any], num_data: int) -> AnyNDArray:
+    arrays = [np.asarray(block) for block in blocks]
+    for number, array in enumerate(arrays):
+        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+            raise ValueError(
+                f"blocks[{number}] must be a non-empty array of row indices, "
+                f"got dtype {array.dtype} and shape {list(array.shape)}."
+            )
+    rows = np.concatenate(arrays)
+    outside = rows[(rows < 0) | (rows >= num_data)]
+    if outside.size:
+        raise ValueError(f"blocks must hold row indices in 0..{num_data - 1}, got {outside[0]}.")
+    times = np.bincount(rows, minlength=num_data)
+    if (times != 1).any():
+        row = int(np.flatnonzero(times != 1)[0])
+        raise ValueError(
+            f"blocks must be a partition of the {num_data} rows: {(times == 0).sum()} rows are in no block and "
+            f"{(times > 1).sum()} in several, the first being row {row}, in {times[row]} blocks."
+        )
+    labels = np.empty(num_data, dtype=int)
+    labels[rows] = np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
+    return labels
+
+
+def power(alpha: Any, num_blocks: int) -> AnyNDArray:
+    """
+    Alpha as [] or one per block [B].
+
+    :raises ValueError: where a value is outside [0, 1] or their number is not that of the blocks.
+    """
+    if isinstance(alpha, tf.Tensor | tf.Variable):
+        alpha = alpha.numpy()
+    values = np.asarray(alpha)
+    if values.dtype.kind not in "fiu":
+        raise ValueError(f"alpha must be a real number in [0, 1], or one per block, got {alpha!r}.")
+    if values.shape not in ((), (num_blocks,)):
+        raise ValueError(
+            f"alpha must be one number or one per block [{num_blocks}], got an array of shape {list(values.shape)}."
+        )
+    outside = values[~((values >= 0.0) & (values <= 1.0))]
+    if outside.size:
+        raise ValueError(f"alpha must be in [0, 1], got {outside.reshape(-1)[0]}.")
+    return values.astype(default_float())
