@@ -122,13 +122,13 @@ def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) ->
     """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
     rows = tf.shape(X)[0]
     count = tf.maximum(1, -(-rows // ROWS_PER_CHUNK))
-    empty = tf.TensorArray(X.dtype, size=count, infer_shape=False)
+    means, variances = (tf.TensorArray(X.dtype, size=count, infer_shape=False) for _ in range(2))
 
     def step(chunk: tf.Tensor, means: tf.TensorArray, variances: tf.TensorArray) -> tuple[tf.Tensor, ...]:
         mean, variance = predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
         return chunk + 1, means.write(chunk, mean), variances.write(chunk, variance)
 
-    _, means, variances = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), empty, empty))
+    _, means, variances = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), means, variances))
     return means.concat(), variances.concat()
 
 

@@ -1,7 +1,7 @@
 """What is checked at the door: data, inducing variables, blocks and powers, each with an error that names them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -79,18 +79,25 @@ def positive_integer(value: Any, name: str) -> int:
     return int(value)
 
 
-def block_labels(blocks: Any, num_data: int) -> AnyNDArray:
-    """
-    Which block each row belongs to, [N] in 0..B-1.
+class Partition(NamedTuple):
+    """Rows in the order of their blocks [N], and how many of them each block has [B]."""
 
-    :param blocks: block size | integer labels [N], numbered in ascending order | list of arrays of row indices.
-    :raises ValueError: where the blocks are no partition of the rows.
+    rows: AnyNDArray
+    sizes: AnyNDArray
+
+
+def partition(blocks: Any, num_data: int) -> Partition:
+    """
+    The blocks that N rows are divided into.
+
+    :param blocks: block size | integer labels [N], blocks in ascending order of them | list of arrays of row indices.
+    :raises ValueError: where that is no partition of the rows.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
-        return _labels_of_indices(blocks, num_data)
+        return _partition_of_indices([np.asarray(block) for block in blocks], num_data)
     labels = np.asarray(blocks)
     if labels.ndim == 0:
-        return np.arange(num_data) // positive_integer(blocks, "blocks")
+        labels = np.arange(num_data) // positive_integer(blocks, "blocks")
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ValueError(
             "blocks must be None, a block size, integer labels [N] or a list of arrays of row indices, "
@@ -98,18 +105,17 @@ def block_labels(blocks: Any, num_data: int) -> AnyNDArray:
         )
     if len(labels) != num_data:
         raise ValueError(f"blocks given as labels must have one for each of the {num_data} rows, got {len(labels)}.")
-    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+    return Partition(np.argsort(labels, kind="stable"), np.unique(labels, return_counts=True)[1])
 
 
-def _labels_of_indices(blocks: Sequence[Any], num_data: int) -> AnyNDArray:
-    arrays = [np.asarray(block) for block in blocks]
-    for number, array in enumerate(arrays):
-        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partition:
+    for number, block in enumerate(blocks):
+        if block.ndim != 1 or block.size == 0 or block.dtype.kind not in "iu":
             raise ValueError(
                 f"blocks[{number}] must be a non-empty array of row indices, "
-                f"got dtype {array.dtype} and shape {list(array.shape)}."
+                f"got dtype {block.dtype} and shape {list(block.shape)}."
             )
-    rows = np.concatenate(arrays)
+    rows = np.concatenate(blocks)
     outside = rows[(rows < 0) | (rows >= num_data)]
     if outside.size:
         raise ValueError(f"blocks must hold row indices in 0..{num_data - 1}, got {outside[0]}.")
@@ -118,11 +124,9 @@ def _labels_of_indices(blocks: Sequence[Any], num_data: int) -> AnyNDArray:
         row = int(np.flatnonzero(times != 1)[0])
         raise ValueError(
             f"blocks must be a partition of the {num_data} rows: {(times == 0).sum()} rows are in no block and "
-            f"{(times > 1).sum()} in several, the first being row {row}, in {times[row]} blocks."
+            f"{(times > 1).sum()} in several; the first such row, {row}, is in {times[row]}."
         )
-    labels = np.empty(num_data, dtype=int)
-    labels[rows] = np.repeat(np.arange(len(arrays)), [len(array) for array in arrays])
-    return labels
+    return Partition(rows, np.array([len(block) for block in blocks]))
 
 
 def power(alpha: Any, num_blocks: int) -> AnyNDArray:

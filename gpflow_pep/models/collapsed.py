@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorData
@@ -86,11 +87,11 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         self.max_jitter = max_jitter
         if chunk_size is not None:
             validation.positive_integer(chunk_size, "chunk_size")
-        self._block_size = blocks if isinstance(blocks, int) else None
+        self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         if blocks is None:
             self._chunks: Chunks = SingleRows(chunk_size)
         else:
-            self._chunks = Blocks(validation.block_labels(blocks, len(X)), chunk_size)
+            self._chunks = Blocks(*validation.partition(blocks, len(X)), chunk_size)
         self._data = tuple(
             tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
             for values in (X, Y)
@@ -116,9 +117,9 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
                 raise ValueError(
                     f"data must keep {int(self.num_data)} rows, since blocks were given row by row, got {len(X)}."
                 )
-            labels = validation.block_labels(self._block_size, len(X))
-            self._check_num_blocks(labels[-1] + 1)
-            self._chunks.replan(labels)
+            partition = validation.partition(self._block_size, len(X))
+            self._check_num_blocks(len(partition.sizes))
+            self._chunks.replan(*partition)
         else:
             self._check_num_blocks(len(X))
         for values, variable in zip((X, Y), self._data, strict=True):

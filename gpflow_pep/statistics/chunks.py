@@ -1,7 +1,6 @@
 """How the rows are partitioned: into blocks that share a site, and blocks into chunks that are worked on together."""
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -62,25 +61,24 @@ class Blocks(Chunks):
     Blocks of one size share chunks, so that a chunk is a dense array [G, b, ...] and nothing is padded.
     """
 
-    def __init__(self, labels: AnyNDArray, chunk_size: int | None = None):
+    def __init__(self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None):
         """
-        :param labels: the block each row belongs to, integers [N] in 0..B-1, each block with at least one row.
+        :param rows: a permutation of 0..N-1, block after block.
+        :param sizes: how many of these rows each block has, [B].
         :param chunk_size: rows worked on together, at least; a block is never divided.
         """
         super().__init__()
         self._chunk_size = BLOCK_ROWS_PER_CHUNK if chunk_size is None else chunk_size
-        plan = self._plan(labels)
-        self._order, self._block_order, self._table, self.sizes = (
-            tf.Variable(values, trainable=False, shape=[None] * values.ndim, dtype=tf.int32) for values in plan
+        plan = self._plan(rows, sizes)
+        self._rows, self._blocks, self._table, self.sizes = (
+            tf.Variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
         )
 
-    def _plan(self, labels: AnyNDArray) -> tuple[AnyNDArray, ...]:
+    def _plan(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
         """Rows and blocks in the order they are visited; per chunk (first row, first block, G, b); block sizes."""
-        sizes = np.bincount(labels)  # [B]
-        block_order = np.argsort(sizes, kind="stable")  # [B]
-        rank = np.empty_like(block_order)
-        rank[block_order] = np.arange(len(sizes))
-        order = np.argsort(rank[labels], kind="stable")  # [N]
+        blocks = np.argsort(sizes, kind="stable")  # [B]
+        rank = np.argsort(blocks)
+        rows = rows[np.argsort(np.repeat(rank, sizes), kind="stable")]  # [N]
         table, row, block = [], 0, 0
         for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
             per_chunk = max(1, self._chunk_size // size)
@@ -88,13 +86,12 @@ class Blocks(Chunks):
                 groups = min(per_chunk, count - start)
                 table.append((row, block, groups, size))
                 row, block = row + groups * size, block + groups
-        return order, block_order, np.asarray(table), sizes
+        return rows, blocks, np.asarray(table), sizes
 
-    def replan(self, labels: AnyNDArray) -> None:
+    def replan(self, rows: AnyNDArray, sizes: AnyNDArray) -> None:
         """Take a new partition, possibly of another number of rows; compiled functions see it."""
-        for variable, values in zip(
-            (self._order, self._block_order, self._table, self.sizes), self._plan(labels), strict=True
-        ):
+        variables = (self._rows, self._blocks, self._table, self.sizes)
+        for variable, values in zip(variables, self._plan(rows, sizes), strict=True):
             variable.assign(values)
 
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -105,17 +102,15 @@ class Blocks(Chunks):
 
     def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         row, _, groups, size = tf.unstack(self._table[chunk])
-        return tf.gather(values, self._order[row : row + groups * size])
+        return tf.gather(values, self._rows[row : row + groups * size])
 
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         if values.shape.rank == 0:
             return values
         _, block, groups, _ = tf.unstack(self._table[chunk])
-        return tf.gather(values, self._block_order[block : block + groups])
+        return tf.gather(values, self._blocks[block : block + groups])
 
-    def split(self, values: tf.Tensor, chunk: tf.Tensor, axis: int = 0) -> Any:
-        """Divides the axis of a chunk's n rows into [G, b]."""
+    def divide(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        """A chunk's rows [n, D] as blocks [G, b, D]."""
         _, _, groups, size = tf.unstack(self._table[chunk])
-        shape = tf.shape(values)
-        axis = axis % values.shape.rank
-        return tf.reshape(values, tf.concat([shape[:axis], [groups, size], shape[axis + 1 :]], 0))
+        return tf.reshape(values, [groups, size, values.shape[-1]])

@@ -72,10 +72,14 @@ class RegressionRows:
         noise_factor, *covariance_inputs = inputs
         X = self._chunks.take(self._X, chunk)  # [n, D]
         Y = self._chunks.take(self._Y, chunk)  # [n, P]
-        blocks = isinstance(self._chunks, Blocks)
         return Rows(
             Kuf=self._covariance(X, *covariance_inputs),
-            Kff=self._kernel(self._chunks.split(X, chunk)) if blocks else self._kernel(X, full_cov=False),
+            Kff=self._prior(X, chunk),
             noise=self._likelihood.variance_at(X)[:, 0] * noise_factor,
             residual=Y - self._mean_function(X),
         )
+
+    def _prior(self, X: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        if isinstance(self._chunks, Blocks):
+            return self._kernel(self._chunks.divide(X, chunk))  # [G, b, b]
+        return self._kernel(X, full_cov=False)  # [n]
