@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-BLOCK_ROWS_PER_CHUNK = 1024
-ROWS_PER_CHUNK = 2048
+ROWS_PER_CHUNK = 1024
 
 
 class Chunks(tf.Module):
@@ -68,7 +67,7 @@ class Blocks(Chunks):
         :param chunk_size: rows worked on together, at least; a block is never divided.
         """
         super().__init__()
-        self._chunk_size = BLOCK_ROWS_PER_CHUNK if chunk_size is None else chunk_size
+        self._chunk_size = ROWS_PER_CHUNK if chunk_size is None else chunk_size
         plan = self._plan(rows, sizes)
         self._rows, self._blocks, self._table, self.sizes = (
             tf.Variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan

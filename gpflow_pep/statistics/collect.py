@@ -16,7 +16,7 @@ from .rows import RowSource
 from .sites import ChunkSums, Powers, Sites, Sums
 
 # Chunks whose rows may be in work at the same time: a triangular solve keeps one core busy, so a second one helps.
-_CHUNKS_IN_FLIGHT = 4
+_CHUNKS_IN_FLIGHT = 3
 # (largest / smallest diagonal entry of L)^2, a lower bound of cond(Kuu), up to which LinearAdjoint is used.
 _WELL_CONDITIONED = 1e9
 
@@ -40,16 +40,17 @@ def collect(
     :param factorise: Cholesky factorisation of Kuu.
     """
 
+    factor = factorise(Kuu)  # differentiable on its own, for those who use the factor itself
+    L = tf.stop_gradient(factor)
+
     @tf.custom_gradient
     def summed(Kuu: tf.Tensor, scale: tf.Tensor, *inputs: tf.Tensor) -> Any:
-        L = factorise(Kuu)
-
         def forward(chunk: tf.Tensor) -> ChunkSums:
             return sites.forward(L, rows(chunk, *inputs), _of_chunk(powers, chunks, chunk), scale)
 
         sums = _add_up(rows.num_chunks(), forward, sites.zero(L, rows.num_outputs))
 
-        def gradient(L_bar: tf.Tensor, *sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
+        def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = ChunkSums(*sums_bar)
             sources = [*inputs, *variables]
             zeros = [tf.zeros_like(source) for source in sources]
@@ -82,15 +83,14 @@ def collect(
             else:
                 VDV, scale_bar, *source_bars = general()
 
-            # With L fixed in V = L^-1 Kuf, sum V_bar V' = Q; dA and dc through L are -tril(L^-T Q).
-            Q = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
-            middle = tf.matmul(L, L_bar, transpose_a=True) - Q  # L' times the whole derivative in L
-            Kuu_bar = _cholesky_adjoint(L, middle)
+            # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
+            VV = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
+            Kuu_bar = _cholesky_adjoint(L, -VV)
             return (Kuu_bar, tf.reduce_sum(scale_bar), *source_bars[: len(inputs)]), source_bars[len(inputs) :]
 
-        return (L, *sums), gradient
+        return tuple(sums), gradient
 
-    return Sums(*summed(Kuu, scale, *rows.inputs))
+    return Sums(factor, *summed(Kuu, scale, *rows.inputs))
 
 
 def _is_linear(L: tf.Tensor, powers: Powers) -> tf.Tensor:

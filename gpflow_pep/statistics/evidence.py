@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..linalg import cholesky
+from ..linalg import cholesky, symmetric_product
 from .sites import Sums
 
 B_NAME = "B = I + V diag(1/v) V'"
@@ -37,7 +37,7 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
         root = tf.linalg.triangular_solve(factor, identity + tf.zeros_like(A))  # B^-1 = root' root
-        covariance = num_outputs * tf.matmul(root, root, transpose_a=True) + tf.matmul(b, b, transpose_b=True)
+        covariance = num_outputs * symmetric_product(tf.linalg.matrix_transpose(root), tf.linalg.matrix_transpose(root)) + tf.matmul(b, b, transpose_b=True)
         bar = bar[..., None, None]
         return -0.5 * bar * covariance, bar * b
 

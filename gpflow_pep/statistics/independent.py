@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ..linalg import symmetric_product
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers
@@ -38,7 +39,7 @@ class IndependentSites:
         V, _, w, x = _quantities(L, rows, powers, scale)
         Vw = V * w[..., None, :]  # [..., M, n]
         return ChunkSums(
-            A=tf.matmul(Vw, V, transpose_b=True),
+            A=symmetric_product(Vw, V),
             c=tf.matmul(Vw, rows.residual),
             quadratic=tf.reduce_sum(w[..., None] * tf.square(rows.residual), axis=[-2, -1]),
             log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
@@ -60,16 +61,16 @@ class IndependentSites:
         slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
         d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
         Vd = V * d_bar[..., None, :]
-        V_bar = 2.0 * (AV * w[..., None, :] - Vd) + tf.matmul(bar.c, w[..., None] * r, transpose_b=True)
+        half_V_bar = AV * w[..., None, :] - Vd + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True)
         m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
         return ChunkAdjoint(
             rows=Rows(
-                Kuf=tf.linalg.triangular_solve(L, V_bar, adjoint=True),
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
                 Kff=d_bar,
                 noise=v_bar - slope * x,
                 residual=w[..., None] * (cV + 2.0 * q_bar * r),
             ),
-            VDV=tf.matmul(Vd, V, transpose_b=True),
+            VDV=symmetric_product(Vd, V),
             scale=tf.reduce_sum(m_bar, axis=-1),
         )
 
