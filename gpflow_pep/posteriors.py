@@ -95,7 +95,9 @@ class SitesPosterior(AbstractPosterior):
 Cache = tuple[tf.Tensor, ...]
 
 
-def _whitened(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _whitened(
+    inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """T1 = L^-1 Ku*, T2 = chol(B)^-1 T1, both [M, n], and the mean T2' chol(B)^-1 c [n, P]."""
     L, LB, c = cache
     T1 = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))

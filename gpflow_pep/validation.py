@@ -13,6 +13,7 @@ from gpflow.inducing_variables import (
     MultioutputInducingVariables,
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
+from gpflow.models.util import InducingPointsLike
 
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
@@ -35,7 +36,7 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
         raise ValueError(
             f"{name} must be finite, got {count} values that are NaN or infinite, the first in row {bad_rows[0]}."
         )
-    return array.astype(default_float())
+    return array.astype(default_float(), copy=False)
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -52,7 +53,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     return X, Y
 
 
-def single_output_inducing_variable(inducing_variable: Any, num_inputs: int) -> InducingVariables:
+def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int) -> InducingVariables:
     """
     An inducing variable of GPflow, or an array Z [M, D] made into inducing points.
 
@@ -70,6 +71,13 @@ def single_output_inducing_variable(inducing_variable: Any, num_inputs: int) -> 
     elif int(inducing_variable.num_inducing) < 1:
         raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")
     return inducing_variable
+
+
+def positive_number(value: Any, name: str) -> float:
+    """A finite number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number, got {value!r}.")
+    return float(value)
 
 
 def positive_integer(value: Any, name: str) -> int:

@@ -15,7 +15,7 @@ from .tsgpr import TSGPR
 
 class BTSGPR(TSGPR):
     """
-    The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8), q(u) and predictions as SGPR:
+    The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
 
         log N(y; m, Qff + σ²I) - 1/2 Σ_b log|I + D_bb/σ²|,          D = Kff - Qff
 
@@ -35,8 +35,8 @@ class BTSGPR(TSGPR):
         **kwargs: Any,
     ):
         """
-        :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices. Cost O(N b^2)
-            beside O(N M^2).
+        :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
+            Blocks of b rows cost O(N b^2) beside O(N M^2).
         :param shared: one matrix for all blocks, which then must be of one size.
         :param kwargs: as for :class:`TSGPR`.
         :raises ValueError: naming the argument that cannot be used.

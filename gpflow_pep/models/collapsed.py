@@ -44,7 +44,7 @@ _ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for N
 
 class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
     """
-    GP regression with M inducing variables u whose posterior is available in closed form, given Gaussian sites
+    GP regression with M inducing variables u whose posterior is available in closed form, given Gaussian sites.
 
         q(u) ∝ p(u) ∏_b N(y_b; m(X_b) + K_bu Kuu⁻¹ u, v_b).
 
@@ -53,9 +53,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
 
     # Data, blocks and alpha are variables, so that compiled functions see them change, but they are no parameters:
     # GPflow's and TensorFlow's listings leave them out.
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_data", "_chunks", "_alpha", *GPModel._TF_MODULE_IGNORED_PROPERTIES}  # type: ignore[attr-defined]
-    )
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", "_chunks", "_alpha", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             raise ValueError(f"num_latent_gps must be the number of columns of Y, {Y.shape[1]}, got {num_latent_gps}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=Y.shape[1])
         self.inducing_variable = validation.single_output_inducing_variable(inducing_variable, X.shape[1])
-        self.max_jitter = max_jitter
+        self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if chunk_size is not None:
             validation.positive_integer(chunk_size, "chunk_size")
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
@@ -178,9 +176,8 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=_ADVICE_KUU
         )
 
-    # type-ignore is because of changed method signature:
     @inherit_check_shapes
-    def maximum_log_likelihood_objective(self) -> tf.Tensor:  # type: ignore[override]
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
         sums = self._sums()
         objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums)
         return finite(objective, name="the objective", advice=_ADVICE_OBJECTIVE)
@@ -188,7 +185,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
     @check_shapes("return: []")
     def upper_bound(self) -> tf.Tensor:
         """
-        An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014):
+        An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
 
             -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
@@ -214,7 +211,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
 
         An SVGP with this q(u) predicts the same.
         """
-        L, LB, c = self.posterior(PrecomputeCacheType.TENSOR).cache
+        L, LB, c = (part.value for part in self.posterior(PrecomputeCacheType.NOCACHE)._precompute())
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
         return tf.matmul(root, c, transpose_a=True), tf.matmul(root, root, transpose_a=True)
 
@@ -234,9 +231,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         )
 
     @inherit_check_shapes
-    def predict_f(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
         Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to
         :meth:`posterior` to predict more often.

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, RegressionData, TensorData
 from gpflow.config import default_float
@@ -19,7 +18,7 @@ from .collapsed import CollapsedRegression
 
 class PEPR(CollapsedRegression):
     r"""
-    Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected):
+    Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected).
 
         log N(y; m, Qff + α m blkdiag(D) + σ²I) - Σ_b (1-α)/2α log|I + α m D_bb/σ²|
             + N/2 log m - N/2α log(1 + α(m-1)),                D = Kff - Qff
@@ -27,7 +26,7 @@ class PEPR(CollapsedRegression):
     ======================================  =====================================================
     alpha = 0                               VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
     alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
-    scale = m, learned or not               T-PEP: p(f|u) replaced by one of covariance m D (Bui and Titsias 2025, eq. 14)
+    scale = m, learned or not               T-PEP: p(f|u) made one of covariance m D (Bui and Titsias 2025, eq. 14)
     alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
     ======================================  =====================================================
     """
@@ -55,8 +54,8 @@ class PEPR(CollapsedRegression):
         :param alpha: the power, a number in [0, 1], or one per block [B].
         :param scale: m > 0 of the structured conditional: a number (fixed), a :class:`gpflow.Parameter` (learned if
             trainable), or "optimal", the maximiser of the bound at alpha = 0.
-        :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N], blocks
-            in ascending order of the labels | list of arrays of row indices.
+        :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N],
+            blocks in ascending order of the labels | list of arrays of row indices.
         :param mean_function: m(x), zero by default.
         :param num_latent_gps: P, taken from Y.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
@@ -85,7 +84,9 @@ class PEPR(CollapsedRegression):
             if scale != "optimal" or values.any():
                 raise ValueError(f'scale must be positive, or "optimal" with alpha = 0, got {scale!r} and {alpha!r}.')
         else:
-            self.scale = scale if isinstance(scale, Parameter) else _fixed_scale(scale)
+            if not isinstance(scale, Parameter):
+                scale = Parameter(validation.positive_number(scale, "scale"), transform=positive(), trainable=False)
+            self.scale = scale
 
     @property
     def alpha(self) -> tf.Variable:
@@ -108,7 +109,9 @@ class PEPR(CollapsedRegression):
 
     def _check_num_blocks(self, num_blocks: int) -> None:
         if self._alpha.shape.rank == 1 and num_blocks != self._alpha.shape[0]:
-            raise ValueError(f"data must keep {self._alpha.shape[0]} blocks, since each has an alpha, got {num_blocks}.")
+            raise ValueError(
+                f"data must keep {self._alpha.shape[0]} blocks, since each has an alpha, got {num_blocks}."
+            )
 
     def _checked_alpha(self) -> tf.Tensor:
         alpha = tf.stop_gradient(tf.convert_to_tensor(self._alpha))
@@ -139,9 +142,3 @@ class PEPR(CollapsedRegression):
         if self._alpha.shape.rank == 0:
             return tf.cast(self.num_data, default_float())
         return tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0
-
-
-def _fixed_scale(scale: Any) -> Parameter:
-    if isinstance(scale, bool) or not isinstance(scale, int | float | np.number) or not 0.0 < scale < np.inf:
-        raise ValueError(f'scale must be a positive number, a gpflow.Parameter or "optimal", got {scale!r}.')
-    return Parameter(float(scale), transform=positive(), trainable=False)

@@ -9,7 +9,7 @@ from .collapsed import CollapsedRegression
 
 class TSGPR(CollapsedRegression):
     """
-    The tighter collapsed bound (Bui and Titsias 2025, eq. 6), q(u) and predictions as `gpflow.models.SGPR`:
+    The tighter collapsed bound (Bui and Titsias 2025, eq. 6); q(u) and predictions as `gpflow.models.SGPR`.
 
         log N(y; m, Qff + σ²I) - 1/2 Σ_n log(1 + d_n/σ²),          d = diag(Kff - Qff)
 

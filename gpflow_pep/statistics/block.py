@@ -7,11 +7,12 @@ Sigma = S + noise m D. A trailing _bar is the derivative of the objective with r
 from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import override
 
 from ..linalg import cholesky
 from .penalty import log_det_ratio, log_det_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers
+from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
 
 _ADVICE = "a larger noise variance, smaller blocks, or looking for repeated rows within a block"
 
@@ -46,14 +47,16 @@ def _flat(values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, [-1, values.shape[-1]])
 
 
-class BlockSites:
+class BlockSites(Sites):
     """One site a block; any noise, any penalty, one latent function."""
 
+    @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         scalar = tf.zeros([], L.dtype)
         c = tf.zeros_like(L[:, :1]) * tf.ones([num_outputs], L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
+    @override
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, D, s, r, factor = _quantities(L, rows, powers, scale)
         U = _flat(tf.linalg.triangular_solve(factor, V))  # [n, M]
@@ -66,9 +69,8 @@ class BlockSites:
             penalty=self._penalty(powers, scale, _relative(D, s)),
         )
 
-    def adjoint(
-        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
-    ) -> ChunkAdjoint:
+    @override
+    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         V, D, s, r, factor = _quantities(L, rows, powers, scale)
         VA = tf.matmul(V, bar.A)  # [G, b, M]
         Vc = tf.matmul(V, bar.c)  # [G, b, P]
@@ -116,12 +118,15 @@ class SharedBlockSites(BlockSites):
     def __init__(self, size: int):
         self._size = size
 
+    @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
 
+    @override
     def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(X, axis=0)
 
+    @override
     def _penalty_adjoint(
         self, powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

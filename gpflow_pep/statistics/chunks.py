@@ -5,6 +5,7 @@ from abc import abstractmethod
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from typing_extensions import override
 
 ROWS_PER_CHUNK = 1024
 
@@ -40,15 +41,19 @@ class SingleRows(Chunks):
         super().__init__()
         self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else chunk_size
 
+    @override
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
         return -(-num_data // self.chunk_size)
 
+    @override
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         return num_data
 
+    @override
     def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         return values[chunk * self.chunk_size : (chunk + 1) * self.chunk_size]
 
+    @override
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         return values if values.shape.rank == 0 else self.take(values, chunk)
 
@@ -93,16 +98,20 @@ class Blocks(Chunks):
         for variable, values in zip(variables, self._plan(rows, sizes), strict=True):
             variable.assign(values)
 
+    @override
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
         return tf.shape(self._table)[0]
 
+    @override
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         return tf.shape(self.sizes)[0]
 
+    @override
     def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         row, _, groups, size = tf.unstack(self._table[chunk])
         return tf.gather(values, self._rows[row : row + groups * size])
 
+    @override
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         if values.shape.rank == 0:
             return values

@@ -26,9 +26,9 @@ def covariance_with_rows(
 
 def _squared_exponential(kernel: SquaredExponential, Z: tf.Tensor) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     """
-    log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 in lengthscales is one product of [z, log variance - |z|^2/2, 1]
-    with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise. Both are centred at the mean of Z,
-    which keeps the digits that inputs far from the origin would lose in |x|^2.
+    In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
+    [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise. Both
+    are centred at the mean of Z, which keeps the digits that inputs far from the origin would lose in |x|^2.
     """
     Z, _ = kernel.slice(Z, None)
     lengthscales = tf.convert_to_tensor(kernel.lengthscales)

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..linalg import cholesky, symmetric_product
+from .derivatives import first_only
 from .sites import Sums
 
 B_NAME = "B = I + V diag(1/v) V'"
@@ -14,7 +15,7 @@ B_ADVICE = "a larger noise variance, fewer or better spread inducing points, or 
 
 def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
     """
-    log N(r; 0, V'V + v), summed over P outputs, [...]:
+    The Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
     """
@@ -26,7 +27,7 @@ def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
-    """-P/2 log det B + c'B^-1 c / 2; derivative in A: -(P B^-1 + b b')/2, in c: b = B^-1 c. [...]"""
+    """-P/2 log det B + c'B^-1 c / 2, [...]; the derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c."""
     identity = tf.eye(tf.shape(A)[-1], dtype=A.dtype)
     num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
     factor = cholesky(identity + A, name=B_NAME, advice=B_ADVICE)
@@ -34,12 +35,14 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
     value = 0.5 * (tf.reduce_sum(tf.square(whitened), axis=[-2, -1]) - num_outputs * log_det)
 
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
         b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
         root = tf.linalg.triangular_solve(factor, identity + tf.zeros_like(A))  # B^-1 = root' root
-        covariance = num_outputs * symmetric_product(tf.linalg.matrix_transpose(root), tf.linalg.matrix_transpose(root)) + tf.matmul(b, b, transpose_b=True)
+        covariance = num_outputs * symmetric_product(
+            tf.linalg.matrix_transpose(root), tf.linalg.matrix_transpose(root)
+        ) + tf.matmul(b, b, transpose_b=True)
         bar = bar[..., None, None]
-        return -0.5 * bar * covariance, bar * b
+        return first_only(-0.5 * bar * covariance, bar * b)
 
     return value, gradient
 

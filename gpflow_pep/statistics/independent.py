@@ -7,11 +7,12 @@ x = d/s. A trailing _bar is the derivative of the objective with respect to that
 from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import override
 
 from ..linalg import symmetric_product
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers
+from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
 
 
 class _Quantities(NamedTuple):
@@ -27,14 +28,16 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     return _Quantities(V, d, 1.0 / (rows.noise + powers.noise * scale * d), d / rows.noise)
 
 
-class IndependentSites:
+class IndependentSites(Sites):
     """One site a row; any noise, any penalty, any number of latent functions."""
 
+    @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         scalar = tf.zeros_like(L[..., 0, 0])
         c = tf.zeros_like(L[..., :1]) * tf.ones([num_outputs], L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
+    @override
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, _, w, x = _quantities(L, rows, powers, scale)
         Vw = V * w[..., None, :]  # [..., M, n]
@@ -46,9 +49,8 @@ class IndependentSites:
             penalty=tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1),
         )
 
-    def adjoint(
-        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
-    ) -> ChunkAdjoint:
+    @override
+    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         V, d, w, x = _quantities(L, rows, powers, scale)
         r = rows.residual  # [..., n, P]
         AV = tf.matmul(bar.A, V)  # [..., M, n]
@@ -92,7 +94,12 @@ class LinearAdjoint:
         self._H = tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
         self._c = tf.linalg.triangular_solve(L, bar.c, adjoint=True)
 
+    def VDV(self, A: tf.Tensor) -> tf.Tensor:
+        """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
+        return self._trace[..., None] * A
+
     def __call__(self, rows: Rows) -> Rows:
+        """Derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]
         r = rows.residual  # [..., n, P]
         HK = tf.matmul(self._H, rows.Kuf)  # [..., M, n]

@@ -8,6 +8,7 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
+from typing_extensions import override
 
 from .chunks import Blocks, Chunks
 from .covariances import covariance_with_rows
@@ -41,7 +42,7 @@ class RowSource(Protocol):
         """The rows of one chunk, computed from `inputs`."""
 
 
-class RegressionRows:
+class RegressionRows(RowSource):
     """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
 
     def __init__(
@@ -65,9 +66,11 @@ class RegressionRows:
         self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
         self.num_outputs = self._Y.shape[-1]
 
+    @override
     def num_chunks(self) -> tf.Tensor:
         return self._chunks.count(tf.shape(self._X)[0])
 
+    @override
     def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
         noise_factor, *covariance_inputs = inputs
         X = self._chunks.take(self._X, chunk)  # [n, D]

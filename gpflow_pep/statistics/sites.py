@@ -80,7 +80,5 @@ class Sites(Protocol):
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         """A chunk's sums."""
 
-    def adjoint(
-        self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
-    ) -> ChunkAdjoint:
+    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         """A chunk's part of the derivatives, given those with respect to the sums."""
