@@ -1,0 +1,72 @@
+"""Peak memory of one loss and gradient, beyond what the process held before it: it must not grow with N.
+
+Each size runs in a process of its own (Linux: the kernel's high-water mark is reset before the step).
+
+    python -m experiments.benchmarks.memory [--rows 100000 2000000] [--inducing 256] [--model PEPR]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+INPUTS = 8
+MEGABYTE = 2**20
+
+
+def main() -> None:
+    """Print a row per size and model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 2_000_000])
+    parser.add_argument("--inducing", type=int, default=256)
+    parser.add_argument("--alpha", type=float, nargs="+", default=[0.0, 0.5])
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.rows[0], arguments.inducing, arguments.alpha[0])))
+        return
+    print(f"MB, M = {arguments.inducing}")
+    print(f"{'model':10}{'N':>10}{'data':>10}{'peak beyond':>13}{'one M x N matrix':>18}")
+    for alpha in arguments.alpha:
+        for num_data in arguments.rows:
+            command = [sys.executable, "-m", "experiments.benchmarks.memory", "--measure"]
+            command += ["--rows", str(num_data), "--inducing", str(arguments.inducing), "--alpha", str(alpha)]
+            result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            matrix = 8 * num_data * arguments.inducing
+            row = (result["data"], result["peak"], matrix)
+            megabytes = [f"{number / MEGABYTE:.0f}" for number in row]
+            print(f"PEPR {alpha:<5}{num_data:10}{megabytes[0]:>10}{megabytes[1]:>13}{megabytes[2]:>18}", flush=True)
+
+
+def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
+    """Bytes of the data arrays, and the peak of one step beyond what was resident before it, in this process."""
+    import gpflow
+    import numpy as np
+
+    from experiments.benchmarks.collapsed_step import compiled_step
+    from gpflow_pep import PEPR
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 4.0, (num_data, INPUTS))
+    Y = np.sin(X.sum(axis=1, keepdims=True))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
+    model = PEPR((X, Y), kernel, X[:num_inducing].copy(), alpha=alpha, noise_variance=0.1)
+    step = compiled_step(model)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = resident("VmRSS")
+    loss, _ = step()
+    assert np.isfinite(loss.numpy())
+    return {"data": X.nbytes + Y.nbytes, "peak": resident("VmHWM") - before}
+
+
+def resident(entry: str) -> int:
+    """An entry of this process's memory account, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(entry + ":"):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {entry}; this benchmark needs Linux.")
+
+
+if __name__ == "__main__":
+    main()
