@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 _GROWTH = 10.0  # of the jitter, per attempt
-_STRIP = 128  # rows; narrower products are not at full speed
+_STRIP = 64  # rows; narrower products are slower than what they save
 
 
 @check_shapes(
@@ -136,6 +136,16 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     checked = tf.cond(bad == 0, lambda: tf.constant(True), stop)
     with tf.control_dependencies([checked]):
         return tf.identity(value)
+
+
+@check_shapes(
+    "left: [batch..., M, N]",
+    "right: [batch..., M, N]",
+    "return: [batch..., N]",
+)
+def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
+    """diag(left' right). Summed by a product with ones, which is faster here than a reduction over rows."""
+    return tf.linalg.matvec(left * right, tf.ones_like(left[..., 0]), transpose_a=True)
 
 
 @check_shapes(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import override
 
-from ..linalg import symmetric_product
+from ..linalg import column_products, symmetric_product
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
@@ -24,7 +24,7 @@ class _Quantities(NamedTuple):
 
 def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
-    d = tf.nn.relu(rows.Kff - tf.reduce_sum(tf.square(V), axis=-2))  # rounding can make it slightly negative
+    d = tf.nn.relu(rows.Kff - column_products(V, V))  # rounding can make it slightly negative
     return _Quantities(V, d, 1.0 / (rows.noise + powers.noise * scale * d), d / rows.noise)
 
 
@@ -58,7 +58,7 @@ class IndependentSites(Sites):
         q_bar = bar.quadratic[..., None, None]
         weight = bar.penalty[..., None] * powers.weight  # [..., n]
 
-        w_bar = tf.reduce_sum(AV * V, axis=-2) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
+        w_bar = column_products(AV, V) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
         v_bar = w * (bar.log_noise[..., None] - w * w_bar)
         slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
         d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
@@ -106,7 +106,7 @@ class LinearAdjoint:
         cK = tf.matmul(rows.Kuf, self._c, transpose_a=True)  # [..., n, P]
         q_bar = self._bar.quadratic[..., None, None]
 
-        w_bar = 0.5 * tf.reduce_sum(HK * rows.Kuf, axis=-2) + tf.reduce_sum((cK + q_bar * r) * r, axis=-1)
+        w_bar = 0.5 * column_products(HK, rows.Kuf) + tf.reduce_sum((cK + q_bar * r) * r, axis=-1)
         return Rows(
             Kuf=HK * w[..., None, :] + tf.matmul(self._c, w[..., None] * r, transpose_b=True),
             Kff=self._trace * w,
