@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
-from gpflow.config import default_float
+from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.inducing_variables import (
     InducingPoints,
     InducingVariables,
@@ -22,7 +22,7 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
 
     :raises ValueError: naming the argument, what was given and what is accepted.
     """
-    array = np.asarray(values.numpy() if isinstance(values, tf.Tensor | tf.Variable | Parameter) else values)
+    array = np.asarray(_numpy(values))
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
     if array.ndim != 2:
@@ -75,9 +75,22 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
 
 def positive_number(value: Any, name: str) -> float:
     """A finite number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0.0 < value < np.inf:
+    number = np.asarray(_numpy(value))
+    if number.ndim != 0 or number.dtype.kind not in "fiu" or not 0.0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)
+    return float(number)
+
+
+def noise_variance(value: Any) -> float:
+    """The variance of a Gaussian likelihood, above GPflow's lower bound for it."""
+    smallest = default_likelihood_positive_minimum()
+    variance = positive_number(value, "noise_variance")
+    if variance <= smallest:
+        raise ValueError(
+            f"noise_variance must be above {smallest:g} (gpflow.config.set_default_likelihood_positive_minimum), "
+            f"got {variance:g}."
+        )
+    return variance
 
 
 def positive_integer(value: Any, name: str) -> int:
@@ -143,9 +156,7 @@ def power(alpha: Any, num_blocks: int) -> AnyNDArray:
 
     :raises ValueError: where a value is outside [0, 1] or their number is not that of the blocks.
     """
-    if isinstance(alpha, tf.Tensor | tf.Variable):
-        alpha = alpha.numpy()
-    values = np.asarray(alpha)
+    values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":
         raise ValueError(f"alpha must be a real number in [0, 1], or one per block, got {alpha!r}.")
     if values.shape not in ((), (num_blocks,)):
@@ -156,3 +167,7 @@ def power(alpha: Any, num_blocks: int) -> AnyNDArray:
     if outside.size:
         raise ValueError(f"alpha must be in [0, 1], got {outside.reshape(-1)[0]}.")
     return values.astype(default_float())
+
+
+def _numpy(values: Any) -> Any:
+    return values.numpy() if isinstance(values, tf.Tensor | tf.Variable | Parameter) else values

@@ -3,10 +3,11 @@
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.models.util import InducingPointsLike
+from typing_extensions import override
 
 from ..linalg import cholesky
 from ..statistics import SharedBlockSites, Sites, Sums
@@ -46,14 +47,20 @@ class BTSGPR(TSGPR):
         self._shared = shared
         super().__init__(data, kernel, inducing_variable, blocks=blocks, **kwargs)
 
+    @override
     def _make_sites(self) -> Sites:
         if not self._shared:
             return super()._make_sites()
         sizes = self._chunks.sizes.numpy()
-        if sizes.min() != sizes.max():
-            raise ValueError(f"blocks must be of one size with shared=True, got sizes {sizes.min()} to {sizes.max()}.")
+        self._check_block_sizes(sizes)
         return SharedBlockSites(int(sizes[0]))
 
+    @override
+    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+        if self._shared and sizes.min() != sizes.max():
+            raise ValueError(f"blocks must be of one size with shared=True, got sizes {sizes.min()} to {sizes.max()}.")
+
+    @override
     def _penalty(self, sums: Sums) -> tf.Tensor:
         if not self._shared:
             return super()._penalty(sums)

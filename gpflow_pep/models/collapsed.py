@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorData
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData, TensorData
 from gpflow.config import default_float, default_jitter
 from gpflow.covariances import Kuu
 from gpflow.kernels import Kernel, MultioutputKernel
@@ -70,10 +70,10 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         max_jitter: float | None = None,
     ):
         X, Y = validation.regression_data(data)
-        if isinstance(kernel, MultioutputKernel):
-            raise ValueError(f"kernel must be shared by all outputs, got the multi-output {type(kernel).__name__}.")
+        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
         if likelihood is None:
-            likelihood = Gaussian(1.0 if noise_variance is None else noise_variance)
+            likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
         if not isinstance(likelihood, Gaussian):
@@ -87,7 +87,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             validation.positive_integer(chunk_size, "chunk_size")
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         if blocks is None:
-            self._chunks: Chunks = SingleRows(chunk_size)
+            self._chunks: SingleRows | Blocks = SingleRows(chunk_size)
         else:
             self._chunks = Blocks(*validation.partition(blocks, len(X)), chunk_size)
         self._data = tuple(
@@ -110,16 +110,8 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
-        if isinstance(self._chunks, Blocks) and len(X) != int(self.num_data):
-            if self._block_size is None:
-                raise ValueError(
-                    f"data must keep {int(self.num_data)} rows, since blocks were given row by row, got {len(X)}."
-                )
-            partition = validation.partition(self._block_size, len(X))
-            self._check_num_blocks(len(partition.sizes))
-            self._chunks.replan(*partition)
-        else:
-            self._check_num_blocks(len(X))
+        if len(X) != int(self.num_data):
+            self._repartition(len(X))
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
@@ -133,8 +125,20 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         """B."""
         return int(self._chunks.num_blocks(self.num_data))
 
-    def _check_num_blocks(self, num_blocks: int) -> None:
-        """Stops a change of data that the model's settings do not allow."""
+    def _repartition(self, num_data: int) -> None:
+        if isinstance(self._chunks, SingleRows):
+            self._check_block_sizes(np.ones(num_data, dtype=int))
+            return
+        if self._block_size is None:
+            raise ValueError(
+                f"data must keep {int(self.num_data)} rows, since blocks were given row by row, got {num_data}."
+            )
+        partition = validation.partition(self._block_size, num_data)
+        self._check_block_sizes(partition.sizes)
+        self._chunks.replan(*partition)
+
+    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+        """Refuses blocks, of these sizes [B], that the model's other settings do not go with."""
 
     @abstractmethod
     def _powers(self) -> Powers:

@@ -3,13 +3,14 @@
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import Parameter, RegressionData, TensorData
+from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import positive
+from typing_extensions import override
 
 from .. import validation
 from ..statistics import Blocks, Powers, Sums, log1p_ratio
@@ -107,11 +108,11 @@ class PEPR(CollapsedRegression):
             raise ValueError(f'alpha must stay 0 with scale = "optimal", got {alpha!r}.')
         self._alpha.assign(values)
 
-    def _check_num_blocks(self, num_blocks: int) -> None:
-        if self._alpha.shape.rank == 1 and num_blocks != self._alpha.shape[0]:
-            raise ValueError(
-                f"data must keep {self._alpha.shape[0]} blocks, since each has an alpha, got {num_blocks}."
-            )
+    @override
+    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+        count = self._alpha.shape[0] if self._alpha.shape.rank == 1 else len(sizes)
+        if len(sizes) != count:
+            raise ValueError(f"data must keep {count} blocks, since each has an alpha of its own, got {len(sizes)}.")
 
     def _checked_alpha(self) -> tf.Tensor:
         alpha = tf.stop_gradient(tf.convert_to_tensor(self._alpha))
@@ -122,13 +123,16 @@ class PEPR(CollapsedRegression):
         with tf.control_dependencies([] if checked is None else [checked]):
             return tf.identity(alpha)
 
+    @override
     def _powers(self) -> Powers:
         alpha = self._checked_alpha()
         return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
 
+    @override
     def _scale(self) -> tf.Tensor:
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
+    @override
     def _penalty(self, sums: Sums) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:

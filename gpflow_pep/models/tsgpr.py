@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 from gpflow.config import default_float
+from typing_extensions import override
 
 from ..statistics import Powers, Sums
 from .collapsed import CollapsedRegression
@@ -16,9 +17,11 @@ class TSGPR(CollapsedRegression):
     Never below SGPR's bound nor above the log evidence. Arguments as :class:`PEPR`, without alpha, scale and blocks.
     """
 
+    @override
     def _powers(self) -> Powers:
         zero = tf.zeros([], default_float())
         return Powers(noise=zero, penalty=zero + 1.0, weight=zero + 0.5)
 
+    @override
     def _penalty(self, sums: Sums) -> tf.Tensor:
         return -sums.penalty

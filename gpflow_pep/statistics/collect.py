@@ -53,6 +53,7 @@ def collect(
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = ChunkSums(*sums_bar)
+            bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
             VDV, scale_bar, *sources_bar = passes.backward(scale, inputs, variables, sums, bar)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
             VV = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
