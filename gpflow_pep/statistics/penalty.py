@@ -1,6 +1,7 @@
 """The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
 
-Below a threshold on k X a power series is summed; above it the logarithms of the closed form keep 13 digits.
+Below a threshold on k X a power series is summed, above it the closed form is evaluated. The thresholds are where the
+first neglected term of the one is as large as the cancellation in the other.
 """
 
 import tensorflow as tf
@@ -8,13 +9,16 @@ import tensorflow as tf
 from ..linalg import cholesky
 
 _SERIES_BELOW = 1e-3
+_MATRIX_SLOPE_SERIES_BELOW = 5e-3
+_LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
 _ADVICE = "a larger noise variance, or smaller blocks"
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """log(1 + power x) / power elementwise, x where power is 0; broadcasts."""
+    z = power * x
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    return tf.where(power == 0.0, x, tf.math.log1p(power * x) / safe)
+    return tf.where(tf.abs(z) < _LINEAR_BELOW, x, tf.math.log1p(z) / safe)
 
 
 def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
@@ -48,7 +52,7 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
     resolvent = tf.linalg.cholesky_solve(_factor(power, X), X)  # (I + power X)^-1 X
     direct = (tf.linalg.trace(resolvent) - log_det_ratio(power, X)) / safe
-    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
+    return tf.where(power * tf.sqrt(t2) < _MATRIX_SLOPE_SERIES_BELOW, series, direct)
 
 
 def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
