@@ -10,7 +10,7 @@ rounds: SGPR cannot do with less than 3 of them, or a little less where triangle
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gpflow
 import numpy as np
@@ -88,7 +88,7 @@ def compiled_step(model: Any) -> Step:
             loss = model.training_loss()
         return loss, tape.gradient(loss, model.trainable_variables)
 
-    return step
+    return cast(Step, step)
 
 
 def unit_product(num_inducing: int) -> Callable[[], tf.Tensor]:
@@ -96,7 +96,7 @@ def unit_product(num_inducing: int) -> Callable[[], tf.Tensor]:
     rng = np.random.default_rng(1)
     left = tf.constant(rng.standard_normal((num_inducing, num_inducing)))
     right = tf.constant(rng.standard_normal((num_inducing, UNIT_COLUMNS)))
-    return tf.function(lambda: tf.matmul(left, right))
+    return cast(Callable[[], tf.Tensor], tf.function(lambda: tf.matmul(left, right)))
 
 
 def differences(ours: Any, theirs: Any) -> tuple[float, float]:

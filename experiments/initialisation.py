@@ -1,0 +1,58 @@
+"""Where training starts: inducing points, lengthscales, and blocks of neighbouring rows."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import pdist
+from sklearn.cluster import KMeans, MiniBatchKMeans
+
+Floats = npt.NDArray[np.float64]
+
+_SUBSAMPLE = 1000  # rows; distances between them all take 4 MB
+_MINIBATCH_FROM = 20_000  # rows
+
+
+def cluster_centres(X: Floats, M: int, seed: int) -> Floats:
+    """
+    Centres [M, D] of M clusters of the inputs X [N, D] by k-means; X itself for M = N.
+
+    :raises ValueError: where M is not from 1 to N.
+    """
+    if not 1 <= M <= len(X):
+        raise ValueError(f"M is {M}; whole numbers from 1 to the number of training rows, {len(X)}, are accepted.")
+    if len(X) == M:
+        return X.copy()
+    method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
+    centres: Floats = method(n_clusters=M, n_init=1, random_state=seed).fit(X).cluster_centers_
+    return centres
+
+
+def median_distance(X: Floats, seed: int) -> float:
+    """Median distance between the inputs X [N, D], from at most 1000 of them; 1 if it would be 0."""
+    rows = np.random.RandomState(seed).permutation(len(X))[:_SUBSAMPLE]
+    distances = pdist(X[rows])
+    return float(np.median(distances)) or 1.0 if distances.size else 1.0
+
+
+def neighbour_blocks(X: Floats, size: int) -> npt.NDArray[np.intp]:
+    """
+    Labels [N] of ceil(N / size) blocks of rows with neighbouring inputs X [N, D], their sizes as equal as can be.
+
+    The rows are halved across the widest input column, and the halves again, until each part is one block.
+
+    :raises ValueError: where size is below 1.
+    """
+    if size < 1:
+        raise ValueError(f"block_size is {size}; whole numbers from 1 are accepted.")
+    labels = np.empty(len(X), dtype=np.intp)
+    parts = [(np.arange(len(X)), 0, -(-len(X) // size))]  # rows, the first label, the number of labels
+    while parts:
+        rows, first, count = parts.pop()
+        if count == 1:
+            labels[rows] = first
+            continue
+        widest = np.ptp(X[rows], axis=0).argmax()
+        ordered = rows[np.argsort(X[rows, widest], kind="stable")]
+        left = count // 2
+        cut = len(rows) * left // count
+        parts += [(ordered[:cut], first, left), (ordered[cut:], first + left, count - left)]
+    return labels

@@ -1,0 +1,43 @@
+"""What is said of a regression model in numbers: its objective, its parameters, its predictions' scores."""
+
+import numpy as np
+from gpflow.models import GPModel
+from gpflow.utilities import parameter_dict
+
+from gpflow_pep import metrics
+from gpflow_pep.datasets import Dataset
+
+
+def objective_per_point(model: GPModel, num_data: int) -> float:
+    """The model's log evidence, or bound of it, divided by N (nats)."""
+    return float(model.maximum_log_likelihood_objective()) / num_data
+
+
+def noise_sd(model: GPModel) -> float:
+    """Standard deviation of the noise, in the unit of the targets."""
+    return float(np.sqrt(model.likelihood.variance.numpy()))
+
+
+def hyperparameters(model: GPModel) -> dict[str, float]:
+    """Trainable parameters other than inducing points, by name; of a vector, each element."""
+    values: dict[str, float] = {}
+    for path, parameter in parameter_dict(model).items():
+        name = path.lstrip(".")
+        if not parameter.trainable or name.startswith("inducing_variable"):
+            continue
+        if parameter.shape.rank == 0:
+            values[name] = float(parameter.numpy())
+        else:
+            values |= {f"{name}/{i}": float(element) for i, element in enumerate(parameter.numpy().ravel())}
+    return values
+
+
+def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
+    """RMSE, NLPD, SMSE and SMLL of the predictions of the test targets, in their unit."""
+    mean, variance = (part.numpy() for part in model.predict_y(dataset.X_test))  # [N_test, 1] each
+    return {
+        "rmse": metrics.rmse(dataset.Y_test, mean),
+        "nlpd": metrics.nlpd(dataset.Y_test, mean, variance),
+        "smse": metrics.smse(dataset.Y_test, mean),
+        "smll": metrics.smll(dataset.Y_test, mean, variance, dataset.Y_train),
+    }

@@ -1,0 +1,81 @@
+"""The demonstration, shortened: six runs, one table, one figure."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from experiments import demo
+from experiments.report import figure, recorded, table
+from gpflow_pep.datasets import Dataset
+
+
+def test_short_demonstration(runs, capfd):
+    demo.main(["--short", "--runs", str(runs)])
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
+    body = lines[start + 2 : start + 8]
+    assert [line.split("  ")[0] for line in body] == [
+        "SGPR", "T-SGPR", "BT-SGPR, blocks of 40", "PEP α=0.5", "T-PEP α=0.5", "PEP α=1",
+    ]  # fmt: skip
+    assert len({len(line) for line in [lines[start], *body]}) == 1
+    assert all(np.isfinite(float(line.split()[-1])) for line in body)
+    assert any(line.startswith("diabetes, split 0: N = 398 training and 44 test points, D = 10") for line in lines)
+    assert "nats per point" in printed.err  # progress
+    assert "tensorboard" in printed.out and "experiments.regression with dataset=diabetes" in printed.out
+    assert imread(runs / "demo-diabetes.png").shape[2] == 4
+    statuses = [json.loads((runs / str(number) / "run.json").read_text())["status"] for number in range(1, 7)]
+    assert statuses == ["COMPLETED"] * 6
+
+
+def test_unknown_data_set_ends_the_demonstration_with_advice(runs):
+    with pytest.raises(SystemExit, match="Did you mean 'diabetes'"):
+        demo.main(["--dataset", "diabets", "--runs", str(runs)])
+    assert not runs.exists()
+
+
+@pytest.fixture
+def line():
+    """A set with a single input, so that fits are drawn, in units of its own."""
+    x = np.linspace(-1.0, 1.0, 20)[:, None]
+    one = np.ones(1)
+    return Dataset("line", x, x, x[:3], x[:3], x_mean=2.0 * one, x_scale=3.0 * one, y_mean=4.0 * one, y_scale=5.0 * one)
+
+
+@pytest.fixture
+def fits():
+    x = np.linspace(-1.1, 1.1, 10)[:, None]
+    arrays = {"Z": x[:2], "x": x, "x_mean": x, "x_variance": np.full_like(x, 0.25)}
+    config = {"data": {"dataset": "line", "split": 0, "standardise": True}, "gp": {"M": 2}}
+    result = {
+        "objective_per_point": -1.25, "rmse": 0.5, "nlpd": 1.0, "noise_sd": 0.1, "N": 20, "N_test": 3, "D": 1,
+        "iterations": 7, "seconds": 0.25, "objective_kind": "lower bound",
+    }  # fmt: skip
+    approximate = result | {"objective_kind": "approximate log evidence"}
+    return [
+        recorded.RecordedRun("first", config, result, arrays),
+        recorded.RecordedRun("second, longer", config, approximate, arrays),
+    ]
+
+
+def test_figure_of_a_single_input_is_taller_by_the_fits(line, fits, tmp_path):
+    figure.draw(fits, line, tmp_path / "figure.png")
+    height, width, _ = imread(tmp_path / "figure.png").shape
+    assert width == 1650 and height == pytest.approx(150 * (0.5 + 1.3 + 2 * 0.32 + 2.3), abs=1)
+
+
+def test_table_tells_bounds_from_approximations(fits):
+    assert table.table(fits).splitlines() == [
+        "method          log evidence    RMSE    NLPD  noise s.d.  iterations  seconds",
+        "-----------------------------------------------------------------------------",
+        "first              ≥ -1.2500  0.5000  1.0000      0.1000           7      0.2",
+        "second, longer     ≈ -1.2500  0.5000  1.0000      0.1000           7      0.2",
+    ]
+
+
+def test_run_that_failed_has_no_results(tmp_path):
+    (tmp_path / "run.json").write_text('{"status": "FAILED"}')
+    with pytest.raises(ValueError, match="status FAILED"):
+        recorded.read_run(tmp_path)

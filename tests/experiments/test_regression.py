@@ -1,0 +1,150 @@
+"""The regression experiment: every model trains, and what happened is on disk."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from sacred.utils import ConfigAddedError
+
+from experiments.ingredients.model import LOWER_BOUNDS, MODELS
+from experiments.predictions import FILE
+from experiments.recording import run_directory
+from experiments.regression import ex
+
+SCORES = ("objective_per_point", "rmse", "nlpd", "smse", "smll", "noise_sd", "seconds")
+
+
+def read(directory, name):
+    return json.loads((directory / name).read_text())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
+    run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
+
+    assert all(np.isfinite(run.result[name]) for name in SCORES)
+    assert (run.result["objective_kind"] == "lower bound") == (model in LOWER_BOUNDS)
+    assert run.result["iterations"] == 3 and not run.result["converged"] and "LIMIT" in run.result["message"]
+    assert (run.result["N"], run.result["N_test"], run.result["D"]) == (60, 44, 10)
+
+    directory = run_directory(run)
+    config = read(directory, "config.json")
+    assert config["gp"]["model"] == model and config["gp"]["M"] == 4 and config["seed"] == 1
+    assert config["data"]["dataset"] == "diabetes" and config["training"]["maxiter"] == 3
+    entry = read(directory, "run.json")
+    assert entry["status"] == "COMPLETED" and entry["result"]["rmse"] == run.result["rmse"]
+    metrics = read(directory, "metrics.json")
+    assert metrics["test/rmse"]["steps"] == metrics["objective_per_point"]["steps"] == [0, 2, 3]
+    assert metrics["test/rmse"]["values"][-1] == pytest.approx(run.result["rmse"], rel=1e-12)
+    learns_scale = "parameters/scale" in metrics
+    assert learns_scale == (model == "TPEP")
+    with np.load(directory / FILE) as arrays:
+        assert arrays["Z"].shape == (4, 10) and arrays["mean"].shape == arrays["variance"].shape == (44, 1)
+
+
+def test_training_improves_the_objective_and_adam_does_too(run_tiny):
+    for optimiser in ("scipy", "adam"):
+        run = run_tiny(optimiser=optimiser, maxiter=20, learning_rate=0.05)
+        values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
+        assert values[-1] > values[0]
+        assert run.result["iterations"] == 20
+
+
+def test_tensorboard_log_holds_the_scalars(run_tiny):
+    directory = run_directory(run_tiny())
+    (events,) = (directory / "tensorboard").glob("events.out.tfevents.*")
+    tags = set()
+    for record in tf.data.TFRecordDataset(str(events)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        tags |= {(event.step, value.tag) for value in event.summary.value}
+    for step in (0, 2, 3):
+        for tag in ("objective_per_point", "noise_sd", "test/rmse", "test/nlpd", "parameters/kernel.lengthscales/9"):
+            assert (step, tag) in tags
+
+
+def test_same_seed_same_result(run_tiny):
+    first, second = (run_tiny(seed=3) for _ in range(2))
+    other = run_tiny(seed=4)
+    # The order of floating-point sums may differ between runs (threads): allow 1e-16 to have grown a millionfold.
+    for name in ("objective_per_point", "rmse", "nlpd", "noise_sd"):
+        assert first.result[name] == pytest.approx(second.result[name], rel=1e-10)
+    assert first.result["rmse"] != pytest.approx(other.result["rmse"], rel=1e-6)
+
+
+def test_exact_gp_where_every_row_is_an_inducing_point(run_tiny):
+    run = run_tiny(model="PEPR", alpha=1.0, M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)
+    tight = run_tiny(model="SGPR", M=60, maxiter=0, noise_variance=0.5, lengthscales=3.0)
+    # Kuu carries a jitter of 1e-6, which moves N terms by about that over the noise each.
+    assert run.result["objective_per_point"] == pytest.approx(tight.result["objective_per_point"], abs=1e-5)
+
+
+def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
+    # A model that dies on the way, as one does whose matrix can no longer be factorised.
+    def failing(self, values, *args, **kwargs):
+        if len(calls) > 2:
+            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorisation of Kuu failed")
+        calls.append(None)
+        return assign(values, *args, **kwargs)
+
+    calls: list[None] = []
+    assign = gpflow.optimizers.Scipy.assign_tensors
+    monkeypatch.setattr(gpflow.optimizers.Scipy, "assign_tensors", failing)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run_tiny(log_interval=1)
+    entry = read(runs / "1", "run.json")
+    assert entry["status"] == "FAILED"
+    assert "Cholesky factorisation of Kuu failed" in "".join(entry["fail_trace"])
+    assert read(runs / "1", "metrics.json")["noise_sd"]["steps"][0] == 0
+    assert list((runs / "1" / "tensorboard").glob("events.*"))
+
+
+def test_library_error_is_recorded(run_tiny, runs):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
+        run_tiny(kernel_variance=1e18, lengthscales=1e12)  # Kuu is 1e18 everywhere: its jitter is lost in rounding
+    assert read(runs / "1", "run.json")["status"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("updates", "message"),
+    [
+        ({"model": "GPR"}, "model is 'GPR'"),
+        ({"kernel": "Linear"}, "kernel is 'Linear'"),
+        ({"optimiser": "sgd"}, "optimiser is 'sgd'"),
+        ({"dataset": "diabets"}, "Did you mean 'diabetes'"),
+        ({"M": 61}, "M is 61"),
+        ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
+        ({"block_size": 0}, "block_size is 0"),
+    ],
+)
+def test_bad_configuration_names_the_entry(run_tiny, updates, message):
+    with pytest.raises(ValueError, match=message):
+        run_tiny(**updates)
+
+
+def test_unknown_entry_is_refused(run_tiny):
+    with pytest.raises(ConfigAddedError, match="alhpa"):
+        run_tiny(alhpa=0.5)
+
+
+def test_command_line_takes_flat_and_full_names(runs: Path):
+    command = "regression with dataset=diabetes split=2 model=PEPR alpha=0.25 gp.M=4 training.maxiter=1 max_train=60"
+    run = ex.run_commandline([*command.split(), f"--file_storage={runs}", "--loglevel=ERROR"])
+    assert run.config["gp"]["model"] == "PEPR" and run.config["gp"]["alpha"] == 0.25 and run.config["gp"]["M"] == 4
+    assert run.config["data"]["split"] == 2 and run.config["training"]["maxiter"] == 1
+    assert run_directory(run) == runs / "1"
+
+
+def test_unobserved_run_writes_nothing(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = "regression with M=4 maxiter=1 max_train=60 --unobserved --loglevel=ERROR"
+    run = ex.run_commandline(command.split())
+    assert np.isfinite(run.result["rmse"]) and not list(tmp_path.iterdir())
+
+
+def test_configuration_is_printed_with_its_comments(capfd):
+    ex.run_commandline(["regression", "print_config", "with", "alpha=0.75"])
+    printed = capfd.readouterr().out
+    assert "alpha = 0.75" in printed and "# number of inducing points" in printed
