@@ -1,0 +1,83 @@
+"""The registry of models that must keep the contract: add one entry for a new class.
+
+An entry makes a model from a pair of data, an inducing variable Z [M, D], and the keyword arguments all models share.
+Each test of this folder that takes `make` or `model` then runs for it.
+"""
+
+import types
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.utilities import positive
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR
+
+N, D, M = 12, 2, 4
+
+
+def learned_scale():
+    return gpflow.Parameter(0.8, transform=positive())
+
+
+REGISTRY = {
+    "PEPR alpha 0": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, **shared),
+    "PEPR alpha 0.5": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.5, chunk_size=5, **shared),
+    "PEPR alpha 1": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=1.0, **shared),
+    "PEPR alpha per block": lambda data, kernel, Z, **shared: PEPR(
+        data, kernel, Z, alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5]), **shared
+    ),
+    "T-PEP learned": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, scale=learned_scale(), blocks=5, **shared),
+    "spherical": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, scale="optimal", **shared),
+    "TSGPR": TSGPR,
+    "BTSGPR": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=5, **shared),
+    "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
+}
+
+
+def make_data(P=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, size=(N, D))
+    phase = np.arange(P)
+    return X, np.sin(2.0 * X[:, :1] + phase) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(N, P))
+
+
+@pytest.fixture(params=REGISTRY)
+def make(request):
+    """A function that makes a new model of the class under test, every time the same but for what it is given."""
+
+    def new(P=1, seed=0, **options):
+        options.setdefault("mean_function", gpflow.functions.Constant(0.1 * np.ones(P)))
+        options.setdefault("noise_variance", 0.2)
+        kernel = gpflow.kernels.SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1])
+        Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
+        return REGISTRY[request.param](make_data(P, seed), kernel, Z, **options)
+
+    return new
+
+
+@pytest.fixture
+def model(make):
+    return make()
+
+
+@pytest.fixture(scope="session")
+def contract():
+    """Inputs to predict at, and comparisons of predictions; a fixture, since test folders are no packages."""
+    rng = np.random.default_rng(42)
+
+    def perturb(model, seed=1, size=0.3):
+        """Moves all trainable variables: new values that no constructor would give."""
+        generator = np.random.default_rng(seed)
+        for variable in model.trainable_variables:
+            variable.assign_add(tf.constant(size * generator.normal(size=variable.shape), variable.dtype))
+
+    def same_predictions(first, second, rtol=0.0):
+        for actual, expected in zip(first, second, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol)
+
+    return types.SimpleNamespace(
+        N=N, D=D, M=M, data=make_data, Xnew=rng.uniform(-2.5, 2.5, size=(7, D)), perturb=perturb,
+        same_predictions=same_predictions,
+    )  # fmt: skip

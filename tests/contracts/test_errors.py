@@ -1,0 +1,121 @@
+"""What is not a number stops every model with a message, never with a result that is not a number."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+def each_broken_variable(model, values=(np.nan,)):
+    for variable in model.trainable_variables:
+        value = variable.numpy()
+        for bad in values:
+            variable.assign(np.full_like(value, bad))
+            yield variable.name, bad
+        variable.assign(value)
+
+
+def stops_or_is_finite(evaluate, bad):
+    """An infinite parameter may have a finite limit (a lengthscale's, say); NaN has none."""
+    if np.isnan(bad):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
+            evaluate()
+        return
+    try:
+        values = evaluate()
+    except tf.errors.InvalidArgumentError:
+        return
+    assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
+
+
+def test_the_objective(model):
+    compiled = model.training_loss_closure(compile=True)
+    expected = float(compiled())
+    for _, bad in each_broken_variable(model, (np.nan, np.inf)):
+        stops_or_is_finite(compiled, bad)
+        if np.isnan(bad):
+            stops_or_is_finite(model.training_loss, bad)
+    assert float(compiled()) == expected
+
+
+def test_its_derivatives(model):
+    @tf.function
+    def gradient():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return tape.gradient(loss, model.trainable_variables)
+
+    for _, bad in each_broken_variable(model):
+        stops_or_is_finite(gradient, bad)
+
+
+def test_predictions(model, contract):
+    marginals = tf.function(lambda: model.predict_f(contract.Xnew))
+    for _, bad in each_broken_variable(model):
+        stops_or_is_finite(marginals, bad)
+        stops_or_is_finite(lambda: model.predict_f(contract.Xnew, full_cov=True), bad)
+
+
+def test_posteriors(model, contract):
+    for _, bad in each_broken_variable(model):
+        stops_or_is_finite(lambda: model.posterior().predict_f(contract.Xnew), bad)
+        stops_or_is_finite(lambda: model.posterior("variable").predict_f(contract.Xnew), bad)
+    # A cache made before the kernel broke.
+    posterior = model.posterior()
+    model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
+    stops_or_is_finite(lambda: posterior.predict_f(contract.Xnew), np.nan)
+
+
+def test_the_upper_bound(model):
+    bound = tf.function(model.upper_bound)
+    scale = getattr(model, "scale", None)
+    unused = (
+        {id(variable) for variable in scale.trainable_variables} if hasattr(scale, "trainable_variables") else set()
+    )
+    for variable in model.trainable_variables:
+        if id(variable) in unused:  # a bound of the exact evidence, which has no scale
+            continue
+        value = variable.numpy()
+        variable.assign(np.full_like(value, np.nan))
+        stops_or_is_finite(bound, np.nan)
+        variable.assign(value)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_inputs_to_predict_at(model, contract, bad):
+    Xnew = contract.Xnew.copy()
+    Xnew[3, 1] = bad
+    posterior = model.posterior()
+    for predict in (model.predict_f, tf.function(posterior.predict_f), model.predict_y):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Xnew"):
+            predict(Xnew)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Xnew"):
+        posterior.predict_f(Xnew, full_cov=True)
+
+
+def test_an_overflowing_mean(make, contract):
+    model = make(mean_function=gpflow.functions.Constant([1e308]))
+    for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):
+        stops_or_is_finite(evaluate, np.inf)
+
+
+def test_duplicate_inducing_points_without_jitter(make, contract):
+    """Kuu is all fours, so its second pivot exactly 0: the message says what to try; max_jitter mends it."""
+    Z = np.zeros((contract.M, contract.D))
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        model, mended = make(), make(max_jitter=1e-3)
+        for each in (model, mended):
+            each.inducing_variable.Z.assign(Z)
+            each.kernel.variance = gpflow.Parameter(4.0)
+        for evaluate in (
+            model.training_loss,
+            model.training_loss_closure(compile=True),
+            lambda: model.predict_f(contract.Xnew),
+            model.upper_bound,
+        ):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"Kuu.*failed.*jitter"):
+                evaluate()
+        assert np.isfinite(mended.training_loss())
+        assert np.isfinite(mended.training_loss_closure(compile=True)())
+        mean, _ = mended.predict_f(contract.Xnew)
+        assert np.all(np.isfinite(mean))

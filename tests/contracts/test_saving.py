@@ -1,0 +1,160 @@
+"""How every model is listed, copied, restored and exported. What is copied is equal, bit by bit, unless said."""
+
+import copy
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summary, read_values
+
+SPEC = [tf.TensorSpec([None, 2], tf.float64)]
+EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
+
+
+def test_summary_and_parameters_leave_out_the_data(model, capsys):
+    print_summary(model, fmt="simple")
+    printed = capsys.readouterr().out
+    names = list(parameter_dict(model))
+    assert {".kernel.variance", ".kernel.lengthscales", ".likelihood.variance", ".inducing_variable.Z"} <= set(names)
+    for name in names:
+        assert name[1:] in printed
+    for unwanted in ("_data", "_chunks", "_alpha", "_rows"):
+        assert unwanted not in printed
+        assert not any(unwanted in name for name in names)
+    assert all(variable.shape[:1] != [12] for variable in model.trainable_variables)
+
+
+def test_parameters_go_round(make, contract):
+    trained, fresh = make(), make()
+    contract.perturb(trained)
+    values = read_values(trained)
+    multiple_assign(fresh, values)
+    # Values are transformed twice on the way: 2 eps of each.
+    assert float(fresh.training_loss()) == pytest.approx(float(trained.training_loss()), rel=EXACT)
+
+
+@pytest.mark.parametrize("duplicate", [gpflow.utilities.deepcopy, copy.deepcopy], ids=["gpflow", "copy"])
+def test_a_copy_is_independent(model, contract, duplicate):
+    model.training_loss(), model.predict_f(contract.Xnew)
+    loss, predictions = float(model.training_loss()), model.predict_f(contract.Xnew)
+    other = duplicate(model)
+    assert type(other) is type(model)
+    assert float(other.training_loss()) == loss
+    contract.perturb(other)
+    other.data[1].assign(-other.data[1])
+    if hasattr(other, "alpha"):
+        other.alpha.assign(0.0 * other.alpha)
+    assert float(other.training_loss()) != loss
+    assert float(model.training_loss()) == loss
+    contract.same_predictions(model.predict_f(contract.Xnew), predictions)
+    changed = float(other.training_loss())
+    contract.perturb(model, seed=9)
+    assert float(other.training_loss()) == changed
+
+
+def test_a_copy_of_a_compiled_model_is_trained_on_its_own(model):
+    model.training_loss_closure(compile=True)()
+    before = float(model.training_loss())
+    other = gpflow.utilities.deepcopy(model)
+    gpflow.optimizers.Scipy().minimize(other.training_loss, other.trainable_variables, options={"maxiter": 2})
+    assert float(model.training_loss()) == before
+    assert float(other.training_loss()) < before
+
+
+def test_a_checkpoint_restores_what_was_learned_and_chosen_without_the_data(make, contract, tmp_path):
+    trained = make()
+    contract.perturb(trained)
+    powers = getattr(trained, "alpha", None)
+    if powers is not None and not getattr(trained, "_optimal_scale", False):
+        trained.alpha = 0.5 * powers + 0.125
+    path = tf.train.Checkpoint(model=trained).save(str(tmp_path / "checkpoint"))
+
+    sizes = {name: shape for name, shape in tf.train.list_variables(path)}
+    assert not [name for name in sizes if "_data" in name or "_chunks" in name]
+    assert sum(int(np.prod(shape)) for shape in sizes.values() if shape[:1] == [contract.N]) == 0
+
+    fresh = make(seed=3)  # of other data
+    X, Y = (values.numpy() for values in fresh.data)
+    assert not np.array_equal(X, trained.data[0])
+    tf.train.Checkpoint(model=fresh).restore(path).assert_existing_objects_matched().assert_consumed()
+    np.testing.assert_array_equal(fresh.data[0], X)
+    np.testing.assert_array_equal(fresh.data[1], Y)
+    for actual, expected in zip(fresh.trainable_variables, trained.trainable_variables, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    if powers is not None:
+        np.testing.assert_array_equal(fresh.alpha, trained.alpha)
+    fresh.data = tuple(values.numpy() for values in trained.data)
+    assert float(fresh.training_loss()) == float(trained.training_loss())
+    contract.same_predictions(fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew))
+
+
+def test_a_checkpoint_of_the_optimizer_state_continues(make, tmp_path):
+    """Two steps, saved, two more; or restored and two more: the same."""
+    adam = gpflow.keras.tf_keras.optimizers.Adam
+
+    def steps(model, optimizer):
+        for _ in range(2):
+            optimizer.minimize(model.training_loss, model.trainable_variables)
+
+    first, optimizer = make(), adam(0.1)
+    steps(first, optimizer)
+    path = tf.train.Checkpoint(model=first, optimizer=optimizer).save(str(tmp_path / "checkpoint"))
+    steps(first, optimizer)
+    second, resumed = make(), adam(0.1)
+    tf.train.Checkpoint(model=second, optimizer=resumed).restore(path)
+    steps(second, resumed)
+    assert float(second.training_loss()) == float(first.training_loss())
+
+
+def test_a_frozen_model_predicts_the_same(model, contract):
+    frozen = freeze(model)
+    assert frozen.trainable_variables == ()
+    assert float(frozen.training_loss()) == float(model.training_loss())
+    for full_cov in (False, True):
+        contract.same_predictions(frozen.predict_f(contract.Xnew, full_cov), model.predict_f(contract.Xnew, full_cov))
+    compiled = tf.function(frozen.predict_f)
+    contract.same_predictions(compiled(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
+
+
+@pytest.mark.parametrize("cache", ["tensor", "variable"])
+def test_an_exported_posterior(model, contract, tmp_path, cache):
+    contract.perturb(model)
+    posterior = model.posterior(cache)
+    module = tf.Module()
+    module.predict = tf.function(posterior.predict_f, input_signature=SPEC)
+    if cache == "variable":
+        module.posterior = posterior
+    module.predict_with_cov = tf.function(lambda X: posterior.predict_f(X, full_cov=True), input_signature=SPEC)
+    if cache == "tensor":
+        module.posterior = posterior  # for the kernel's variables, which the function reads
+    tf.saved_model.save(module, str(tmp_path))
+    expected, whole = model.predict_f(contract.Xnew), model.predict_f(contract.Xnew, full_cov=True)
+    contract.perturb(model, seed=7)
+    loaded = tf.saved_model.load(str(tmp_path))
+    contract.same_predictions(loaded.predict(contract.Xnew), expected, EXACT)
+    contract.same_predictions(loaded.predict_with_cov(contract.Xnew), whole, EXACT)
+    assert loaded.predict(contract.Xnew[:2])[0].shape == [2, 1]
+
+
+def test_an_exported_model(model, contract, tmp_path):
+    """GPflow's documented way: a compiled function as an attribute of the model."""
+    contract.perturb(model)
+    model.compiled_predict_f = tf.function(lambda X: model.predict_f(X), input_signature=SPEC)
+    model.compiled_predict_y = tf.function(lambda X: model.predict_y(X), input_signature=SPEC)
+    tf.saved_model.save(model, str(tmp_path))
+    expected, observed = model.predict_f(contract.Xnew), model.predict_y(contract.Xnew)
+    contract.perturb(model, seed=7)
+    loaded = tf.saved_model.load(str(tmp_path))
+    contract.same_predictions(loaded.compiled_predict_f(contract.Xnew), expected, EXACT)
+    contract.same_predictions(loaded.compiled_predict_y(contract.Xnew), observed, EXACT)
+
+
+def test_an_exported_frozen_model(model, contract, tmp_path):
+    frozen = freeze(model)
+    module = tf.Module()
+    module.model = frozen
+    module.predict = tf.function(lambda X: frozen.predict_f(X), input_signature=SPEC)
+    tf.saved_model.save(module, str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+    contract.same_predictions(loaded.predict(contract.Xnew), model.predict_f(contract.Xnew), EXACT)

@@ -1,0 +1,192 @@
+"""Derivatives of the objective against central finite differences, in every trainable variable of the model.
+
+Five-point differences of step h = 2e-3 err by h^4 F'''''/30 + 1.5 e/h. The rounding e of an objective below 1e3 is
+below 1e3 * 1.1e-16 * 1e2 (condition numbers, N terms) = 1e-11: the second term is below 1e-8. The variables are of
+order one; fifth derivatives of up to a thousand times the largest gradient make the first 5e-10 of it. So gradients,
+the largest of which is above 1, agree to 1e-7 of the largest (``DIFFERENCES``) if they are right; a missing or wrong
+term is of order one.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import Matern52, SquaredExponential
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR
+
+STEP, DIFFERENCES = 2e-3, 1e-7
+N = 20
+
+UNEVEN = [np.array(b) for b in ([5, 0, 19], [1, 2, 3, 4, 6, 7, 8], [18, 9], [10], list(range(11, 18)))]
+POWERS = [0.3, 0.0, 1.0, 0.7, 1e-5]  # of the blocks
+ROW_POWERS = np.where(np.arange(N) % 5 == 0, 0.0, np.linspace(0.0, 1.0, N))
+
+
+def _learned(scale):
+    return gpflow.Parameter(scale, transform=gpflow.utilities.positive())
+
+
+CASES = {
+    "VFE": (PEPR, lambda: {"alpha": 0.0}),
+    "PEP": (PEPR, lambda: {"alpha": 0.4}),
+    "FITC": (PEPR, lambda: {"alpha": 1.0}),
+    "per row": (PEPR, lambda: {"alpha": ROW_POWERS}),
+    "per row, learned scale": (PEPR, lambda: {"alpha": ROW_POWERS, "scale": _learned(1.4)}),
+    "VFE in blocks": (PEPR, lambda: {"alpha": 0.0, "blocks": UNEVEN}),
+    "block PEP": (PEPR, lambda: {"alpha": 0.6, "blocks": UNEVEN}),
+    "PITC": (PEPR, lambda: {"alpha": 1.0, "blocks": UNEVEN}),
+    "per block": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN}),
+    "per block, learned scale": (PEPR, lambda: {"alpha": POWERS, "blocks": UNEVEN, "scale": _learned(0.6)}),
+    "learned scale": (PEPR, lambda: {"alpha": 0.4, "scale": _learned(0.6)}),
+    "learned scale, VFE": (PEPR, lambda: {"alpha": 0.0, "scale": _learned(0.6)}),
+    "learned scale, FITC": (PEPR, lambda: {"alpha": 1.0, "scale": _learned(1.7)}),
+    "learned scale, tiny alpha": (PEPR, lambda: {"alpha": 1e-7, "scale": _learned(0.6)}),
+    "spherical": (PEPR, lambda: {"alpha": 0.0, "scale": "optimal"}),
+    "TSGPR": (TSGPR, lambda: {}),
+    "BTSGPR": (BTSGPR, lambda: {"blocks": UNEVEN}),
+    "shared": (BTSGPR, lambda: {"blocks": 4, "shared": True}),
+    "shared, scattered": (BTSGPR, lambda: {"blocks": [np.arange(b, N, 4) for b in range(4)], "shared": True}),
+}
+
+
+def _differences(evaluate, variable):
+    """(8 (F(+h) - F(-h)) - (F(+2h) - F(-2h))) / 12h in each element of a variable."""
+    start = np.array(variable.numpy())
+    result = np.zeros_like(start)
+    for index in np.ndindex(start.shape):
+
+        def shifted(steps, index=index):
+            moved = start.copy()
+            moved[index] += steps * STEP
+            variable.assign(moved)
+            return evaluate().numpy()
+
+        result[index] = (8.0 * (shifted(1) - shifted(-1)) - (shifted(2) - shifted(-2))) / (12.0 * STEP)
+        variable.assign(start)
+    return result
+
+
+@pytest.fixture
+def check(named, value_and_gradients, assert_close):
+    """Differences, and that compiled and eager evaluation agree; returns the gradients by name."""
+
+    def run(model):
+        variables = named(model)
+        value, gradients = value_and_gradients(model)
+        compiled = tf.function(model.maximum_log_likelihood_objective)
+        assert abs(value) < 1e3
+        assert compiled().numpy() == pytest.approx(value, rel=1e-12)  # other kernels, the same operations
+        differences = [_differences(compiled, variable) for variable in variables.values()]
+        largest = max(np.max(np.abs(difference)) for difference in differences)
+        assert largest > 1.0
+        for name, gradient, difference in zip(variables, gradients, differences, strict=True):
+            error = np.max(np.abs(gradient - difference))
+            assert error < DIFFERENCES * largest, f"{name}: {gradient} but differences {difference}"
+            assert np.any(gradient != 0.0), name
+        return dict(zip(variables, gradients, strict=True))
+
+    return run
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_parameter(problem, check, name):
+    """Two outputs and a linear mean; the squared exponential has a form of its own for Kuf, others have not."""
+    constructor, options = CASES[name]
+    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
+    kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])
+    gradients = check(constructor((X, Y), kernel, Z, mean_function=mean, noise_variance=0.2, **options()))
+    assert set(gradients) == {
+        ".kernel.variance", ".kernel.lengthscales", ".likelihood.variance", ".inducing_variable.Z",
+        ".mean_function.A", ".mean_function.b", *([".scale"] if "learned" in name else []),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity"),
+    [
+        *(
+            (name, "variance")
+            for name in ("VFE", "per row, learned scale", "VFE in blocks", "per block, learned scale")
+        ),
+        *((name, "variance") for name in ("spherical", "TSGPR", "BTSGPR", "shared")),
+        ("PEP", "scale"),
+    ],
+)
+def test_varying_noise(problem, check, varying_noise, name, quantity):
+    constructor, options = CASES[name]
+    X, Y, Z, _ = problem(N=N, M=4)
+    kernel = Matern52(1.3, lengthscales=0.8, active_dims=[0]) + Matern52(0.6, lengthscales=1.2)
+    gradients = check(constructor((X, Y), kernel, Z, likelihood=varying_noise(quantity), **options()))
+    assert {f".likelihood.{quantity}.linear.A", f".likelihood.{quantity}.linear.b"} < set(gradients)
+
+
+@pytest.mark.parametrize(
+    "name", ["VFE", "per row, learned scale", "per block, learned scale", "spherical", "TSGPR", "BTSGPR", "shared"]
+)
+def test_compiled_is_eager(problem, named, value_and_gradients, assert_close, name):
+    """The same operations in another order at most: 1e-12 is N M terms of rounding, squared condition numbers apart."""
+    constructor, options = CASES[name]
+    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    model = constructor((X, Y), SquaredExponential(1.3, lengthscales=0.9), Z, noise_variance=0.2, **options())
+    variables = list(named(model).values())
+
+    @tf.function
+    def compiled():
+        with tf.GradientTape() as tape:
+            value = model.maximum_log_likelihood_objective()
+        return value, tape.gradient(value, variables)
+
+    value, gradients = compiled()
+    eager, eager_gradients = value_and_gradients(model)
+    assert value.numpy() == pytest.approx(eager, rel=1e-12)
+    assert_close([gradient.numpy() for gradient in gradients], eager_gradients, 1e-11)
+
+
+@pytest.mark.parametrize("blocks", [None, UNEVEN], ids=["rows", "blocks"])
+@pytest.mark.parametrize("scale", [1.0, 0.6])
+@pytest.mark.parametrize("noise", ["constant", "varying"])
+def test_tiny_alpha_is_alpha_zero(
+    problem, varying_noise, named, value_and_gradients, assert_close, blocks, scale, noise
+):
+    """
+    Gradients are analytic in alpha, with derivatives of up to 1e3 times their size (d/s is below 1e2): alpha = 1e-12
+    makes no difference of 1e-8. At alpha = 0 and without blocks they come from a formula of their own.
+    """
+    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=0.9),
+        "inducing_variable": gpflow.inducing_variables.InducingPoints(Z),
+        "likelihood": gpflow.likelihoods.Gaussian(0.2) if noise == "constant" else varying_noise(),
+        "mean_function": gpflow.functions.Constant(np.array([0.3, -0.2])),
+        "scale": _learned(scale),
+    }
+    zero, tiny = (PEPR((X, Y), alpha=alpha, blocks=blocks, **parts) for alpha in (0.0, 1e-12))
+    variables = list(named(zero).values())
+    value, gradients = value_and_gradients(zero, variables)
+    tiny_value, tiny_gradients = value_and_gradients(tiny, variables)
+    assert tiny_value == pytest.approx(value, rel=1e-9)
+    assert_close(tiny_gradients, gradients, 1e-8)
+
+
+@pytest.mark.parametrize("distance", [0.3, 1e-2, 1e-6, 0.0])
+def test_close_inducing_points(problem, named, value_and_gradients, assert_close, distance):
+    """
+    Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 / jitter = 4e6, on both
+    sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 * cond = 5e-8, of the largest.
+    """
+    X, Y, Z, _ = problem(N=N, M=4, P=2)
+    Z = np.concatenate([Z, Z[:1] + distance])
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=0.9),
+        "inducing_variable": gpflow.inducing_variables.InducingPoints(Z),
+        "likelihood": gpflow.likelihoods.Gaussian(0.2),
+    }
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    variables = list(named(sgpr).values())
+    expected, expected_gradients = value_and_gradients(sgpr, variables)
+    for alpha in (0.0, np.zeros(N)):
+        value, gradients = value_and_gradients(PEPR((X, Y), alpha=alpha, **parts), variables)
+        assert value == pytest.approx(expected, rel=5e-8)
+        assert_close(gradients, expected_gradients, 5e-8)

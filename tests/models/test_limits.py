@@ -1,0 +1,421 @@
+"""The collapsed models where they become something known: GPflow's models, dense formulas, each other.
+
+Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3 with the kernels used here). Two routes to one
+number then differ by rounding alone: 1.1e-16 times the condition numbers of Kuu and of Qff + S (below 1e2) and some
+hundred operations, 1e-9 at the worst and mostly far less. ``CLOSE``, relative to the largest, is that bound.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.kernels import Linear, Matern32, Matern52, RationalQuadratic, SquaredExponential, White
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR
+
+CLOSE = 1e-9
+
+KERNELS = {
+    "squared exponential": lambda: SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
+    "isotropic": lambda: SquaredExponential(0.9, lengthscales=0.9),
+    "active dims": lambda: SquaredExponential(1.1, lengthscales=0.7, active_dims=[1]),
+    "Matern52": lambda: Matern52(1.3, lengthscales=[0.8, 1.1]),
+    "sum": lambda: Matern32(0.7, lengthscales=0.8, active_dims=[0]) + SquaredExponential(0.6, active_dims=[1]),
+    "product": lambda: RationalQuadratic(1.2, lengthscales=1.0) * Linear(0.5) + Matern52(0.2),
+    "white": lambda: SquaredExponential(1.0) + White(0.2),
+}
+UNEVEN = [np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10], list(range(11, 22)))]
+EQUAL = list(np.random.default_rng(8).permutation(24).reshape(6, 4))
+POWERS = [0.3, 0.0, 1.0, 0.7, 0.05]
+
+# Every kind of collapsed model, on 24 rows, and what it is by the dense formula.
+MODELS = {
+    "VFE": (PEPR, {"alpha": 0.0}, lambda d: d.sgpr()),
+    "PEP": (PEPR, {"alpha": 0.4}, lambda d: d.pep(0.4, d.singletons())),
+    "FITC": (PEPR, {"alpha": 1.0}, lambda d: d.pep(1.0, d.singletons())),
+    "block PEP": (PEPR, {"alpha": POWERS, "blocks": UNEVEN}, lambda d: d.pep(POWERS, UNEVEN)),
+    "T-PEP": (PEPR, {"alpha": 0.4, "scale": 0.6}, lambda d: d.pep(0.4, d.singletons(), 0.6)),
+    "block T-PEP": (
+        PEPR,
+        {"alpha": POWERS, "blocks": UNEVEN, "scale": 1.3},
+        lambda d: d.pep(POWERS, UNEVEN, 1.3),
+    ),
+    "spherical": (PEPR, {"alpha": 0.0, "scale": "optimal"}, lambda d: d.spherical()),
+    "TSGPR": (TSGPR, {}, lambda d: d.structured(d.singletons())),
+    "BTSGPR": (BTSGPR, {"blocks": UNEVEN}, lambda d: d.structured(UNEVEN)),
+    "shared": (BTSGPR, {"blocks": EQUAL, "shared": True}, lambda d: d.shared(EQUAL)),
+}
+BOUNDS = ("VFE", "spherical", "TSGPR", "BTSGPR", "shared")
+
+
+@pytest.fixture(params=list(MODELS))
+def kind(request):
+    return MODELS[request.param]
+
+
+@pytest.fixture(params=list(KERNELS))
+def kernel(request):
+    return KERNELS[request.param]()
+
+
+def _parts(kernel=None, likelihood=None, mean_function=None):
+    """What two models can share, so that their gradients are in the same variables."""
+    return {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]) if kernel is None else kernel,
+        "likelihood": gpflow.likelihoods.Gaussian(0.15) if likelihood is None else likelihood,
+        "mean_function": mean_function or gpflow.functions.Zero(),
+    }
+
+
+def _linear_mean(P):
+    return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
+
+
+def _objective(model):
+    return model.maximum_log_likelihood_objective().numpy()
+
+
+def _assert_predicts_as(model, other, Xnew, assert_close):
+    for full_cov in (False, True):
+        assert_close(model.predict_f(Xnew, full_cov=full_cov), other.predict_f(Xnew, full_cov=full_cov), CLOSE)
+    assert_close(model.predict_y(Xnew), other.predict_y(Xnew), CLOSE)
+
+
+# --- GPflow's models ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("P", [1, 2])
+def test_alpha_zero_is_sgpr(problem, kernel, P, assert_same, assert_close):
+    X, Y, Z, Xnew = problem(P=P)
+    parts = _parts(kernel, mean_function=_linear_mean(P))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    pepr = PEPR((X, Y), alpha=0.0, **parts)
+    assert_same(pepr, sgpr, CLOSE)
+    _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
+    assert_close(pepr.compute_qu(), sgpr.compute_qu(), CLOSE)
+    if P == 1:  # SGPR's upper bound counts the determinant once, whatever P
+        assert _objective(pepr) < pepr.upper_bound().numpy()
+        assert_close([pepr.upper_bound()], [sgpr.upper_bound()], CLOSE)
+
+
+def test_alpha_zero_is_sgpr_whatever_the_blocks(problem, assert_same, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    parts = _parts(mean_function=_linear_mean(2))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    for alpha in (0.0, np.zeros(len(UNEVEN))):
+        pepr = PEPR((X, Y), alpha=alpha, blocks=UNEVEN, **parts)
+        assert_same(pepr, sgpr, CLOSE)
+        _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
+
+
+@pytest.mark.parametrize("quantity", ["variance", "scale"])
+def test_alpha_zero_is_sgpr_with_varying_noise(problem, varying_noise, quantity, assert_same, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    parts = _parts(likelihood=varying_noise(quantity))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    pepr = PEPR((X, Y), alpha=0.0, **parts)
+    assert_same(pepr, sgpr, CLOSE)
+    _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
+
+
+def test_alpha_one_is_fitc(problem, kernel, assert_same, assert_close):
+    X, Y, Z, Xnew = problem()
+    parts = _parts(kernel, mean_function=_linear_mean(1))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    fitc = gpflow.models.GPRFITC((X, Y), **parts)
+    pepr = PEPR((X, Y), alpha=1.0, **parts)
+    assert_same(pepr, fitc, CLOSE)
+    _assert_predicts_as(pepr, fitc, Xnew, assert_close)
+
+
+def test_continuous_at_alpha_zero(problem, dense):
+    """
+    F(a) - F(0) = a F'(0) + O(a^2 F''), with F' = (w'D w - tr K^-1 D)/2 + sum x/2 + x^2/4, K = Qff + S, w = K^-1 r and
+    x = d/s. At a = 1e-8, a^2 F'' < 1e-12; F of order 1e2 is rounded to 1e-13 or so.
+    """
+    X, Y, Z, _ = problem()
+    at_zero, close_by = (PEPR((X, Y), alpha=alpha, inducing_variable=Z, **_parts()) for alpha in (0.0, 1e-8))
+    d = dense.of(at_zero)
+    K = d.Qff + np.diag(d.noise)
+    D = np.diag(np.diag(d.D))
+    w, x = np.linalg.solve(K, d.residual), np.diag(d.relative)
+    slope = 0.5 * (np.sum(w * (D @ w)) - np.trace(np.linalg.solve(K, D))) + np.sum(x / 2.0 + x**2 / 4.0)
+    assert slope > 1.0
+    assert _objective(close_by) - _objective(at_zero) == pytest.approx(1e-8 * slope, abs=1e-11)
+
+
+def test_inducing_points_at_all_inputs_are_exact(problem, kind, no_jitter, assert_close):
+    """Without jitter D vanishes but for rounding: all is GPflow's GPR, but for T-PEP's own terms."""
+    X, Y, _, Xnew = problem(P=2)
+    constructor, options, _ = kind
+    # A Matern kernel of short lengthscale keeps Kuu well conditioned.
+    parts = _parts(Matern52(1.3, lengthscales=0.3), mean_function=_linear_mean(2))
+    assert np.linalg.cond(parts["kernel"](X)) < 1e3
+    model = constructor((X, Y), inducing_variable=X, **options, **parts)
+    gpr = gpflow.models.GPR((X, Y), **parts)
+    assert _objective(model) - 2 * _scale_terms(**options) == pytest.approx(_objective(gpr), rel=CLOSE)
+    _assert_predicts_as(model, gpr, Xnew, assert_close)
+
+
+def _scale_terms(*, alpha=0.0, scale=1.0, blocks=None, shared=False):
+    """Σ_b N_b/2 (log m - log(1 + a_b(m-1)) / a_b), a log of 1 at m = 1."""
+    if scale in (1.0, "optimal"):
+        return 0.0
+    sizes = [24] if blocks is None else [len(b) for b in blocks]
+    powers = np.broadcast_to(alpha, len(sizes))
+    ratios = [scale - 1.0 if a == 0.0 else np.log1p(a * (scale - 1.0)) / a for a in powers]
+    return 0.5 * sum(n * (np.log(scale) - ratio) for n, ratio in zip(sizes, ratios, strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "T-PEP" not in name])
+def test_inducing_points_at_all_inputs_with_jitter(problem, name):
+    """
+    With jitter e, D = Kff - Kff (Kff + e)^-1 Kff is between 0 and e I. Against GPR that changes the Gaussian by at most
+    tr(K^-1 D)/2 + w'D w/2 with w = K^-1 r, and the penalty is at most N e/2s: e (N/s + |w|^2)/2 since tr K^-1 < N/s and
+    one of the two terms N/2s is positive, the other negative. To first order in e/s = 1e-5, hence the 1.01.
+    """
+    X, Y, _, _ = problem()
+    constructor, options, _ = MODELS[name]
+    parts = _parts()
+    model = constructor((X, Y), inducing_variable=X, **options, **parts)
+    gpr = gpflow.models.GPR((X, Y), **parts)
+    jitter, noise = gpflow.config.default_jitter(), parts["likelihood"].variance.numpy()
+    w = np.linalg.solve(parts["kernel"](X).numpy() + noise * np.eye(len(X)), Y)
+    bound = 0.5 * jitter * (len(X) / noise + np.sum(w**2))
+    assert 0.0 < bound < 1e-3
+    assert abs(_objective(model) - _objective(gpr)) <= 1.01 * bound
+
+
+def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, named, assert_close):
+    """Qff + D = Kff wherever Z is: evidence and gradients are GPR's, and none of them is in Z."""
+    X, Y, Z, _ = problem(P=2)
+    parts = _parts(kernel, mean_function=_linear_mean(2))
+    model = PEPR((X, Y), inducing_variable=Z, alpha=1.0, blocks=[np.arange(24)], **parts)
+    gpr = gpflow.models.GPR((X, Y), **parts)
+    variables = list(named(gpr).values())
+    value, gradients = value_and_gradients(model, [*variables, model.inducing_variable.Z.unconstrained_variable])
+    expected, expected_gradients = value_and_gradients(gpr, variables)
+    assert value == pytest.approx(expected, rel=CLOSE)
+    assert_close(gradients, [*expected_gradients, np.zeros_like(Z)], CLOSE)
+
+
+def test_svgp_with_the_same_qu_predicts_the_same(problem, kind, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    constructor, options, _ = kind
+    parts = _parts(mean_function=_linear_mean(2))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    model = constructor((X, Y), **options, **parts)
+    q_mu, q_cov = model.compute_qu()
+    q_sqrt = tf.tile(tf.linalg.cholesky(q_cov)[None], [2, 1, 1])
+    svgp = gpflow.models.SVGP(q_mu=q_mu, q_sqrt=q_sqrt, whiten=False, num_latent_gps=2, **parts)
+    _assert_predicts_as(model, svgp, Xnew, assert_close)
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    if options.get("alpha") != 0.0 and constructor is PEPR:
+        assert svgp.elbo((X, Y)).numpy() < _objective(sgpr)  # which is the largest ELBO of all q(u)
+    else:
+        assert_close([svgp.elbo((X, Y))], [_objective(sgpr)], CLOSE)
+
+
+def test_upper_bound(problem, kind, varying_noise):
+    """Bounds <= exact evidence <= upper bound, for several outputs and noise that varies."""
+    constructor, options, _ = kind
+    for P, likelihood in ((1, None), (2, None), (2, varying_noise("scale"))):
+        X, Y, Z, _ = problem(P=P, seed=P)
+        parts = _parts(likelihood=likelihood, mean_function=_linear_mean(P))
+        model = constructor((X, Y), inducing_variable=Z, **options, **parts)
+        exact = _objective(gpflow.models.GPR((X, Y), **parts))
+        assert model.upper_bound().numpy() > exact
+        if any(MODELS[name][1] is options for name in BOUNDS):
+            assert _objective(model) < exact
+
+
+def test_upper_bound_dense(problem, varying_noise, dense):
+    X, Y, Z, _ = problem(P=2)
+    model = TSGPR((X, Y), inducing_variable=Z, **_parts(likelihood=varying_noise()))
+    d = dense.of(model)
+    inflated = d.Qff + (1.0 + np.trace(d.relative)) * np.diag(d.noise)
+    log_det = np.linalg.slogdet(2.0 * np.pi * (d.Qff + np.diag(d.noise)))[1]
+    expected = -log_det - 0.5 * np.sum(d.residual * np.linalg.solve(inflated, d.residual))  # P / 2 = 1
+    assert model.upper_bound().numpy() == pytest.approx(expected, rel=CLOSE)
+
+
+# --- the formulas, evaluated densely --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["active dims", "sum", "product", "white"], indirect=True)
+def test_dense(problem, kind, kernel, dense):
+    X, Y, Z, _ = problem(P=2)
+    constructor, options, formula = kind
+    parts = _parts(kernel, mean_function=_linear_mean(2))
+    model = constructor((X, Y), inducing_variable=Z, **options, **parts)
+    assert _objective(model) == pytest.approx(formula(dense.of(model)), rel=CLOSE)
+
+
+@pytest.mark.parametrize("quantity", ["variance", "scale"])
+def test_dense_with_varying_noise(problem, kind, quantity, varying_noise, dense, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    constructor, options, formula = kind
+    model = constructor((X, Y), inducing_variable=Z, **options, **_parts(likelihood=varying_noise(quantity)))
+    d = dense.of(model)
+    assert d.noise.max() > 1.5 * d.noise.min()
+    assert _objective(model) == pytest.approx(formula(d), rel=CLOSE)
+    mean, variance = model.predict_f(Xnew)
+    assert_close(model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE)
+
+
+@pytest.mark.parametrize("name", ["FITC", "block PEP", "block T-PEP", "BTSGPR"])
+def test_dense_predictions(problem, name, varying_noise, dense, assert_close):
+    """Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f Kbar^-1 Qf*."""
+    X, Y, Z, Xnew = problem(P=2)
+    constructor, options, _ = MODELS[name]
+    parts = _parts(Matern52(1.3, lengthscales=0.9), varying_noise(), _linear_mean(2))
+    model = constructor((X, Y), inducing_variable=Z, **options, **parts)
+    d = dense.of(model)
+    alpha = options.get("alpha", 0.0)
+    Kbar = d.covariance(alpha, options.get("blocks", d.singletons()), options.get("scale", 1.0))
+    Kus = parts["kernel"](Z, Xnew).numpy()
+    Qsf = Kus.T @ np.linalg.solve(d.Kuu, d.Kuf)
+    mean = Qsf @ np.linalg.solve(Kbar, d.residual) + parts["mean_function"](Xnew)
+    cov = parts["kernel"](Xnew) - Qsf @ np.linalg.solve(Kbar, Qsf.T)
+    assert_close(model.predict_f(Xnew, full_cov=True), [mean, np.stack([cov, cov])], CLOSE)
+    variance = np.tile(np.diag(cov)[:, None], (1, 2))
+    assert_close(model.predict_f(Xnew), [mean, variance], CLOSE)
+    assert_close(model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE)
+
+
+def test_one_block(problem, dense):
+    """One block is neither exact for BTSGPR nor for a power below 1."""
+    X, Y, Z, _ = problem(P=2)
+    everything = [np.arange(24)]
+    tighter = BTSGPR((X, Y), inducing_variable=Z, blocks=everything, **_parts())
+    half = PEPR((X, Y), inducing_variable=Z, alpha=0.5, blocks=24, **_parts())
+    shared = BTSGPR((X, Y), inducing_variable=Z, blocks=everything, shared=True, **_parts())
+    d = dense.of(tighter)
+    assert _objective(tighter) == pytest.approx(d.structured(everything), rel=CLOSE)
+    assert _objective(shared) == pytest.approx(d.structured(everything), rel=CLOSE)
+    assert _objective(half) == pytest.approx(d.pep(0.5, everything), rel=CLOSE)
+    assert abs(_objective(tighter) - d.exact()) > 1e-2
+    assert abs(_objective(half) - d.exact()) > 1e-2
+
+
+# --- each other -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("constructor", "options"),
+    [
+        (PEPR, {"alpha": 0.4}),
+        (PEPR, {"alpha": 0.0}),
+        (PEPR, {"alpha": np.linspace(0.0, 1.0, 24), "scale": 0.7}),
+        (PEPR, {"alpha": 0.0, "scale": "optimal"}),
+        (TSGPR, {}),
+    ],
+)
+def test_blocks_of_one_row_are_no_blocks(problem, constructor, options, assert_same, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    parts = _parts(mean_function=_linear_mean(2))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    without = constructor((X, Y), **options, **parts)
+    singletons = (BTSGPR if constructor is TSGPR else PEPR)((X, Y), blocks=1, **options, **parts)
+    assert_same(singletons, without, CLOSE)
+    _assert_predicts_as(singletons, without, Xnew, assert_close)
+
+
+def test_shared_block_of_one_row_is_spherical(problem, assert_same):
+    X, Y, Z, _ = problem(P=2)
+    parts = _parts()
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    spherical = PEPR((X, Y), alpha=0.0, scale="optimal", **parts)
+    assert_same(BTSGPR((X, Y), blocks=1, shared=True, **parts), spherical, CLOSE)
+
+
+@pytest.mark.parametrize("blocks", [None, UNEVEN], ids=["rows", "blocks"])
+def test_scale_one_is_power_ep(problem, blocks, dense, assert_same):
+    """Value, gradients and predictions do not know whether m = 1 was left out, given or is being learned."""
+    X, Y, Z, _ = problem()
+    parts = _parts()
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    plain = PEPR((X, Y), alpha=0.6, blocks=blocks, **parts)
+    learned = PEPR((X, Y), alpha=0.6, blocks=blocks, scale=gpflow.Parameter(1.0), **parts)
+    assert not plain.scale.trainable and learned.scale.trainable
+    assert_same(learned, plain, CLOSE)
+    assert _objective(plain) == pytest.approx(dense.of(plain).pep(0.6, blocks or dense.of(plain).singletons()))
+
+
+@pytest.mark.parametrize("blocks", [None, UNEVEN], ids=["rows", "blocks"])
+def test_best_scale_at_alpha_zero_is_optimal(problem, blocks, dense, assert_same, value_and_gradients):
+    """The spherical bound is the maximum over m: also its gradients agree (the derivative in m vanishes there)."""
+    X, Y, Z, _ = problem(P=2)
+    parts = _parts()
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
+    optimal = PEPR((X, Y), alpha=0.0, scale="optimal", blocks=blocks, **parts)
+    m = gpflow.Parameter(dense.of(optimal).spherical_scale(), transform=gpflow.utilities.positive())
+    given = PEPR((X, Y), alpha=0.0, scale=m, blocks=blocks, **parts)
+    assert_same(given, optimal, CLOSE)
+    _, (slope,) = value_and_gradients(given, [m.unconstrained_variable])
+    assert abs(slope) < 1e-9
+    m.assign(0.9 * m)
+    assert _objective(given) < _objective(optimal) - 1e-3
+
+
+def test_outputs_add_up(problem, kind, assert_close):
+    """Three outputs share hyperparameters and are independent otherwise: three models of one output each."""
+    X, Y, Z, Xnew = problem(P=3)
+    constructor, options, _ = kind
+    together = constructor((X, Y), inducing_variable=Z, **options, **_parts())
+    alone = [constructor((X, Y[:, p : p + 1]), inducing_variable=Z, **options, **_parts()) for p in range(3)]
+    assert _objective(together) == pytest.approx(sum(_objective(model) for model in alone), rel=CLOSE)
+    predictions = [model.predict_y(Xnew) for model in alone]
+    assert_close(together.predict_y(Xnew), [np.hstack(parts) for parts in zip(*predictions, strict=True)], CLOSE)
+
+
+# --- other parts of GPflow ------------------------------------------------------------------------------------------
+
+
+def test_linear_kernel(problem, assert_same, dense):
+    """Two inducing points determine a linear function: D is 0 but for jitter and rounding, of either sign."""
+    X, Y, _, _ = problem()
+    parts = _parts(Linear(0.7))
+    parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints([[1.0, 0.2], [-0.3, 1.5]])
+    assert_same(PEPR((X, Y), alpha=0.0, **parts), gpflow.models.SGPR((X, Y), **parts), CLOSE)
+    tighter = BTSGPR((X, Y), blocks=UNEVEN, **parts)
+    assert _objective(tighter) == pytest.approx(dense.of(tighter).structured(UNEVEN), rel=CLOSE)
+
+
+def test_multiscale_inducing_variable(problem, assert_same, assert_close, named, dense):
+    X, Y, Z, Xnew = problem()
+    parts = _parts()
+    scales = np.random.default_rng(2).uniform(0.2, 0.6, size=Z.shape)
+    parts["inducing_variable"] = gpflow.inducing_variables.Multiscale(Z, scales)
+    pepr = PEPR((X, Y), alpha=0.0, **parts)
+    sgpr = gpflow.models.SGPR((X, Y), **parts)
+    assert_same(pepr, sgpr, CLOSE)
+    _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
+    half = PEPR((X, Y), alpha=0.5, blocks=UNEVEN, **parts)
+    before = {name: variable.numpy() for name, variable in named(half).items()}
+    loss = half.training_loss().numpy()
+    assert _objective(half) == pytest.approx(dense.of(half).pep(0.5, UNEVEN), rel=CLOSE)
+    gpflow.optimizers.Scipy().minimize(half.training_loss, half.trainable_variables, options={"maxiter": 3})
+    assert half.training_loss().numpy() < loss
+    assert {".inducing_variable.Z", ".inducing_variable.scales"} < set(before)
+    for name, variable in named(half).items():
+        assert np.all(variable.numpy() != before[name]), name
+
+
+def test_prior_counts(problem, kind, value_and_gradients):
+    """A prior adds its log density, log (4 v e^-2v) for Gamma(2, 2), to what is maximised."""
+    X, Y, Z, _ = problem()
+    constructor, options, _ = kind
+    kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])
+    model = constructor((X, Y), inducing_variable=Z, **options, **_parts(kernel))
+    without = model.training_loss().numpy()
+    two = np.float64(2.0)
+    kernel.variance.prior = tfp.distributions.Gamma(two, two)
+    log_prior = np.log(4.0 * 1.3) - 2.0 * 1.3
+    assert without - model.training_loss().numpy() == pytest.approx(log_prior, rel=CLOSE)
+    assert model.training_loss_closure()().numpy() == pytest.approx(model.training_loss().numpy(), rel=1e-12)
+    assert _objective(model) == pytest.approx(-without, rel=1e-14)

@@ -1,0 +1,180 @@
+"""What the tests of the engine share: rows held as tensors, and the same sums written densely, without chunks.
+
+The dense forms stand on other operations than the engine (inverses and log-determinants of whole blocks, one block
+after another), once in numpy for values and once in plain TensorFlow for derivatives.
+"""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.linalg import cholesky
+from gpflow_pep.statistics import Blocks, Powers, Rows, SingleRows, Sums
+
+
+class TensorRows:
+    """Rows whose covariances, noise and residuals are tensors, all differentiable: [..., M, N], [..., N], ..."""
+
+    def __init__(self, chunks, Kuf, Kff, noise, residual):
+        self.inputs = tuple(tf.convert_to_tensor(values) for values in (Kuf, Kff, noise, residual))
+        self.num_outputs = self.inputs[3].shape[-1]
+        self._chunks, self._num_data = chunks, self.inputs[2].shape[-1]
+
+    def num_chunks(self):
+        return self._chunks.count(tf.constant(self._num_data))
+
+    def __call__(self, chunk, Kuf, Kff, noise, residual):
+        index = self._chunks.take(tf.range(self._num_data), chunk)  # [n]
+        if isinstance(self._chunks, Blocks):
+            members = self._chunks.divide(index[:, None], chunk)  # [G, b, 1]
+            pairs = tf.stack(tf.broadcast_dynamic_shape(tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))))
+            left, right = tf.broadcast_to(members, pairs), tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs)
+            prior = tf.gather_nd(Kff, tf.stack([left, right], axis=-1))  # [G, b, b]
+        else:
+            prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
+        return Rows(
+            Kuf=tf.gather(Kuf, index, axis=-1),
+            Kff=prior,
+            noise=tf.gather(noise, index, axis=-1),
+            residual=tf.gather(residual, index, axis=-2),
+        )
+
+
+def make_problem(seed, N=13, M=5, P=2):
+    """Kuu, Kuf, Kff [N, N], noise, residual of a joint covariance whose smallest eigenvalue is at least 1/2."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(M + N, M + N))
+    joint = features @ features.T / (M + N) + 0.5 * np.eye(M + N)
+    return types.SimpleNamespace(
+        Kuu=joint[:M, :M],
+        Kuf=joint[:M, M:],
+        Kff=joint[M:, M:],
+        noise=rng.uniform(0.3, 1.5, size=N),
+        residual=rng.normal(size=(N, P)),
+    )
+
+
+def of_block(power, number):
+    return power if np.ndim(power) == 0 else power[number]
+
+
+def numpy_sums(problem, blocks, powers, scale, shared=False):
+    """Sums by explicit inverses and determinants, block after block."""
+    L = np.linalg.cholesky(problem.Kuu)
+    V = np.linalg.inv(L) @ problem.Kuf
+    D = problem.Kff - V.T @ V
+    A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
+    for number, block in enumerate(blocks):
+        S, D_b, r = np.diag(problem.noise[block]), D[np.ix_(block, block)], problem.residual[block]
+        Sigma = S + of_block(powers.noise, number) * scale * D_b
+        inverse = np.linalg.inv(Sigma)
+        A += V[:, block] @ inverse @ V[:, block].T
+        c += V[:, block] @ inverse @ r
+        quadratic += np.trace(r.T @ inverse @ r)
+        log_noise += np.linalg.slogdet(Sigma)[1]
+        k = of_block(powers.penalty, number) * scale
+        X = D_b / np.sqrt(np.outer(np.diag(S), np.diag(S)))
+        if shared:
+            penalty += X
+        else:
+            ratio = np.trace(X) if k == 0.0 else np.linalg.slogdet(np.eye(len(X)) + k * X)[1] / k
+            penalty += of_block(powers.weight, number) * ratio
+    return Sums(L, A, c, quadratic, log_noise, penalty)
+
+
+def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
+    """:func:`numpy_sums` in TensorFlow, for its automatic derivatives (of the log det: its closed form)."""
+    L = tf.linalg.cholesky(Kuu)
+    V = tf.matmul(tf.linalg.inv(L), Kuf)
+    D = Kff - tf.matmul(V, V, transpose_a=True)
+    A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
+    for number, block in enumerate(blocks):
+        s, r = tf.gather(noise, block), tf.gather(residual, block)
+        D_b = tf.gather(tf.gather(D, block), block, axis=1)
+        V_b = tf.gather(V, block, axis=1)
+        Sigma = tf.linalg.diag(s) + of_block(powers.noise, number) * scale * D_b
+        inverse = tf.linalg.inv(Sigma)
+        A += tf.matmul(tf.matmul(V_b, inverse), V_b, transpose_b=True)
+        c += tf.matmul(V_b, tf.matmul(inverse, r))
+        quadratic += tf.reduce_sum(r * tf.matmul(inverse, r))
+        log_noise += tf.linalg.slogdet(Sigma).log_abs_determinant
+        X = D_b / tf.sqrt(s[:, None] * s[None, :])
+        k = of_block(powers.penalty, number) * scale
+        if shared:
+            penalty += X
+        elif of_block(powers.penalty, number) == 0.0:
+            penalty += of_block(powers.weight, number) * tf.linalg.trace(X)
+        else:
+            identity = tf.eye(len(block), dtype=X.dtype)
+            penalty += of_block(powers.weight, number) * tf.linalg.slogdet(identity + k * X).log_abs_determinant / k
+    return Sums(L, A, c, quadratic, log_noise, penalty)
+
+
+def make_blocks(kind, N):
+    """Index arrays of the partition."""
+    if kind == "rows":
+        return [np.array([n]) for n in range(N)]
+    if kind == "equal":  # of one size where 4 divides N
+        return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
+    order = np.random.default_rng(17).permutation(N)  # unequal, non-contiguous; sizes 3, 1, 5, 1, 3, ...
+    sizes, blocks = [3, 1, 5, 1, 3], []
+    while order.size:
+        size = sizes[len(blocks) % 5]
+        blocks.append(order[:size])
+        order = order[size:]
+    return blocks
+
+
+def make_chunks(kind, blocks, chunk_size=None):
+    if kind == "rows":
+        return SingleRows(chunk_size)
+    return Blocks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)
+
+
+def factorise(Kuu):
+    return cholesky(Kuu, name="Kuu", advice="nothing")
+
+
+def make_cotangents(sums, seed):
+    """A random number for each entry of the sums, symmetric where they are."""
+    rng = np.random.default_rng(seed)
+    cotangents = [rng.normal(size=np.shape(value)) for value in sums]
+    cotangents[1] = 0.5 * (cotangents[1] + np.swapaxes(cotangents[1], -1, -2))
+    return Sums(*cotangents)
+
+
+def paired(cotangents, sums):
+    return tf.add_n([tf.reduce_sum(bar * value) for bar, value in zip(cotangents, sums, strict=True)])
+
+
+def tensors(powers):
+    return Powers(*(tf.constant(power, tf.float64) for power in powers))
+
+
+def close(actual, expected, tolerance):
+    """Largest difference relative to the largest entry, which is how rounding of sums behaves."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape
+    error = np.max(np.abs(actual - expected), initial=0.0)
+    bound = tolerance * max(np.max(np.abs(expected), initial=0.0), np.finfo(np.float64).tiny)
+    assert error <= bound, f"off by {error:.1e}, allowed {bound:.1e}"
+
+
+@pytest.fixture(scope="session")
+def dense():
+    """The helpers above; a fixture, since test folders are no packages."""
+    return types.SimpleNamespace(
+        TensorRows=TensorRows,
+        problem=make_problem,
+        numpy_sums=numpy_sums,
+        sums=dense_sums,
+        blocks=make_blocks,
+        chunks=make_chunks,
+        factorise=factorise,
+        cotangents=make_cotangents,
+        paired=paired,
+        tensors=tensors,
+        close=close,
+    )

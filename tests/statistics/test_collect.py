@@ -1,0 +1,348 @@
+"""The engine's sums and their derivatives against dense evaluations.
+
+The problems are of order one (eigenvalues of the joint covariance between 1/2 and 5, noise at least 0.3), so that
+values err by some 100 eps = 2e-14 and their derivatives, products of at most ten such factors, by 2e-12 at the most:
+EXACT. Central differences with step h = 1e-5 err by h^2 |f'''| + eps |f| / h, about 1e-10 here: DIFFERENCES leaves
+room for third derivatives of a few thousand.
+"""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.statistics import BlockSites, IndependentSites, Powers, Rows, SharedBlockSites, SingleRows, collect
+
+EXACT = 2e-12
+DIFFERENCES = 1e-6
+ENGINE = sys.modules["gpflow_pep.statistics.collect"]
+
+POWERS = {
+    "SGPR": Powers(0.0, 0.0, 0.5),
+    "PEP 0.5": Powers(0.5, 0.5, 0.25),
+    "FITC": Powers(1.0, 1.0, 0.0),
+    "T-SGPR": Powers(0.0, 1.0, 0.5),
+    "tiny": Powers(1e-5, 1e-5, 0.5),
+}
+SCALES = [1.0, 0.6, 1.7]
+
+
+@pytest.fixture(params=["rows", "equal", "unequal"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=["PEP 0.5", "SGPR", "FITC", "T-SGPR", "tiny", "one per block"])
+def powers_of(request):
+    """A function of the number of blocks."""
+    if request.param != "one per block":
+        return lambda B: POWERS[request.param]
+
+    def varied(B):
+        alpha = np.resize([0.3, 0.0, 1.0, 1e-6, 0.8], B)
+        return Powers(alpha, alpha, 0.5 * (1.0 - alpha))
+
+    return varied
+
+
+def collected(dense, problem, chunks, sites, powers, scale):
+    """The engine's sums, and what they are differentiated by."""
+    rows = dense.TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual)
+    Kuu, scale = tf.constant(problem.Kuu), tf.constant(scale, tf.float64)
+    sources = [Kuu, scale, *rows.inputs]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        sums = collect(rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorise=dense.factorise)
+        objective = dense.paired(dense.cotangents(sums, 5), sums)
+    return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
+
+
+def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
+    sources = [
+        tf.constant(values, tf.float64)
+        for values in (problem.Kuu, scale, problem.Kuf, problem.Kff, problem.noise, problem.residual)
+    ]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        Kuu, m, *rows = sources
+        sums = dense.sums(Kuu, *rows, blocks, powers, m, shared)
+        objective = dense.paired(dense.cotangents(sums, 5), sums)
+    gradients = [tf.convert_to_tensor(g) for g in tape.gradient(objective, sources, unconnected_gradients="zero")]
+    return with_symmetric_covariances(gradients)
+
+
+def with_symmetric_covariances(gradients):
+    """Of derivatives in Kuu and Kff, first and fourth, only the symmetric part has a meaning."""
+    return [0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
+    problem = dense.problem(seed=1)
+    blocks = dense.blocks(kind, 13)
+    powers = powers_of(len(blocks))
+    sites = IndependentSites() if kind == "rows" else BlockSites()
+    sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
+    for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True):
+        # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
+        dense.close(actual, expected, 1e-8 if np.min(powers.penalty) < 1e-3 else EXACT)
+    expected = expected_gradients(dense, problem, blocks, powers, scale)
+    small = np.any((np.asarray(powers.penalty) > 0.0) & (np.asarray(powers.penalty) < 1e-3))
+    for number, (actual, wanted) in enumerate(zip(with_symmetric_covariances(gradients), expected, strict=True)):
+        # The dense derivative in the scale subtracts logarithms divided by k^2; tests/statistics/test_penalty.py
+        # has those small powers.
+        if not (small and number == 1):
+            dense.close(actual, wanted, EXACT)
+
+
+def test_a_shared_block_sums_its_relative_variances(dense):
+    problem = dense.problem(seed=2, N=12)
+    blocks = dense.blocks("equal", 12)
+    for powers in (Powers(0.0, 1.0, 0.5), Powers(0.4, 1.0, 0.5)):
+        sums, gradients = collected(
+            dense, problem, dense.chunks("equal", blocks, 5), SharedBlockSites(4), powers, scale=1.3
+        )
+        for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, 1.3, shared=True), strict=True):
+            dense.close(actual, expected, EXACT)
+        expected = expected_gradients(dense, problem, blocks, powers, 1.3, shared=True)
+        for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
+            dense.close(actual, wanted, EXACT)
+
+
+@pytest.mark.parametrize("sites", [IndependentSites(), BlockSites()], ids=["independent", "blocks"])
+@pytest.mark.parametrize("powers", [POWERS["SGPR"], POWERS["PEP 0.5"]], ids=["SGPR", "PEP"])
+def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, powers):
+    """What follows the sums may use A in a product, so that its derivative is not symmetric, as in tr(R A)."""
+    problem = dense.problem(seed=3)
+    kind = "rows" if isinstance(sites, IndependentSites) else "unequal"
+    blocks = dense.blocks(kind, 13)
+    R = tf.constant(np.random.default_rng(0).normal(size=(5, 5)))
+
+    def gradient(function):
+        Kuf = tf.constant(problem.Kuf)
+        with tf.GradientTape() as tape:
+            tape.watch(Kuf)
+            value = tf.reduce_sum(R * function(Kuf).A)
+        return tf.convert_to_tensor(tape.gradient(value, Kuf))
+
+    def engine(Kuf):
+        chunks = dense.chunks(kind, blocks)
+        rows = dense.TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
+        return collect(
+            rows,
+            chunks,
+            sites,
+            dense.tensors(powers),
+            Kuu=tf.constant(problem.Kuu),
+            scale=tf.constant(1.0, tf.float64),
+            factorise=dense.factorise,
+        )
+
+    expected = gradient(
+        lambda Kuf: dense.sums(problem.Kuu, Kuf, problem.Kff, problem.noise, problem.residual, blocks, powers, 1.0)
+    )
+    dense.close(gradient(engine), expected, EXACT)
+
+
+def test_derivatives_equal_finite_differences(dense, kind):
+    """Of the engine itself, in one random direction of everything at once."""
+    problem = dense.problem(seed=4)
+    rng = np.random.default_rng(6)
+    blocks = dense.blocks(kind, 13)
+    sites = IndependentSites() if kind == "rows" else BlockSites()
+    chunks = dense.chunks(kind, blocks, 6)
+    powers = dense.tensors(POWERS["PEP 0.5"])
+    point = [problem.Kuu, np.float64(0.8), problem.Kuf, problem.Kff, problem.noise, problem.residual]
+    direction = [rng.normal(size=np.shape(values)) for values in point]
+    for square in (0, 3):
+        direction[square] = direction[square] + direction[square].T
+
+    def value(step):
+        Kuu, scale, *rows = (
+            tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
+        )
+        sums = collect(
+            dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorise=dense.factorise
+        )
+        return float(dense.paired(dense.cotangents(sums, 5), sums))
+
+    _, gradients = collected(dense, problem, chunks, sites, POWERS["PEP 0.5"], 0.8)
+    slope = sum(float(np.sum(change * gradient)) for change, gradient in zip(direction, gradients, strict=True))
+    assert (value(1e-5) - value(-1e-5)) / 2e-5 == pytest.approx(slope, rel=DIFFERENCES)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 5, 12, 13, 400])
+def test_the_chunk_size_changes_nothing(dense, kind, chunk_size):
+    """One chunk or many: other orders of summation, 13 eps; asked for is 1e-10, which also holds for many rows."""
+    problem = dense.problem(seed=7)
+    blocks = dense.blocks(kind, 13)
+    sites = IndependentSites() if kind == "rows" else BlockSites()
+    alpha = np.linspace(0.0, 1.0, len(blocks))
+    powers = Powers(alpha, alpha, 0.5 * (1.0 - alpha))
+    one = collected(dense, problem, dense.chunks(kind, blocks, 10_000), sites, powers, 0.9)
+    many = collected(dense, problem, dense.chunks(kind, blocks, chunk_size), sites, powers, 0.9)
+    for actual, expected in zip([*many[0], *many[1]], [*one[0], *one[1]], strict=True):
+        dense.close(actual, expected, 1e-10)
+
+
+def test_a_partition_and_its_power_stay_together_in_any_order(dense):
+    """Blocks named in another order, with their powers, are the same blocks."""
+    problem = dense.problem(seed=8)
+    blocks = dense.blocks("unequal", 13)
+    alpha = np.linspace(0.1, 0.9, len(blocks))
+    order = np.random.default_rng(2).permutation(len(blocks))
+    shuffled = [np.flip(blocks[number]) for number in order]
+    results = [
+        collected(dense, problem, dense.chunks("unequal", bs, 4), BlockSites(), Powers(a, a, 0.5 * (1 - a)), 1.0)[0]
+        for bs, a in ((blocks, alpha), (shuffled, alpha[order]))
+    ]
+    for first, second in zip(*results, strict=True):
+        dense.close(second, first, EXACT)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
+    problem = dense.problem(seed)
+    used = []
+
+    class Watched(ENGINE.LinearAdjoint):
+        def __init__(self, *args):
+            used.append(True)
+            super().__init__(*args)
+
+    monkeypatch.setattr(ENGINE, "LinearAdjoint", Watched)
+    gradients = {}
+    for threshold in (0.0, np.inf):
+        monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
+        chunks = SingleRows(4)
+        gradients[threshold] = collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1]
+        assert bool(used) == (threshold > 0.0)
+    for linear, general in zip(gradients[np.inf], gradients[0.0], strict=True):
+        dense.close(linear, general, EXACT)
+
+
+@pytest.mark.parametrize(
+    "powers",
+    [*POWERS.values(), Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))],
+    ids=[*POWERS, "one per row"],
+)
+def test_several_latent_functions_are_several_calls(dense, powers):
+    problems = [dense.problem(seed) for seed in (11, 12, 13)]
+    together = type(problems[0])(
+        **{name: np.stack([getattr(problem, name) for problem in problems]) for name in vars(problems[0])}
+    )
+    chunks = SingleRows(5)
+    sources = [tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")]
+    weights = [dense.cotangents(dense.numpy_sums(p, dense.blocks("rows", 13), powers, 1.2), 5) for p in problems]
+    scale = tf.constant(1.2, tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch([*sources, scale])
+        sums = collect(
+            dense.TensorRows(chunks, *sources[1:]),
+            chunks,
+            IndependentSites(),
+            dense.tensors(powers),
+            Kuu=sources[0],
+            scale=scale,
+            factorise=dense.factorise,
+        )
+        stacked = [np.stack(bars) for bars in zip(*weights, strict=True)]
+        objective = dense.paired(stacked, sums)
+    gradients = tape.gradient(objective, [*sources, scale], unconnected_gradients="zero")
+    scale_bar = 0.0
+    for number, problem in enumerate(problems):
+        alone, (Kuu_bar, m_bar, *rows_bar) = collected(dense, problem, chunks, IndependentSites(), powers, 1.2)
+        scale_bar += m_bar
+        for actual, expected in zip(sums, alone, strict=True):
+            dense.close(actual[number], expected, EXACT)
+        for actual, expected in zip(gradients[:5], [Kuu_bar, *rows_bar], strict=True):
+            dense.close(actual[number], expected, EXACT)
+    dense.close(gradients[5], scale_bar, EXACT)
+
+
+def test_several_latent_functions_share_a_residual(dense):
+    """Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions."""
+    problem = dense.problem(seed=14)
+    chunks = SingleRows(5)
+    shared = [problem.Kuf[None], problem.Kff[None], problem.noise[None], problem.residual[None]]
+    copies = [np.repeat(values, 2, axis=0) for values in shared]
+    Kuu = tf.constant(np.repeat(problem.Kuu[None], 2, axis=0))
+    results = []
+    for rows in (copies, [*copies[:2], *shared[2:]]):
+        results.append(
+            collect(
+                dense.TensorRows(chunks, *rows),
+                chunks,
+                IndependentSites(),
+                dense.tensors(POWERS["PEP 0.5"]),
+                Kuu=Kuu,
+                scale=tf.constant(1.0, tf.float64),
+                factorise=dense.factorise,
+            )
+        )
+    for first, second in zip(*results, strict=True):
+        dense.close(second, first, EXACT)
+
+
+def test_rounding_below_zero_is_no_variance(dense):
+    """Rows at inducing points have D = 0 up to rounding: where that is negative, v = s, no penalty, no derivative."""
+    problem = dense.problem(seed=15)
+    Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
+    problem.Kff = Qff - 1e-9 * np.eye(13)
+    sums, gradients = collected(dense, problem, SingleRows(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
+    dense.close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
+    assert float(sums.penalty) == 0.0
+    assert not np.any(gradients[3])
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_compiled_with_an_unknown_number_of_rows(dense):
+    """One trace for any N, and the same numbers as eagerly."""
+    chunks = SingleRows(4)
+    problems = [dense.problem(seed, N=N) for seed, N in ((1, 13), (2, 7), (3, 4), (4, 1))]
+    spec = [tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])]
+
+    class OpenRows:
+        num_outputs = 2
+
+        def __init__(self, *inputs):
+            self.inputs = inputs
+
+        def num_chunks(self):
+            return chunks.count(tf.shape(self.inputs[2])[0])
+
+        def __call__(self, chunk, Kuf, *others):
+            columns, *others = (chunks.take(values, chunk) for values in (tf.transpose(Kuf), *others))
+            return Rows(tf.transpose(columns), *others)
+
+    def objective(Kuu, *rows):
+        sums = collect(
+            OpenRows(*rows),
+            chunks,
+            IndependentSites(),
+            dense.tensors(POWERS["PEP 0.5"]),
+            Kuu=Kuu,
+            scale=tf.constant(0.8, tf.float64),
+            factorise=dense.factorise,
+        )
+        return tf.reduce_sum(sums.A) + tf.reduce_sum(sums.c) + sums.quadratic + sums.log_noise + sums.penalty
+
+    def value_and_gradient(Kuu, *rows):
+        with tf.GradientTape() as tape:
+            tape.watch([Kuu, *rows])
+            value = objective(Kuu, *rows)
+        return value, tape.gradient(value, [Kuu, *rows])
+
+    compiled = tf.function(value_and_gradient, input_signature=spec)
+    for problem in problems:
+        arguments = [
+            tf.constant(values)
+            for values in (problem.Kuu, problem.Kuf, np.diag(problem.Kff).copy(), problem.noise, problem.residual)
+        ]
+        value, gradients = compiled(*arguments)
+        eager_value, eager_gradients = value_and_gradient(*arguments)
+        dense.close(value, eager_value, EXACT)
+        for actual, expected in zip(gradients, eager_gradients, strict=True):
+            dense.close(actual, expected, EXACT)
+    assert compiled.experimental_get_tracing_count() == 1

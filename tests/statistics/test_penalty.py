@@ -1,0 +1,149 @@
+"""log det(I + k X) / k and its derivative in k against 50 digits.
+
+Bounds, relative, u = 2^-53 the rounding error of one operation:
+- log1p_ratio: a product, log1p (2 u), a quotient: 5 u.
+- log1p_ratio_slope above z = k x = 1e-3: x/(1+z) and log1p(z)/k, each good to 5 u, leave half of z of themselves, so
+  10 u / (z/2) <= 2.3e-12. Below: the first term left out is 6 z^5 / 7 of -1/2, 1.8e-15, and the sum errs by 10 u.
+- log_det_ratio of b x b above k |X| = 1e-3: log det(I + k X) errs by b u or so, absolutely, for b = 4 (a product of 4
+  squared pivots, 20 roundings) by 20 u / 1e-3 = 2.3e-12. Below: k^4 t5/5 is left out, 2e-13 of t1.
+- log_det_ratio_slope: the module promises 13 digits; asked for is what log1p_ratio_slope keeps, with b b = 16 times as
+  many roundings: 4e-11.
+"""
+
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.statistics.penalty import log1p_ratio, log1p_ratio_slope, log_det_ratio, log_det_ratio_slope
+
+UNIT = 2.0**-53
+JUST_BELOW, JUST_ABOVE = np.nextafter(1e-3, 0.0), np.nextafter(1e-3, 1.0)
+POWERS = [0.0, 1e-300, 1e-12, 1e-6, 1e-4, JUST_BELOW, 1e-3, JUST_ABOVE, 0.1, 1.0]
+VALUES = [0.0, 1e-12, 1e-6, 1e-3, 0.01, 0.3, 1.0, 1.5, 10.0, 1e3, 1e6]
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    # 300 and more are lost to the smallest power.
+    with mpmath.workdps(700):
+        yield
+
+
+def ratio(power, x):
+    k, x = mpmath.mpf(float(power)), mpmath.mpf(float(x))
+    return mpmath.log(1 + k * x) / k if k else x
+
+
+def slope(power, x):
+    k, x = mpmath.mpf(float(power)), mpmath.mpf(float(x))
+    return (x / (1 + k * x) - mpmath.log(1 + k * x) / k) / k if k else -x * x / 2
+
+
+def relative_error(actual, expected):
+    actual = mpmath.mpf(float(actual))
+    return float(abs(actual - expected) / abs(expected)) if expected else float(abs(actual))
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("x", VALUES)
+def test_one_value(power, x):
+    k, value = tf.constant(power, tf.float64), tf.constant(x, tf.float64)
+    # 1e-300 times 1e-12 is subnormal, which TensorFlow takes for 0.
+    if 0.0 < power * x < np.finfo(np.float64).tiny:
+        pytest.skip("the product underflows")
+    assert relative_error(log1p_ratio(k, value), ratio(power, x)) <= 5 * UNIT
+    assert relative_error(log1p_ratio_slope(k, value), slope(power, x)) <= 2.3e-12
+
+
+@pytest.mark.parametrize("x", [1e-12, 1e-8])
+def test_a_product_that_underflows(x):
+    """k x below 2e-308: the ratio is x to all digits."""
+    k, value = tf.constant(1e-300, tf.float64), tf.constant(x, tf.float64)
+    assert float(log1p_ratio(k, value)) == pytest.approx(x, rel=5 * UNIT, abs=0.0)
+    assert float(log1p_ratio_slope(k, value)) == pytest.approx(-x * x / 2, rel=5 * UNIT, abs=0.0)
+
+
+@pytest.mark.parametrize("power", [-0.3, -1e-2, -1e-5])
+def test_a_negative_argument(power):
+    """m - 1 < 0 in T-PEP: log(1 + alpha (m - 1)) / alpha."""
+    k, value = tf.constant(-power, tf.float64), tf.constant(-0.9, tf.float64)
+    assert relative_error(log1p_ratio(k, value), ratio(-power, -0.9)) <= 5 * UNIT
+
+
+def test_it_broadcasts_and_does_not_spoil_neighbours():
+    """A power of 0 beside others gives its limit, and the derivative in x (autodiff) is 1 / (1 + k x) for all."""
+    k = tf.constant([[0.0], [1e-300], [1e-6], [1.0]], tf.float64)
+    x = tf.constant([[0.0, 0.5, 2.0]], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = log1p_ratio(k, x)
+        total = tf.reduce_sum(value, axis=1)
+    assert value.shape == (4, 3)
+    slopes = tape.jacobian(total, x)[:, 0].numpy()  # [4, 3]
+    np.testing.assert_allclose(slopes, 1.0 / (1.0 + k.numpy() * x.numpy()), rtol=8 * UNIT)
+
+
+def test_derivative_in_the_power_by_autodiff_of_the_scale_term():
+    """PEPR differentiates log1p_ratio(alpha, m - 1) in m = 1 too, where the argument is 0."""
+    for power in (0.0, 0.5, 1.0):
+        m = tf.Variable(1.0, dtype=tf.float64)
+        with tf.GradientTape() as tape:
+            value = log1p_ratio(tf.constant(power, tf.float64), m - 1.0)
+        assert float(tape.gradient(value, m)) == pytest.approx(1.0, rel=4 * UNIT)
+
+
+def matrices():
+    """[G, 4, 4] with eigenvalues of several orders, one singular, one 0."""
+    rng = np.random.default_rng(0)
+    spectra = np.array([[1.0, 0.7, 0.2, 1e-3], [5.0, 1.0, 0.0, 0.0], [1e3, 10.0, 1.0, 1e-6], [0.0] * 4, [2e-3] * 4])
+    roots = np.linalg.qr(rng.normal(size=(5, 4, 4)))[0]
+    X = roots @ (spectra[:, :, None] * np.swapaxes(roots, 1, 2))
+    return 0.5 * (X + np.swapaxes(X, 1, 2))
+
+
+def log_det_reference(power, X):
+    """Value and slope from the eigenvalues of what is stored, at 50 digits (X is not quite singular in doubles)."""
+    eigenvalues = mpmath.eigsy(mpmath.matrix(X.tolist()), eigvals_only=True)
+    k = mpmath.mpf(float(power))
+    if not k:
+        return mpmath.fsum(eigenvalues), -mpmath.fsum(e * e for e in eigenvalues) / 2
+    logs = mpmath.fsum(mpmath.log(1 + k * e) for e in eigenvalues) / k
+    return logs, (mpmath.fsum(e / (1 + k * e) for e in eigenvalues) - logs) / k
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_one_matrix(power):
+    X = matrices()
+    digits = 400 if 0.0 < power < 1e-100 else 60
+    values = log_det_ratio(tf.constant(power, tf.float64), tf.constant(X)).numpy()
+    slopes = log_det_ratio_slope(tf.constant(power, tf.float64), tf.constant(X)).numpy()
+    one_each = log_det_ratio(tf.fill([5], tf.constant(power, tf.float64)), tf.constant(X)).numpy()
+    np.testing.assert_array_equal(one_each, values)
+    with mpmath.workdps(digits):
+        for number, matrix in enumerate(X):
+            value, _ = log_det_reference(power, matrix)
+            assert relative_error(values[number], value) <= 2.3e-12
+    assert np.all(np.isfinite(slopes)) and np.all(slopes <= 0.0)
+
+
+@pytest.mark.parametrize("power", [0.0, 1e-12, 1e-6, 1e-4, JUST_BELOW, JUST_ABOVE, 3e-3, 0.1, 1.0])
+def test_slope_of_one_matrix(power):
+    X = matrices()
+    slopes = log_det_ratio_slope(tf.constant(power, tf.float64), tf.constant(X)).numpy()
+    with mpmath.workdps(80):
+        errors = [
+            relative_error(actual, log_det_reference(power, matrix)[1])
+            for actual, matrix in zip(slopes, X, strict=True)
+        ]
+    assert max(errors) <= 4e-11, f"relative errors {errors}"
+
+
+def test_blocks_of_one_are_rows():
+    x = np.array([0.0, 1e-6, 0.3, 7.0, 1e4])
+    for power in (0.0, 1e-6, 0.4, 1.0):
+        k = tf.constant(power, tf.float64)
+        single, slope_ = log1p_ratio(k, tf.constant(x)), log1p_ratio_slope(k, tf.constant(x))
+        blocks = tf.constant(x[:, None, None])
+        np.testing.assert_allclose(log_det_ratio(k, blocks), single, rtol=2.3e-12)
+        np.testing.assert_allclose(log_det_ratio_slope(k, blocks), slope_, rtol=4e-11)

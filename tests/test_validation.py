@@ -1,0 +1,452 @@
+"""Every input that cannot be used is refused at the door: a ValueError with argument, value and what is accepted."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
+Z = RNG.normal(size=(4, 2))
+HALVES = [np.arange(6), np.arange(6, 12)]
+
+
+def kernel():
+    return gpflow.kernels.SquaredExponential()
+
+
+def build(model=PEPR, data=(X, Y), inducing_variable=Z, **options):
+    options.setdefault("kernel", kernel())
+    return model(data, inducing_variable=inducing_variable, **options)
+
+
+def refused(words, model=PEPR, **options):
+    """The constructor raises a ValueError whose message holds all the words."""
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        build(model, **options)
+    missing = [word for word in words if word not in str(error.value)]
+    assert not missing, f"{missing} not in: {error.value}"
+
+
+def with_bad(array, places, value=np.nan):
+    array = array.copy()
+    for place in places:
+        array[place] = value
+    return array
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ((X[:, 0], Y), ["data[0] (X)", "[rows, D]", "[12]"]),
+        ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "data[1] (Y)[:, None]"]),
+        ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
+        ((1.0, Y), ["data[0] (X)", "[]"]),
+        ((X, Y[:11]), ["as many rows", "12", "11"]),
+        ((X[:0], Y[:0]), ["data[0] (X)", "at least one row", "[0, 2]"]),
+        ((X[:, :0], Y), ["data[0] (X)", "one column", "[12, 0]"]),
+        ((X, Y[:, :0]), ["data[1] (Y)", "[12, 0]"]),
+        ((with_bad(X, [(3, 1), (7, 0), (7, 1)]), Y), ["data[0] (X)", "3 values", "row 3"]),
+        ((X, with_bad(Y, [5], np.inf)), ["data[1] (Y)", "1 value", "row 5"]),
+        ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
+        ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
+        ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
+        ((X, Y > 0), ["data[1] (Y)", "real numbers", "bool"]),
+        ((X, Y.astype(object)), ["data[1] (Y)", "real numbers", "object"]),
+        ((X, None), ["data[1] (Y)"]),
+        (X, ["data", "pair", "ndarray"]),
+        ((X,), ["data", "pair"]),
+        ((X, Y, Y), ["data", "pair"]),
+        (None, ["data", "pair", "NoneType"]),
+    ],
+)
+@pytest.mark.parametrize("model", [PEPR, TSGPR])
+def test_data(model, data, words):
+    refused(words, model, data=data)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda a: np.round(a).astype(np.int64),
+        lambda a: np.round(a + 5).astype(np.uint8),
+        lambda a: a.astype(np.float32),
+        lambda a: a.astype(np.float16),
+        lambda a: a.tolist(),
+        tf.constant,
+        lambda a: tf.constant(a, tf.float32),
+        tf.Variable,
+    ],
+    ids=["int64", "uint8", "float32", "float16", "lists", "tensor", "float32 tensor", "variable"],
+)
+def test_real_numbers_of_any_kind_become_default_float(convert):
+    model = build(data=(convert(X), convert(Y)), inducing_variable=convert(Z))
+    reference = build(
+        data=tuple(np.asarray(convert(values), np.float64) for values in (X, Y)),
+        inducing_variable=np.asarray(convert(Z), np.float64),
+    )
+    assert [variable.dtype for variable in model.data] == [tf.float64, tf.float64]
+    assert model.inducing_variable.Z.dtype == tf.float64
+    assert float(model.training_loss()) == float(reference.training_loss())
+
+
+def test_finite_in_the_precision_that_is_used():
+    """1e300 is finite, and infinite once it is a float32."""
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        refused(["data[0] (X)", "finite"], data=(with_bad(X, [(2, 0)], 1e300), Y))
+
+
+# --- alpha -----------------------------------------------------------------------------------------------------------
+
+BAD_ALPHA = [
+    (-0.1, ["alpha", "[0, 1]", "-0.1"]),
+    (1.5, ["alpha", "[0, 1]", "1.5"]),
+    (np.nan, ["alpha", "[0, 1]", "nan"]),
+    (np.inf, ["alpha", "[0, 1]", "inf"]),
+    ("half", ["alpha", "'half'", "[0, 1]"]),
+    (None, ["alpha", "None", "[0, 1]"]),
+    (True, ["alpha", "True", "[0, 1]"]),
+    (0.5 + 0j, ["alpha", "0.5+0j"]),
+    (np.full(5, 0.5), ["alpha", "[5]"]),
+    (np.full((2, 1), 0.5), ["alpha", "[2, 1]"]),
+    ([0.5, 1.2], ["alpha", "1.2"]),
+]
+
+
+@pytest.mark.parametrize(("alpha", "words"), BAD_ALPHA)
+def test_alpha(alpha, words):
+    refused(words, alpha=alpha, blocks=6)
+
+
+@pytest.mark.parametrize(("alpha", "words"), BAD_ALPHA)
+def test_alpha_set_later(alpha, words):
+    model = build(alpha=[0.2, 0.4], blocks=6)
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        model.alpha = alpha
+    assert all(word in str(error.value) for word in words), error.value
+    np.testing.assert_array_equal(model.alpha, [0.2, 0.4])
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
+def test_alpha_keeps_its_shape(first, second):
+    model = build(alpha=first, blocks=6)
+    with pytest.raises(ValueError, match="alpha must keep its shape"):
+        model.alpha = second
+
+
+@pytest.mark.parametrize("alpha", [0, 1, np.float32(0.5), np.array(0.25), tf.constant(0.5), tf.Variable(0.5), [0.1, 1]])
+def test_alpha_that_is_accepted(alpha):
+    model = build(alpha=alpha, blocks=6)
+    np.testing.assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
+    model.alpha = np.zeros(np.shape(alpha))
+    np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
+
+
+@pytest.mark.parametrize("alpha", [2.0, -1e-3, np.nan])
+@pytest.mark.parametrize("options", [{}, {"blocks": 6}], ids=["rows", "blocks"])
+def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
+    model = build(**options)
+    compiled = model.training_loss_closure(compile=True)
+    predict = tf.function(model.predict_f)
+    compiled(), predict(X)
+    model.alpha.assign(alpha)
+    for evaluate in (model.training_loss, compiled, lambda: model.predict_f(X), lambda: predict(X), model.posterior):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
+            evaluate()
+    model.alpha.assign(0.5)
+    assert np.isfinite(compiled())
+
+
+# --- scale -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scale", "words"),
+    [
+        (0.0, ["scale", "positive", "0.0"]),
+        (-1.0, ["scale", "positive", "-1.0"]),
+        (np.nan, ["scale", "positive", "nan"]),
+        (np.inf, ["scale", "positive", "inf"]),
+        (True, ["scale", "positive", "True"]),
+        (None, ["scale", "positive", "None"]),
+        ([1.0], ["scale", "positive", "[1.0]"]),
+        (np.complex128(1.0), ["scale", "positive"]),
+        ("best", ["scale", '"optimal"', "'best'"]),
+    ],
+)
+def test_scale(scale, words):
+    refused(words, scale=scale)
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0], -1.0, 0.0])
+def test_scale_as_a_parameter(values):
+    """One positive number, which a transform can make of any; a free parameter must start as one."""
+    refused(["scale", "positive"], scale=gpflow.Parameter(values))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, [0.0, 1e-9]])
+def test_the_optimal_scale_is_that_of_alpha_0(alpha):
+    refused(["scale", '"optimal"', "alpha = 0"], scale="optimal", alpha=alpha, blocks=6)
+    model = build(scale="optimal", alpha=np.zeros(np.shape(alpha)), blocks=6)
+    with pytest.raises(ValueError, match="alpha must stay 0"):
+        model.alpha = alpha
+    model.alpha.assign(alpha)
+    for evaluate in (model.training_loss, model.training_loss_closure(compile=True)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in .0, 0.*optimal"):
+            evaluate()
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+BAD_BLOCKS = [
+    (0, ["blocks", "at least 1", "0"]),
+    (-3, ["blocks", "at least 1", "-3"]),
+    (True, ["blocks", "True"]),
+    (2.0, ["blocks", "2.0"]),
+    ("two", ["blocks", "'two'"]),
+    (np.zeros(12), ["blocks", "integer labels", "float64"]),
+    (np.zeros(12, bool), ["blocks", "integer labels", "bool"]),
+    (np.zeros(11, int), ["blocks", "12 rows", "11"]),
+    (np.zeros(13, int), ["blocks", "12 rows", "13"]),
+    (np.zeros((12, 1), int), ["blocks", "[12, 1]"]),
+    ([], ["blocks", "[0]"]),
+    ([HALVES[0], np.arange(7, 12)], ["blocks", "partition", "1 rows are in no block", "6"]),
+    ([np.arange(7), HALVES[1]], ["blocks", "partition", "1 in several", "6", "in 2"]),
+    ([np.arange(6), np.arange(6, 13)], ["blocks", "0..11", "12"]),
+    ([np.arange(-1, 6), HALVES[1]], ["blocks", "0..11", "-1"]),
+    ([np.arange(6.0), HALVES[1]], ["blocks[0]", "float64"]),
+    ([*HALVES, np.array([], int)], ["blocks[2]", "non-empty", "[0]"]),
+    ([*HALVES, []], ["blocks[2]", "non-empty"]),
+    ([HALVES[0], HALVES[1][None]], ["blocks[1]", "[1, 6]"]),
+    ([HALVES[0], 7], ["blocks[1]"]),
+    ([np.arange(12) < 6, np.arange(12) >= 6], ["blocks[0]", "bool"]),
+]
+
+
+@pytest.mark.parametrize(("blocks", "words"), BAD_BLOCKS)
+@pytest.mark.parametrize("model", [PEPR, BTSGPR])
+def test_blocks(model, blocks, words):
+    refused(words, model, blocks=blocks)
+
+
+def test_blocks_that_mean_the_same():
+    labels = np.repeat([7, -2], 6)[np.argsort(RNG.permutation(12))]
+    lists = [np.flatnonzero(labels == -2), np.flatnonzero(labels == 7)]
+    losses = [
+        float(build(blocks=blocks, alpha=[0.2, 0.9]).training_loss())
+        for blocks in (labels, labels.tolist(), tf.constant(labels), lists, [block.tolist() for block in lists])
+    ]
+    assert losses == [losses[0]] * 5
+
+
+@pytest.mark.parametrize("blocks", [12, 100, np.int32(5)])
+def test_block_sizes_need_not_divide_the_rows(blocks):
+    assert np.isfinite(build(blocks=blocks).training_loss())
+
+
+def test_btsgpr_needs_blocks():
+    refused(["blocks", "block size"], BTSGPR, blocks=None)
+    with pytest.raises(TypeError, match="blocks"):
+        BTSGPR((X, Y), kernel(), Z)
+
+
+@pytest.mark.parametrize("option", [{"blocks": 3}, {"alpha": 0.5}, {"scale": 1.0}])
+def test_tsgpr_has_no_such_argument(option):
+    with pytest.raises((TypeError, ValueError), match=next(iter(option))):
+        build(TSGPR, **option)
+
+
+@pytest.mark.parametrize("blocks", [5, [np.arange(4), np.arange(4, 12)]])
+def test_a_shared_block_needs_one_size(blocks):
+    refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
+    assert np.isfinite(build(BTSGPR, blocks=4, shared=True).training_loss())
+
+
+# --- inducing variables ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inducing_variable", "words"),
+    [
+        (Z[:, :1], ["inducing_variable", "2", "1"]),
+        (np.zeros((4, 3)), ["inducing_variable", "2", "3"]),
+        (Z[:0], ["inducing_variable", "at least one row", "[0, 2]"]),
+        (Z[:, 0], ["inducing_variable", "[4]"]),
+        (with_bad(Z, [(2, 1)]), ["inducing_variable", "1 value", "row 2"]),
+        (Z.astype(complex), ["inducing_variable", "real numbers"]),
+        ("Z", ["inducing_variable"]),
+        (None, ["inducing_variable"]),
+        (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
+        (
+            gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
+            ["inducing_variable", "all outputs", "SharedIndependentInducingVariables"],
+        ),
+        (
+            gpflow.inducing_variables.SeparateIndependentInducingVariables(
+                [gpflow.inducing_variables.InducingPoints(Z)]
+            ),
+            ["inducing_variable", "all outputs", "SeparateIndependentInducingVariables"],
+        ),
+    ],
+)
+def test_inducing_variable(inducing_variable, words):
+    refused(words, inducing_variable=inducing_variable)
+
+
+# --- kernel, likelihood, numbers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "all outputs", "SharedIndependent"]),
+        ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
+        ({"kernel": "rbf"}, ["kernel", "rbf"]),
+        ({"kernel": None}, ["kernel", "None"]),
+        ({"mean_function": 1.0}, ["mean_function"]),
+        ({"num_latent_gps": 2}, ["num_latent_gps", "1", "2"]),
+        ({"num_latent_gps": 0}, ["num_latent_gps", "1", "0"]),
+        ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
+        ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
+        ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),
+        ({"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0}, ["noise_variance", "likelihood"]),
+        ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
+        ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
+        ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
+        ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "[3]"]),
+        ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
+        ({"chunk_size": -4}, ["chunk_size", "-4"]),
+        ({"chunk_size": 1.5}, ["chunk_size", "whole number", "1.5"]),
+        ({"chunk_size": True}, ["chunk_size", "True"]),
+        ({"chunk_size": "all"}, ["chunk_size", "'all'"]),
+        ({"max_jitter": -1e-3}, ["max_jitter", "-0.001"]),
+        ({"max_jitter": np.nan}, ["max_jitter", "nan"]),
+        ({"max_jitter": "large"}, ["max_jitter", "'large'"]),
+        ({"max_jitter": [1e-4, 1e-3]}, ["max_jitter"]),
+    ],
+)
+@pytest.mark.parametrize("model", [PEPR, TSGPR])
+def test_other_arguments(model, options, words):
+    refused(words, model, **options)
+
+
+@pytest.mark.parametrize("chunk_size", [1, np.int64(5), 10**6, None])
+def test_chunk_sizes_that_are_accepted(chunk_size):
+    assert np.isfinite(build(chunk_size=chunk_size).training_loss())
+
+
+@pytest.mark.parametrize("cache", ["bogus", "TENSOR ", 3])
+def test_posterior_cache(cache):
+    with pytest.raises(ValueError, match="cache") as error:
+        build().posterior(cache)
+    for word in ("tensor", "variable", "nocache", str(cache)):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_prediction_at_inputs_of_another_width(columns):
+    model = build()
+    for predict in (model.predict_f, model.posterior().predict_f):
+        with pytest.raises(Exception, match=r"(?i)dimension|shape|columns|size"):
+            predict(np.zeros((5, columns)))
+
+
+# --- data that changes -----------------------------------------------------------------------------------------------
+
+
+def snapshot(model):
+    return [np.array(values) for values in model.data], model.num_blocks, float(model.training_loss())
+
+
+def same(before, after):
+    return (
+        all(np.array_equal(a, b) for a, b in zip(before[0], after[0], strict=True))
+        and before[1] == after[1]
+        and before[2] == after[2]
+    )
+
+
+MODELS = {
+    "PEPR": lambda: build(alpha=0.5),
+    "one alpha per row": lambda: build(alpha=np.linspace(0, 1, 12)),
+    "blocks of a size": lambda: build(alpha=0.5, blocks=4),
+    "alpha per block of a size": lambda: build(alpha=[0.1, 0.5, 0.9], blocks=4),
+    "labels": lambda: build(alpha=0.5, blocks=np.arange(12) % 3),
+    "alpha per label": lambda: build(alpha=[0.1, 0.5, 0.9], blocks=np.arange(12) % 3),
+    "TSGPR": lambda: build(TSGPR),
+    "BTSGPR": lambda: build(BTSGPR, blocks=4),
+    "shared": lambda: build(BTSGPR, blocks=4, shared=True),
+}
+
+
+@pytest.fixture(params=MODELS)
+def name(request):
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ((X[:, :1], Y), ["data (X)", "2 columns", "1"]),
+        ((X, np.hstack([Y, Y])), ["data (Y)", "1 columns", "2"]),
+        ((X, Y[:5]), ["as many rows"]),
+        ((with_bad(X, [(4, 0)]), Y), ["data[0] (X)", "row 4"]),
+        ((X[:0], Y[:0]), ["data[0] (X)"]),
+        (X, ["data", "pair"]),
+    ],
+)
+def test_a_failed_change_of_data_changes_nothing(name, data, words):
+    model = MODELS[name]()
+    before = snapshot(model)
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        model.data = data
+    assert all(word in str(error.value) for word in words), error.value
+    assert same(before, snapshot(model))
+
+
+def test_new_data_of_the_same_size(name):
+    """Equal to a model made with them, also compiled before the change."""
+    model = MODELS[name]()
+    compiled = model.training_loss_closure(compile=True)
+    compiled()
+    flipped = (X[::-1] + 0.5, 2.0 * Y[::-1])
+    model.data = flipped
+    fresh = MODELS[name]()
+    for variable, values in zip(fresh.data, flipped, strict=True):
+        variable.assign(values)
+    assert float(model.training_loss()) == float(fresh.training_loss())
+    assert float(compiled()) == pytest.approx(float(fresh.training_loss()), rel=1e-13)
+
+
+@pytest.mark.parametrize("rows", [16, 8, 3])
+def test_another_number_of_rows(name, rows):
+    """What a model allows, it computes; what it does not, it refuses and stays as it was."""
+    model = MODELS[name]()
+    before = snapshot(model)
+    larger = (np.resize(X, (rows, 2)) + np.arange(rows)[:, None] / 7.0, np.resize(Y, (rows, 1)))
+    allowed = {"PEPR", "TSGPR", "blocks of a size", "BTSGPR", "shared"} - ({"shared"} if rows == 3 else set())
+    if name in allowed:
+        model.data = larger
+        options = {"blocks": 4} if model._block_size else {}
+        if name == "shared":
+            options["shared"] = True
+        fresh = build(type(model), data=larger, **options)
+        assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=1e-13)
+        assert model.num_blocks == fresh.num_blocks
+    else:
+        with pytest.raises(ValueError, match=r"data must keep|one size"):
+            model.data = larger
+        assert same(before, snapshot(model))
+
+
+def test_a_shared_block_keeps_one_size():
+    model = MODELS["shared"]()
+    before = snapshot(model)
+    with pytest.raises(ValueError, match="size"):
+        model.data = (X[:10], Y[:10])  # blocks of 4, 4 and 2
+    assert same(before, snapshot(model))
