@@ -72,10 +72,9 @@ def cholesky_with_growing_jitter(
     )
 
     def report() -> tf.Tensor:
-        printed = tf.print(
-            "gpflow_pep:", name, "was not positive definite; jitter raised from", carried, "to", total,
-            output_stream=sys.stderr,
-        )  # fmt: skip
+        before, after = (tf.strings.as_string(value, precision=1, scientific=True) for value in (carried, total))
+        message = f"gpflow_pep: {name} was not positive definite; jitter raised from"
+        printed = tf.print(message, before, "to", after, output_stream=sys.stderr)
         with tf.control_dependencies([] if printed is None else [printed]):
             return tf.constant(True)
 
@@ -111,7 +110,7 @@ def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str) -> 
         )
 
     facts = tf.cond(non_finite > 0, broken, indefinite)
-    heading = tf.strings.format("Cholesky factorisation of {} failed: size {} x {}, ", (name, size, size))
+    heading = tf.strings.format(f"Cholesky factorisation of {name} failed: size {{}} x {{}}, ", (size, size))
     return tf.strings.join([heading, facts, ". Try: " + advice])
 
 
@@ -128,7 +127,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     bad = tf.reduce_sum(tf.cast(~tf.math.is_finite(value), tf.int32))
 
     def stop() -> tf.Tensor:
-        message = tf.strings.format("{} of the entries of {} are not finite. Try: {}", (bad, name, advice))
+        message = tf.strings.format(f"{{}} of the entries of {name} are not finite. Try: {advice}", bad)
         failure = tf.debugging.Assert(False, [message])
         with tf.control_dependencies([failure]):
             return tf.constant(False)

@@ -6,14 +6,13 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.config import default_float
-from gpflow.covariances import Kuf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .linalg import cholesky, finite
-from .statistics import Sums
+from .statistics import Sums, covariance_with_rows
 from .statistics.evidence import B_ADVICE, B_NAME
 
 ROWS_PER_CHUNK = 4096
@@ -67,25 +66,12 @@ class SitesPosterior(AbstractPosterior):
         full_output_cov: bool = False,
     ) -> MeanAndVariance:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
-        batch = tf.shape(Xnew)[:-2]
-        rows = tf.shape(Xnew)[-2]
         if full_cov:
-            flat = tf.reshape(Xnew, tf.concat([[-1], tf.shape(Xnew)[-2:]], 0))  # [batch, N, D]
-            P = cache[2].shape[-1]
-            mean, cov = tf.map_fn(
-                lambda X: _joint(self.X_data, self.kernel, cache, X),
-                flat,
-                fn_output_signature=(
-                    tf.TensorSpec([None, P], Xnew.dtype),
-                    tf.TensorSpec([P, None, None], Xnew.dtype),
-                ),
-            )
-            mean = tf.reshape(mean, tf.concat([batch, [rows, P]], 0))
-            cov = tf.reshape(cov, tf.concat([batch, [P, rows, rows]], 0))
+            mean, cov = _joint(self.X_data, self.kernel, cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])  # [batch N, D]
             mean, cov = _in_chunks(lambda X: _marginals(self.X_data, self.kernel, cache, X), flat)
-            shape = tf.concat([batch, [rows, cache[2].shape[-1]]], 0)
+            shape = tf.concat([tf.shape(Xnew)[:-1], [cache[2].shape[-1]]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
@@ -100,7 +86,8 @@ def _whitened(
 ) -> tuple[tf.Tensor, ...]:
     """T1 = L^-1 Ku*, T2 = chol(B)^-1 T1, both [M, n], and the mean T2' chol(B)^-1 c [n, P]."""
     L, LB, c = cache
-    T1 = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))
+    Kuf, inputs = covariance_with_rows(inducing_variable, kernel)
+    T1 = tf.linalg.triangular_solve(L, Kuf(X, *inputs))
     T2 = tf.linalg.triangular_solve(LB, T1)
     return T1, T2, tf.matmul(T2, c, transpose_a=True)
 
@@ -114,10 +101,16 @@ def _marginals(inducing_variable: InducingVariables, kernel: Kernel, cache: Cach
 
 
 def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
-    """k** - T1'T1 + T2'T2: mean [n, P] and covariance [P, n, n] at X [n, D]."""
-    T1, T2, mean = _whitened(inducing_variable, kernel, cache, X)
-    covariance = kernel(X) + tf.matmul(T2, T2, transpose_a=True) - tf.matmul(T1, T1, transpose_a=True)
-    return mean, tf.tile(covariance[None], [tf.shape(mean)[-1], 1, 1])
+    """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
+    T1, T2, mean = _whitened(inducing_variable, kernel, cache, tf.reshape(X, [-1, X.shape[-1]]))
+
+    def per_batch(rows: tf.Tensor) -> tf.Tensor:  # [batch N, K] -> [..., N, K]
+        return tf.reshape(rows, tf.concat([tf.shape(X)[:-1], tf.shape(rows)[1:]], 0))
+
+    R1, R2 = per_batch(tf.linalg.matrix_transpose(T1)), per_batch(tf.linalg.matrix_transpose(T2))  # [..., N, M]
+    covariance = kernel(X) + tf.matmul(R2, R2, transpose_b=True) - tf.matmul(R1, R1, transpose_b=True)
+    outputs = tf.ones([cache[2].shape[-1], 1, 1], X.dtype)
+    return per_batch(mean), covariance[..., None, :, :] * outputs
 
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:

@@ -14,6 +14,8 @@ from gpflow.inducing_variables import (
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.models.util import InducingPointsLike
+from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import positive
 
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
@@ -30,13 +32,16 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
         raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
+    with np.errstate(over="ignore"):  # what does not fit into float32 is reported below
+        array = array.astype(default_float(), copy=False)
     bad_rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if bad_rows.size:
         count = array.size - int(np.isfinite(array).sum())
         raise ValueError(
-            f"{name} must be finite, got {count} values that are NaN or infinite, the first in row {bad_rows[0]}."
+            f"{name} must be finite in {array.dtype}, got {count} values that are NaN or infinite, "
+            f"the first in row {bad_rows[0]}."
         )
-    return array.astype(default_float(), copy=False)
+    return array
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -148,6 +153,23 @@ def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partit
             f"{(times > 1).sum()} in several; the first such row, {row}, is in {times[row]}."
         )
     return Partition(rows, np.array([len(block) for block in blocks]))
+
+
+def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
+    """What GPflow calls the cache of a posterior; None is no cache."""
+    accepted = {kind.value: kind for kind in PrecomputeCacheType}
+    if value is None:
+        return PrecomputeCacheType.NOCACHE
+    name = value.lower() if isinstance(value, str) else getattr(value, "value", None)
+    if name not in accepted:
+        raise ValueError(f"precompute_cache must be one of {', '.join(map(repr, accepted))} or None, got {value!r}.")
+    return accepted[name]
+
+
+def scale(value: Any) -> Parameter:
+    """The scale m as a parameter: one that is given if it is a single positive number, or a fixed one."""
+    number = positive_number(value, "scale")
+    return value if isinstance(value, Parameter) else Parameter(number, transform=positive(), trainable=False)
 
 
 def power(alpha: Any, num_blocks: int) -> AnyNDArray:

@@ -306,7 +306,7 @@ def test_inducing_variable(inducing_variable, words):
     [
         ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "all outputs", "SharedIndependent"]),
         ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
-        ({"kernel": "rbf"}, ["kernel", "rbf"]),
+        ({"kernel": "rbf"}, ["kernel", "str"]),
         ({"kernel": None}, ["kernel", "None"]),
         ({"mean_function": 1.0}, ["mean_function"]),
         ({"num_latent_gps": 2}, ["num_latent_gps", "1", "2"]),
@@ -318,7 +318,7 @@ def test_inducing_variable(inducing_variable, words):
         ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
         ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
         ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
-        ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "[3]"]),
+        ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "positive", "[0.1, 0.2, 0.3]"]),
         ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
         ({"chunk_size": -4}, ["chunk_size", "-4"]),
         ({"chunk_size": 1.5}, ["chunk_size", "whole number", "1.5"]),

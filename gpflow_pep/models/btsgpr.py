@@ -11,10 +11,10 @@ from typing_extensions import override
 
 from ..linalg import cholesky
 from ..statistics import SharedBlockSites, Sites, Sums
-from .tsgpr import TSGPR
+from .tsgpr import StructuredBound
 
 
-class BTSGPR(TSGPR):
+class BTSGPR(StructuredBound):
     """
     The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
 
@@ -51,14 +51,17 @@ class BTSGPR(TSGPR):
     def _make_sites(self) -> Sites:
         if not self._shared:
             return super()._make_sites()
-        sizes = self._chunks.sizes.numpy()
-        self._check_block_sizes(sizes)
-        return SharedBlockSites(int(sizes[0]))
+        self._shared_size = int(self._chunks.sizes[0])
+        self._check_block_sizes(self._chunks.sizes.numpy())
+        return SharedBlockSites(self._shared_size)
 
     @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        if self._shared and sizes.min() != sizes.max():
-            raise ValueError(f"blocks must be of one size with shared=True, got sizes {sizes.min()} to {sizes.max()}.")
+        if self._shared and (sizes != self._shared_size).any():
+            raise ValueError(
+                f"blocks must be of one size with shared=True, {self._shared_size}, "
+                f"got sizes {sizes.min()} to {sizes.max()}."
+            )
 
     @override
     def _penalty(self, sums: Sums) -> tf.Tensor:

@@ -8,7 +8,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData, TensorData
 from gpflow.config import default_float, default_jitter
-from gpflow.covariances import Kuu
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
@@ -31,6 +30,7 @@ from ..statistics import (
     Sites,
     Sums,
     collect,
+    inducing_covariance,
     log_gaussian,
     mahalanobis,
 )
@@ -80,6 +80,8 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
         if num_latent_gps not in (None, Y.shape[1]):
             raise ValueError(f"num_latent_gps must be the number of columns of Y, {Y.shape[1]}, got {num_latent_gps}.")
+        if not (mean_function is None or callable(mean_function)):
+            raise ValueError(f"mean_function must be a gpflow function, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=Y.shape[1])
         self.inducing_variable = validation.single_output_inducing_variable(inducing_variable, X.shape[1])
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
@@ -170,7 +172,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             self.mean_function,
             noise_factor,
         )
-        covariance = Kuu(self.inducing_variable, self.kernel, jitter=default_jitter())
+        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
         return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
 
     def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
@@ -229,7 +231,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
         :raises ValueError: for any other cache type.
         """
-        cache = PrecomputeCacheType.NOCACHE if precompute_cache is None else PrecomputeCacheType(precompute_cache)
+        cache = validation.cache_type(precompute_cache)
         return SitesPosterior(
             self.kernel, self.inducing_variable, self.mean_function, self._sums, precompute_cache=cache
         )

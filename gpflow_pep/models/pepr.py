@@ -9,7 +9,6 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
@@ -85,9 +84,7 @@ class PEPR(CollapsedRegression):
             if scale != "optimal" or values.any():
                 raise ValueError(f'scale must be positive, or "optimal" with alpha = 0, got {scale!r} and {alpha!r}.')
         else:
-            if not isinstance(scale, Parameter):
-                scale = Parameter(validation.positive_number(scale, "scale"), transform=positive(), trainable=False)
-            self.scale = scale
+            self.scale = validation.scale(scale)
 
     @property
     def alpha(self) -> tf.Variable:

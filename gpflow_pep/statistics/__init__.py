@@ -3,6 +3,7 @@
 from .block import BlockSites, SharedBlockSites
 from .chunks import Blocks, Chunks, SingleRows
 from .collect import collect
+from .covariances import covariance_with_rows, inducing_covariance
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .penalty import log1p_ratio
@@ -23,6 +24,8 @@ __all__ = [
     "Sites",
     "Sums",
     "collect",
+    "covariance_with_rows",
+    "inducing_covariance",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",

@@ -14,7 +14,7 @@ from .penalty import log_det_ratio, log_det_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
 
-_ADVICE = "a larger noise variance, smaller blocks, or looking for repeated rows within a block"
+_ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
 class _Quantities(NamedTuple):

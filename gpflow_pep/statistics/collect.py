@@ -18,8 +18,9 @@ from .sites import ChunkSums, Powers, Sites, Sums
 
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 _CHUNKS_IN_FLIGHT = 3
-# (largest / smallest diagonal entry of L)^2, a lower bound of cond(Kuu), up to which LinearAdjoint is used.
-_WELL_CONDITIONED = 1e9
+# LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of cond(Kuu)
+# times the precision of the sites: its relative error stayed below machine epsilon times that.
+_WELL_CONDITIONED = 1e10
 
 
 def collect(
@@ -111,13 +112,14 @@ class _Passes(NamedTuple):
             return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *self._add_up(part, tuple(zeros))
 
         if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
-            return tuple(tf.cond(self._is_linear(), linear, general))
+            return tuple(tf.cond(self._is_linear(sums.A), linear, general))
         return general()
 
-    def _is_linear(self) -> tf.Tensor:
+    def _is_linear(self, A: tf.Tensor) -> tf.Tensor:
         diagonal = tf.linalg.diag_part(self.L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-        well_conditioned = tf.reduce_max(spread) < _WELL_CONDITIONED
+        precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
+        well_conditioned = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
         return (self.powers.noise == 0.0) & (self.powers.penalty == 0.0) & well_conditioned
 
     def _powers(self, chunk: tf.Tensor) -> Powers:

@@ -82,8 +82,8 @@ class LinearAdjoint:
     The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
 
     There d enters linearly, so that a chunk needs one product, with H = L^-T (2 A_bar - 2 weight penalty_bar I) L^-1,
-    instead of four. The rounding error of H grows with the condition number of Kuu (that of V only with its root):
-    it serves where Kuu is well conditioned.
+    instead of four. The rounding error of H grows with the condition number of Kuu and with the precision of the sites
+    (that of V with the roots): it serves where both are moderate.
     """
 
     def __init__(self, L: tf.Tensor, powers: Powers, bar: ChunkSums):

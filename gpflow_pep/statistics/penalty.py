@@ -11,7 +11,7 @@ from ..linalg import cholesky
 _SERIES_BELOW = 1e-3
 _MATRIX_SLOPE_SERIES_BELOW = 5e-3
 _LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
-_ADVICE = "a larger noise variance, or smaller blocks"
+_ADVICE = "a larger noise variance, a larger jitter of Kuu, or smaller blocks"
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
