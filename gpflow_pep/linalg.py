@@ -72,9 +72,8 @@ def cholesky_with_growing_jitter(
     )
 
     def report() -> tf.Tensor:
-        before, after = (tf.strings.as_string(value, precision=1, scientific=True) for value in (carried, total))
         message = f"gpflow_pep: {name} was not positive definite; jitter raised from"
-        printed = tf.print(message, before, "to", after, output_stream=sys.stderr)
+        printed = tf.print(message, carried, "to", total, output_stream=sys.stderr)
         with tf.control_dependencies([] if printed is None else [printed]):
             return tf.constant(True)
 

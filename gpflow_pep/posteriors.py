@@ -69,7 +69,7 @@ class SitesPosterior(AbstractPosterior):
         if full_cov:
             mean, cov = _joint(self.X_data, self.kernel, cache, Xnew)
         else:
-            flat = tf.reshape(Xnew, [-1, Xnew.shape[-1]])  # [batch N, D]
+            flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             mean, cov = _in_chunks(lambda X: _marginals(self.X_data, self.kernel, cache, X), flat)
             shape = tf.concat([tf.shape(Xnew)[:-1], [cache[2].shape[-1]]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
@@ -102,7 +102,7 @@ def _marginals(inducing_variable: InducingVariables, kernel: Kernel, cache: Cach
 
 def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
     """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
-    T1, T2, mean = _whitened(inducing_variable, kernel, cache, tf.reshape(X, [-1, X.shape[-1]]))
+    T1, T2, mean = _whitened(inducing_variable, kernel, cache, tf.reshape(X, [-1, tf.shape(X)[-1]]))
 
     def per_batch(rows: tf.Tensor) -> tf.Tensor:  # [batch N, K] -> [..., N, K]
         return tf.reshape(rows, tf.concat([tf.shape(X)[:-1], tf.shape(rows)[1:]], 0))

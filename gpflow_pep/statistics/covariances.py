@@ -55,6 +55,9 @@ def _squared_exponential(kernel: SquaredExponential, Z: tf.Tensor) -> tuple[Cova
     left = tf.concat([z, constant, tf.ones_like(constant)], axis=-1)  # [M, D + 2]
 
     def covariance(X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
+        if X.shape[-1] not in (None, Z.shape[-1]):
+            raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
+        X = tf.ensure_shape(X, [None, Z.shape[-1]])  # one column would be broadcast
         x, _ = kernel.slice(X - centre, None)
         x = x / lengthscales  # [n, D]
         square = -0.5 * tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [n, 1]
