@@ -18,7 +18,7 @@ PY := $(VENV)/bin/python
 
 help:
 	@echo 'make demo       run the demonstration; DATASET=name, TASK=name (default: regression), DEMO_ARGS=--short'
-	@echo 'make test       run the tests; PYTEST_ARGS="-k streaming" passes on to pytest'
+	@echo 'make test       run the tests; PYTEST_ARGS="-k oracle" passes on to pytest'
 	@echo 'make lint       check style and formatting (ruff)'
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'

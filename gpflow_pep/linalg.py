@@ -6,6 +6,7 @@ same operation stops with a message that names the matrix, says how it is condit
 
 import sys
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -58,7 +59,8 @@ def cholesky_with_growing_jitter(
     """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     carried = tf.constant(jitter, matrix.dtype)
-    start = tf.maximum(carried, tf.cast(tf.experimental.numpy.finfo(matrix.dtype.as_numpy_dtype).eps, matrix.dtype))
+    smallest = np.finfo(matrix.dtype.as_numpy_dtype).eps
+    start = tf.minimum(tf.maximum(carried, tf.constant(smallest, matrix.dtype)), tf.constant(max_jitter, matrix.dtype))
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .linalg import cholesky, finite
-from .statistics import Sums, covariance_with_rows
+from .statistics import Sums, covariance_with_rows, prior_covariance
 from .statistics.evidence import B_ADVICE, B_NAME
 
 ROWS_PER_CHUNK = 4096
@@ -21,7 +21,7 @@ _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN,
 
 class SitesPosterior(AbstractPosterior):
     """
-    The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A (DESIGN: the one idea).
+    The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A.
 
     Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c).
     """
@@ -108,7 +108,11 @@ def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X
         return tf.reshape(rows, tf.concat([tf.shape(X)[:-1], tf.shape(rows)[1:]], 0))
 
     R1, R2 = per_batch(tf.linalg.matrix_transpose(T1)), per_batch(tf.linalg.matrix_transpose(T2))  # [..., N, M]
-    covariance = kernel(X) + tf.matmul(R2, R2, transpose_b=True) - tf.matmul(R1, R1, transpose_b=True)
+    covariance = (
+        prior_covariance(inducing_variable, kernel, X)
+        + tf.matmul(R2, R2, transpose_b=True)
+        - tf.matmul(R1, R1, transpose_b=True)
+    )
     outputs = tf.ones([cache[2].shape[-1], 1, 1], X.dtype)
     return per_batch(mean), covariance[..., None, :, :] * outputs
 
@@ -123,7 +127,9 @@ def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) ->
         mean, variance = predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
         return chunk + 1, means.write(chunk, mean), variances.write(chunk, variance)
 
-    _, means, variances = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), means, variances))
+    _, means, variances = tf.while_loop(
+        lambda chunk, *_: chunk < count, step, (tf.constant(0), means, variances), parallel_iterations=2
+    )
     return means.concat(), variances.concat()
 
 

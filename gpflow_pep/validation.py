@@ -11,6 +11,7 @@ from gpflow.inducing_variables import (
     InducingPoints,
     InducingVariables,
     MultioutputInducingVariables,
+    Multiscale,
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.models.util import InducingPointsLike
@@ -71,7 +72,7 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
-        if Z.shape[1] != num_inputs:
+        if Z.shape[1] != num_inputs and isinstance(inducing_variable, InducingPoints | Multiscale):
             raise ValueError(f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}.")
     elif int(inducing_variable.num_inducing) < 1:
         raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")
@@ -178,6 +179,10 @@ def power(alpha: Any, num_blocks: int) -> AnyNDArray:
 
     :raises ValueError: where a value is outside [0, 1] or their number is not that of the blocks.
     """
+    if isinstance(alpha, Parameter):
+        raise ValueError(
+            "alpha is not learned, since PEP's objective is no bound: give numbers, got a gpflow.Parameter."
+        )
     values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":
         raise ValueError(f"alpha must be a real number in [0, 1], or one per block, got {alpha!r}.")

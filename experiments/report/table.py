@@ -21,7 +21,8 @@ def units(runs: Sequence[RecordedRun]) -> str:
     targets = "standardised targets" if runs[0].config["data"]["standardise"] else "the targets as published"
     return (
         "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. RMSE, NLPD (nats):\n"
-        f"test points. All with {targets}. Seconds: training, without the tracing of the graph."
+        f"test points. All with {targets}. Seconds: training, without the tracing of the graph.\n"
+        "Iterations marked + are the limit: there the optimiser had not converged."
     )
 
 
@@ -41,7 +42,7 @@ def _cells(run: RecordedRun) -> tuple[str, ...]:
         f"{result['rmse']:.4f}",
         f"{result['nlpd']:.4f}",
         f"{result['noise_sd']:.4f}",
-        f"{result['iterations']}",
+        f"{result['iterations']}{' ' if result['converged'] else '+'}",
         f"{result['seconds']:.1f}",
     )
 

@@ -85,13 +85,14 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=Y.shape[1])
         self.inducing_variable = validation.single_output_inducing_variable(inducing_variable, X.shape[1])
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
-        if chunk_size is not None:
-            validation.positive_integer(chunk_size, "chunk_size")
+        if self.max_jitter is not None and self.max_jitter <= default_jitter():
+            raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
+        self._chunk_size = None if chunk_size is None else validation.positive_integer(chunk_size, "chunk_size")
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         if blocks is None:
-            self._chunks: SingleRows | Blocks = SingleRows(chunk_size)
+            self._chunks: SingleRows | Blocks = SingleRows(self._chunk_size)
         else:
-            self._chunks = Blocks(*validation.partition(blocks, len(X)), chunk_size)
+            self._chunks = Blocks(*validation.partition(blocks, len(X)), self._chunk_size)
         self._data = tuple(
             tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
             for values in (X, Y)
@@ -101,8 +102,8 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
     @property
     def data(self) -> RegressionData:
         """
-        (X [N, D], Y [N, P]), two variables. Setting the pair checks it and assigns it to them: compiled functions see
-        the new data, which may have another number of rows unless blocks were given row by row.
+        (X [N, D], Y [N, P]), two variables. Set the pair, ``model.data = (X, Y)``: it is checked and assigned to them,
+        so that compiled functions see it. It may have another number of rows unless blocks were given row by row.
         """
         return self._data
 
@@ -163,8 +164,9 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
     def _collect(
         self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> Sums:
+        self._check_kernel()
         rows = RegressionRows(
-            self._data,
+            self._checked_data(chunks),
             chunks,
             self.kernel,
             self.inducing_variable,
@@ -174,6 +176,25 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         )
         covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
         return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
+
+    def _checked_data(self, chunks: Chunks) -> RegressionData:
+        """The data, unless one variable was assigned to without the other or the blocks."""
+        num_rows = [tf.shape(values)[0] for values in self._data]
+        if isinstance(chunks, Blocks):
+            num_rows.append(chunks.num_rows)
+        message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
+        checks = [tf.debugging.assert_equal(count, num_rows[0], message) for count in num_rows[1:]]
+        with tf.control_dependencies([check for check in checks if check is not None]):
+            return tuple(tf.identity(values) for values in self._data)
+
+    def _check_kernel(self) -> None:
+        for part in (self.kernel, *self.kernel.submodules):
+            for name, value in vars(part).items():
+                if isinstance(value, tf.Tensor) and value.dtype.is_floating:
+                    raise ValueError(
+                        f"kernel: {name} of {type(part).__name__} is a tensor, whose derivative would be incomplete; "
+                        f"make it a gpflow.Parameter (trainable or not)."
+                    )
 
     def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:
@@ -202,8 +223,9 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         half = tf.constant(0.5, default_float())
         zero = tf.zeros_like(half)
         vfe = Powers(noise=zero, penalty=zero, weight=half)
-        sums = self._collect(SingleRows(), IndependentSites(), vfe, 2.0 * half)
-        slack = self._collect(SingleRows(), IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * sums.penalty)
+        rows = SingleRows(self._chunk_size)
+        sums = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
+        slack = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * sums.penalty)
         bound = log_gaussian(sums, self.num_data) + 0.5 * (mahalanobis(sums) - mahalanobis(slack))
         return finite(bound, name="the upper bound", advice=_ADVICE_OBJECTIVE)
 
@@ -242,6 +264,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to
         :meth:`posterior` to predict more often.
         """
+        Xnew = tf.cast(Xnew, default_float())
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes

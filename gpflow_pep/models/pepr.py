@@ -24,7 +24,7 @@ class PEPR(CollapsedRegression):
             + N/2 log m - N/2α log(1 + α(m-1)),                D = Kff - Qff
 
     ======================================  =====================================================
-    alpha = 0                               VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
+    alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
     alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
     scale = m, learned or not               T-PEP: p(f|u) made one of covariance m D (Bui and Titsias 2025, eq. 14)
     alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
@@ -82,7 +82,9 @@ class PEPR(CollapsedRegression):
         self._optimal_scale = isinstance(scale, str)
         if self._optimal_scale:
             if scale != "optimal" or values.any():
-                raise ValueError(f'scale must be positive, or "optimal" with alpha = 0, got {scale!r} and {alpha!r}.')
+                raise ValueError(
+                    f'scale must be positive, or "optimal" together with alpha=0, got {scale!r} and alpha={alpha!r}.'
+                )
         else:
             self.scale = validation.scale(scale)
 

@@ -3,7 +3,7 @@
 from .block import BlockSites, SharedBlockSites
 from .chunks import Blocks, Chunks, SingleRows
 from .collect import collect
-from .covariances import covariance_with_rows, inducing_covariance
+from .covariances import covariance_with_rows, inducing_covariance, prior_covariance
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .penalty import log1p_ratio
@@ -29,4 +29,5 @@ __all__ = [
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
+    "prior_covariance",
 ]

@@ -98,6 +98,11 @@ class Blocks(Chunks):
         for variable, values in zip(variables, self._plan(rows, sizes), strict=True):
             variable.assign(values)
 
+    @property
+    def num_rows(self) -> tf.Tensor:
+        """N of the partition, []."""
+        return tf.shape(self._rows)[0]
+
     @override
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
         return tf.shape(self._table)[0]

@@ -1,4 +1,4 @@
-"""Rows -> sums in chunks, forward and backward, in memory that does not depend on the number of rows.
+"""Rows -> sums in chunks, forward and backward: compiled, in memory that does not depend on the number of rows.
 
 The objective is a function of the sums, and the sums are differentiated here by hand, chunk by chunk: what a chunk
 needs is computed again on the way back rather than kept, and only the derivatives of its rows with respect to kernel,
@@ -34,7 +34,7 @@ def collect(
     factorise: Callable[[tf.Tensor], tf.Tensor],
 ) -> Sums:
     """
-    The sums over all rows, differentiable once in `Kuu`, `scale`, ``rows.inputs`` and the variables that rows read.
+    The sums over all rows, differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
 
     :param rows: where rows come from, chunk by chunk.
     :param chunks: how the rows are partitioned.
@@ -47,24 +47,28 @@ def collect(
     factor = factorise(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
     passes = _Passes(rows, chunks, sites, powers, L)
+    # TensorFlow hands the trainable variables to `gradient`; the others must be arguments, or who watches one of them
+    # would get the derivative through Kuu alone.
+    fixed = [variable for variable in rows.variables if not variable.trainable]
 
     @tf.custom_gradient
-    def summed(Kuu: tf.Tensor, scale: tf.Tensor, *inputs: tf.Tensor) -> Any:
+    def summed(Kuu: tf.Tensor, scale: tf.Tensor, *inputs_and_fixed: tf.Tensor) -> Any:
+        inputs = inputs_and_fixed[: len(rows.inputs)]
         sums = passes.forward(scale, inputs)
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = ChunkSums(*sums_bar)
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
-            VDV, scale_bar, *sources_bar = passes.backward(scale, inputs, variables, sums, bar)
+            VDV, scale_bar, *sources_bar = passes.backward(scale, [*inputs, *fixed, *variables], sums, bar)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
             VV = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
             bars = first_only(_cholesky_adjoint(L, -VV), tf.reduce_sum(scale_bar), *sources_bar)
-            num_inputs = 2 + len(inputs)
+            num_inputs = 2 + len(inputs_and_fixed)
             return bars[:num_inputs], list(bars[num_inputs:])
 
         return tuple(sums), gradient
 
-    return Sums(factor, *summed(Kuu, scale, *rows.inputs))
+    return Sums(factor, *summed(Kuu, scale, *rows.inputs, *map(tf.convert_to_tensor, fixed)))
 
 
 class _Passes(NamedTuple):
@@ -85,13 +89,12 @@ class _Passes(NamedTuple):
     def backward(
         self,
         scale: tf.Tensor,
-        inputs: Sequence[tf.Tensor],
-        variables: Sequence[tf.Variable],
+        sources: Sequence[tf.Tensor | tf.Variable],
         sums: ChunkSums,
         bar: ChunkSums,
     ) -> tuple[tf.Tensor, ...]:
-        """V D_bar V' and the derivatives in the scale, the inputs and the variables."""
-        sources = [*inputs, *variables]
+        """V D_bar V' and the derivatives in the scale and in the sources: the rows' inputs, then variables."""
+        inputs = sources[: len(self.rows.inputs)]
         zeros = [tf.zeros_like(source) for source in sources]
 
         def general() -> tuple[tf.Tensor, ...]:

@@ -23,6 +23,13 @@ def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, ji
     return Kuu(inducing_variable, kernel, jitter=jitter)
 
 
+def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """Covariance Kff [..., n, n] of rows X [..., n, D], centred as their covariance with the inducing variables is."""
+    if _is_squared_exponential(inducing_variable, kernel):
+        return kernel(X - _centre(tf.convert_to_tensor(inducing_variable.Z)))
+    return kernel(X)
+
+
 def covariance_with_rows(
     inducing_variable: InducingVariables, kernel: Kernel
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:

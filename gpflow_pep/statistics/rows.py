@@ -11,7 +11,7 @@ from gpflow.mean_functions import MeanFunction
 from typing_extensions import override
 
 from .chunks import Blocks, Chunks
-from .covariances import covariance_with_rows
+from .covariances import covariance_with_rows, prior_covariance
 
 
 class Rows(NamedTuple):
@@ -32,6 +32,8 @@ class RowSource(Protocol):
 
     inputs: tuple[tf.Tensor, ...]
     """Tensors that the rows depend on and that are differentiated, beside the variables which the rows read."""
+    variables: tuple[tf.Variable, ...]
+    """Variables that the rows read. Those that are not trainable are differentiated too, for who watches them."""
     num_outputs: int
     """P"""
 
@@ -59,12 +61,14 @@ class RegressionRows(RowSource):
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
         """
         self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
-        self._chunks, self._kernel = chunks, kernel
+        self._chunks, self._kernel, self._inducing_variable = chunks, kernel, inducing_variable
         self._likelihood, self._mean_function = likelihood, mean_function
         self._covariance, covariance_inputs = covariance_with_rows(inducing_variable, kernel)
         one = tf.ones([], self._Y.dtype)
         self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
         self.num_outputs = self._Y.shape[-1]
+        parts = (kernel, inducing_variable, likelihood, mean_function)
+        self.variables = tuple(variable for part in parts for variable in part.variables)
 
     @override
     def num_chunks(self) -> tf.Tensor:
@@ -84,5 +88,5 @@ class RegressionRows(RowSource):
 
     def _prior(self, X: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         if isinstance(self._chunks, Blocks):
-            return self._kernel(self._chunks.divide(X, chunk))  # [G, b, b]
+            return prior_covariance(self._inducing_variable, self._kernel, self._chunks.divide(X, chunk))  # [G, b, b]
         return self._kernel(X, full_cov=False)  # [n]

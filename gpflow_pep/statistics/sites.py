@@ -47,7 +47,7 @@ class Sums(NamedTuple):
     log_noise: tf.Tensor
     """log det of the site noise, [...]."""
     penalty: tf.Tensor
-    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of D_b / s, [b, b]."""
+    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]."""
 
 
 class ChunkSums(NamedTuple):

@@ -20,6 +20,7 @@ class TensorRows:
     def __init__(self, chunks, Kuf, Kff, noise, residual):
         self.inputs = tuple(tf.convert_to_tensor(values) for values in (Kuf, Kff, noise, residual))
         self.num_outputs = self.inputs[3].shape[-1]
+        self.variables = ()
         self._chunks, self._num_data = chunks, self.inputs[2].shape[-1]
 
     def num_chunks(self):

@@ -304,7 +304,7 @@ def test_compiled_with_an_unknown_number_of_rows(dense):
     spec = [tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])]
 
     class OpenRows:
-        num_outputs = 2
+        num_outputs, variables = 2, ()
 
         def __init__(self, *inputs):
             self.inputs = inputs

@@ -1,0 +1,127 @@
+"""What could be done past the checks at the door: it stops, or it is right."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0.0, 4.0, (30, 1))
+    return X, np.sin(2.0 * X) + 0.1 * rng.standard_normal(X.shape)
+
+
+def _model(data, kernel=None, **options):
+    kernel = gpflow.kernels.SquaredExponential() if kernel is None else kernel
+    return PEPR(data, kernel, np.linspace(0.2, 3.8, 5)[:, None], noise_variance=0.1, **options)
+
+
+@pytest.mark.parametrize("kernel", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):
+    """Its derivative is whole, that of the same parameter when trainable, not only the part that goes through Kuu."""
+
+    def derivative(trainable):
+        model = _model(data, kernel(), alpha=alpha)
+        gpflow.set_trainable(model.kernel, trainable)
+        variable = model.kernel.variance.unconstrained_variable
+
+        def evaluate():
+            with tf.GradientTape() as tape:
+                tape.watch(variable)
+                objective = model.maximum_log_likelihood_objective()
+            return tape.gradient(objective, variable)
+
+        return float((tf.function(evaluate) if compiled else evaluate)())
+
+    assert derivative(False) == pytest.approx(derivative(True), rel=1e-10)
+
+
+def test_a_tensor_in_a_parameter_s_place(data):
+    model = _model(data)
+    model.kernel.variance = tf.exp(tf.constant(0.3, tf.float64))
+    with pytest.raises(ValueError, match=r"kernel: variance of SquaredExponential is a tensor.*gpflow.Parameter"):
+        model.training_loss()
+
+
+@pytest.mark.parametrize("blocks", [None, 5])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_data_assigned_one_by_one(data, blocks, compiled):
+    X, Y = data
+    model = _model((X[:20], Y[:20]), blocks=blocks)
+    loss = model.training_loss_closure(compile=compiled)
+    loss()
+    model.data[0].assign(X)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"):
+        loss()
+    if blocks is not None:
+        model.data[1].assign(Y)  # 30 rows each, but blocks of 20
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"different numbers of rows: set model.data"):
+            loss()
+    model.data = data
+    assert float(loss()) == pytest.approx(float(_model(data, blocks=blocks).training_loss()), rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
+def test_blocks_far_from_the_origin(data, make):
+    """A shift that is exact in binary changes no difference of inputs; the centre costs cond(Kuu) eps = 1e-9."""
+    X, Y = data
+    X = np.round(X * 2**20) / 2**20
+    Z = np.linspace(0.25, 3.75, 5)[:, None]
+
+    def model(shift):
+        return make((X + shift, Y), gpflow.kernels.SquaredExponential(), Z + shift, noise_variance=0.1, blocks=6)
+
+    near, far = model(0.0), model(2.0**20)
+    assert float(far.training_loss()) == pytest.approx(float(near.training_loss()), rel=1e-8)
+    _, covariance = far.predict_f(X + 2.0**20, full_cov=True)
+    np.testing.assert_allclose(covariance, near.predict_f(X, full_cov=True)[1], atol=1e-8)
+    assert np.linalg.eigvalsh(covariance[0]).min() > -1e-9
+
+
+def test_patches_need_not_be_as_wide_as_the_images():
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(12, 16)), rng.normal(size=(12, 1))
+    kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
+    patches = gpflow.inducing_variables.InducingPatches(rng.normal(size=(5, 4)))
+    peer = gpflow.models.SGPR((X, Y), kernel, patches, noise_variance=0.5)
+    model = PEPR((X, Y), kernel, patches, noise_variance=0.5, alpha=0.0)
+    assert float(model.training_loss()) == pytest.approx(float(peer.training_loss()), rel=1e-10)
+
+
+def test_alpha_is_not_learned(data):
+    with pytest.raises(ValueError, match="alpha is not learned"):
+        _model(data, alpha=gpflow.Parameter(0.5))
+
+
+def test_blocks_are_for_btsgpr(data):
+    with pytest.raises(TypeError, match="blocks"):
+        TSGPR(data, gpflow.kernels.SquaredExponential(), data[0][:3], blocks=5)
+
+
+def test_max_jitter_below_the_jitter(data):
+    with pytest.raises(ValueError, match=r"max_jitter must be above the default jitter, 1e-06, got 1e-08"):
+        _model(data, max_jitter=1e-8)
+
+
+def test_new_inputs_of_other_types(data):
+    model = _model(data)
+    expected, _ = model.predict_f(np.array([[1.0], [2.0]]))
+    for Xnew in (np.array([[1], [2]]), np.array([[1.0], [2.0]], np.float32)):
+        np.testing.assert_array_equal(model.predict_f(Xnew)[0], expected)
+
+
+def test_second_derivatives_are_refused(data):
+    model = _model(data)
+    variable = model.kernel.variance.unconstrained_variable
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            objective = model.maximum_log_likelihood_objective()
+        first = inner.gradient(objective, variable)
+    with pytest.raises(NotImplementedError, match="differentiates its objectives once"):
+        outer.gradient(first, variable)
