@@ -8,10 +8,10 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.inducing_variables import (
+    InducingPatches,
     InducingPoints,
     InducingVariables,
     MultioutputInducingVariables,
-    Multiscale,
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.models.util import InducingPointsLike
@@ -72,7 +72,7 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
-        if Z.shape[1] != num_inputs and isinstance(inducing_variable, InducingPoints | Multiscale):
+        if Z.shape[1] != num_inputs and not isinstance(inducing_variable, InducingPatches):
             raise ValueError(f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}.")
     elif int(inducing_variable.num_inducing) < 1:
         raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")

@@ -113,8 +113,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
-        if len(X) != int(self.num_data):
-            self._repartition(len(X))
+        self._repartition(len(X))
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
@@ -132,10 +131,11 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         if isinstance(self._chunks, SingleRows):
             self._check_block_sizes(np.ones(num_data, dtype=int))
             return
+        num_rows = int(self._chunks.num_rows)
+        if num_data == num_rows:
+            return
         if self._block_size is None:
-            raise ValueError(
-                f"data must keep {int(self.num_data)} rows, since blocks were given row by row, got {num_data}."
-            )
+            raise ValueError(f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}.")
         partition = validation.partition(self._block_size, num_data)
         self._check_block_sizes(partition.sizes)
         self._chunks.replan(*partition)
