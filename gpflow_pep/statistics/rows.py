@@ -68,7 +68,8 @@ class RegressionRows(RowSource):
         self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
         self.num_outputs = self._Y.shape[-1]
         parts = (kernel, inducing_variable, likelihood, mean_function)
-        self.variables = tuple(variable for part in parts for variable in part.variables)
+        variables = {variable.ref(): variable for part in parts for variable in part.variables}  # parts may share some
+        self.variables = tuple(variable for variable in variables.values() if variable.dtype.is_floating)
 
     @override
     def num_chunks(self) -> tf.Tensor:

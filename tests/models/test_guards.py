@@ -42,6 +42,27 @@ def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):
     assert derivative(False) == pytest.approx(derivative(True), rel=1e-10)
 
 
+def test_a_frozen_parameter_that_is_shared(data):
+    """One variance for kernel and noise, read by two parts of the model, is differentiated once: dense GPR agrees."""
+
+    def derivative(make):
+        kernel = gpflow.kernels.Matern52(variance=0.6)
+        gpflow.set_trainable(kernel.variance, False)
+        likelihood = gpflow.likelihoods.Gaussian()
+        likelihood.variance = kernel.variance
+        variable = kernel.variance.unconstrained_variable
+        with tf.GradientTape() as tape:
+            tape.watch(variable)
+            objective = make(kernel, likelihood).maximum_log_likelihood_objective()
+        return float(tape.gradient(objective, variable))
+
+    exact = derivative(lambda kernel, likelihood: gpflow.models.GPR(data, kernel, likelihood=likelihood))
+    ours = derivative(
+        lambda *parts: PEPR(data, parts[0], data[0][:3], likelihood=parts[1], alpha=1.0, blocks=len(data[0]))
+    )
+    assert ours == pytest.approx(exact, rel=1e-9)
+
+
 def test_a_tensor_in_a_parameter_s_place(data):
     model = _model(data)
     model.kernel.variance = tf.exp(tf.constant(0.3, tf.float64))
