@@ -164,7 +164,6 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
     def _collect(
         self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> Sums:
-        self._check_kernel()
         rows = RegressionRows(
             self._checked_data(chunks),
             chunks,
@@ -175,6 +174,7 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
             noise_factor,
         )
         covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
+        covariance = _differentiable_in_parameters(covariance, self.kernel)
         return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
 
     def _checked_data(self, chunks: Chunks) -> RegressionData:
@@ -186,15 +186,6 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         checks = [tf.debugging.assert_equal(count, num_rows[0], message) for count in num_rows[1:]]
         with tf.control_dependencies([check for check in checks if check is not None]):
             return tuple(tf.identity(values) for values in self._data)
-
-    def _check_kernel(self) -> None:
-        for part in (self.kernel, *self.kernel.submodules):
-            for name, value in vars(part).items():
-                if isinstance(value, tf.Tensor) and value.dtype.is_floating:
-                    raise ValueError(
-                        f"kernel: {name} of {type(part).__name__} is a tensor, whose derivative would be incomplete; "
-                        f"make it a gpflow.Parameter (trainable or not)."
-                    )
 
     def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:
@@ -284,3 +275,34 @@ class CollapsedRegression(GPModel, InternalDataTrainingLossMixin):
         if save_type == "checkpoint":
             children = {name: child for name, child in children.items() if name not in ("_data", "_chunks")}
         return children
+
+
+def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:
+    """
+    Kuu itself, whose derivative stops with an error where the kernel has a tensor in a parameter's place (as a frozen
+    model has): such a tensor would get the derivative through Kuu, but not the one through the rows.
+    """
+    kernels = [part for part in (kernel, *kernel.submodules) if isinstance(part, Kernel)]
+    tensors = [
+        f"{name} of {type(part).__name__}"
+        for part in kernels
+        for name, value in vars(part).items()
+        if isinstance(value, tf.Tensor) and value.dtype.is_floating
+    ]
+    if not tensors:
+        return covariance
+    message = (
+        f"kernel: the derivative would be incomplete, since {', '.join(tensors)} is a tensor; "
+        "make it a gpflow.Parameter (trainable or not)."
+    )
+
+    @tf.custom_gradient
+    def guarded(covariance: tf.Tensor) -> Any:
+        def gradient(bar: tf.Tensor) -> tf.Tensor:
+            failure = tf.debugging.Assert(False, [message])  # when run: an export traces it without running it
+            with tf.control_dependencies([failure]):
+                return tf.identity(bar)
+
+        return tf.identity(covariance), gradient
+
+    return guarded(covariance)

@@ -63,11 +63,30 @@ def test_a_frozen_parameter_that_is_shared(data):
     assert ours == pytest.approx(exact, rel=1e-9)
 
 
-def test_a_tensor_in_a_parameter_s_place(data):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_tensor_in_a_parameter_s_place(data, compiled):
+    """It evaluates, as in a frozen model, but cannot be differentiated in part."""
     model = _model(data)
-    model.kernel.variance = tf.exp(tf.constant(0.3, tf.float64))
-    with pytest.raises(ValueError, match=r"kernel: variance of SquaredExponential is a tensor.*gpflow.Parameter"):
-        model.training_loss()
+    expected = float(model.training_loss())
+    x = tf.Variable(model.kernel.variance.numpy(), dtype=tf.float64)
+
+    def evaluate():
+        with tf.GradientTape() as tape:
+            model.kernel.variance = x**2
+            loss = model.training_loss()
+        return loss, tape
+
+    loss, _ = evaluate()
+    assert float(loss) == pytest.approx(expected, rel=1e-12)
+
+    def derivative():
+        loss, tape = evaluate()
+        return tape.gradient(loss, x)
+
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"variance of SquaredExponential is a tensor; make it a gpflow.Parameter"
+    ):
+        (tf.function(derivative) if compiled else derivative)()
 
 
 @pytest.mark.parametrize("blocks", [None, 5])
