@@ -11,9 +11,8 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from .linalg import cholesky, finite
-from .statistics import Sums, covariance_with_rows, prior_covariance
-from .statistics.evidence import B_ADVICE, B_NAME
+from .linalg import finite
+from .statistics import Sums, covariance_with_rows, factorise_B, prior_covariance
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -45,8 +44,7 @@ class SitesPosterior(AbstractPosterior):
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         sums = self._sums()
-        identity = tf.eye(tf.shape(sums.A)[-1], dtype=sums.A.dtype)
-        LB = cholesky(identity + sums.A, name=B_NAME, advice=B_ADVICE)
+        LB = factorise_B(sums.A)
         values = (sums.L, LB, tf.linalg.triangular_solve(LB, sums.c))
         return tuple(PrecomputedValue(value, (False, False)) for value in values)
 

@@ -4,7 +4,7 @@ from .block import BlockSites, SharedBlockSites
 from .chunks import Blocks, Chunks, SingleRows
 from .collect import collect
 from .covariances import covariance_with_rows, inducing_covariance, prior_covariance
-from .evidence import log_gaussian, mahalanobis
+from .evidence import factorise_B, log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .penalty import log1p_ratio
 from .rows import RegressionRows, Rows, RowSource
@@ -25,6 +25,7 @@ __all__ = [
     "Sums",
     "collect",
     "covariance_with_rows",
+    "factorise_B",
     "inducing_covariance",
     "log1p_ratio",
     "log_gaussian",

@@ -9,8 +9,13 @@ from ..linalg import cholesky, symmetric_product
 from .derivatives import first_only
 from .sites import Sums
 
-B_NAME = "B = I + V diag(1/v) V'"
-B_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+_NAME = "B = I + V diag(1/v) V'"
+_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+
+
+def factorise_B(A: tf.Tensor) -> tf.Tensor:
+    """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
+    return cholesky(tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A)), name=_NAME, advice=_ADVICE)
 
 
 def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
@@ -30,7 +35,7 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
     """-P/2 log det B + c'B^-1 c / 2, [...]; the derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c."""
     identity = tf.eye(tf.shape(A)[-1], dtype=A.dtype)
     num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-    factor = cholesky(identity + A, name=B_NAME, advice=B_ADVICE)
+    factor = factorise_B(A)
     whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
     value = 0.5 * (tf.reduce_sum(tf.square(whitened), axis=[-2, -1]) - num_outputs * log_det)
@@ -49,7 +54,5 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
 
 def mahalanobis(sums: Sums) -> tf.Tensor:
     """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
-    identity = tf.eye(tf.shape(sums.A)[-1], dtype=sums.A.dtype)
-    factor = cholesky(identity + sums.A, name=B_NAME, advice=B_ADVICE)
-    whitened = tf.linalg.triangular_solve(factor, sums.c)
+    whitened = tf.linalg.triangular_solve(factorise_B(sums.A), sums.c)
     return sums.quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
