@@ -4,8 +4,12 @@ A file is taken from the directory that the environment variable ``GPFLOW_PEP_DA
 the user's cache, where it is downloaded once. Below either directory it lies at ``<owner>+<repository>/<path>``.
 """
 
+import gzip
+import hashlib
 import os
+import zlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import pooch
@@ -33,7 +37,13 @@ class PublishedFile:
     """Path inside the repository."""
 
     sha256: str
-    """Digest of the file's bytes, in hexadecimal."""
+    """Digest of the file's bytes, in hexadecimal; where ``packed``, of what the file unpacks to."""
+
+    packed: bool = False
+    """True for a gzip file known by its content only: packed by another program, it has other bytes."""
+
+    elsewhere: str = ""
+    """A second place below ``GPFLOW_PEP_DATA`` that is looked into, after ``relative_path``; none where empty."""
 
     @property
     def url(self) -> str:
@@ -57,15 +67,16 @@ def local_copy(file: PublishedFile) -> Path:
     """
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if directory:
-        path = Path(directory) / file.relative_path
-        if path.is_file():
-            _check_sha256(path, file)
-            return path
+        for place in filter(None, (str(file.relative_path), file.elsewhere)):
+            path = Path(directory) / place
+            if path.is_file():
+                _check_sha256(path, file)
+                return path
     return _cached(file)
 
 
 def _check_sha256(path: Path, file: PublishedFile) -> None:
-    found = pooch.file_hash(str(path), alg="sha256")
+    found = _sha256(path, file.packed)
     if found != file.sha256:
         raise ChecksumError(
             f"{path} is not the published file: expected sha256 {file.sha256}, found {found}. "
@@ -73,11 +84,30 @@ def _check_sha256(path: Path, file: PublishedFile) -> None:
         )
 
 
-def _cached(file: PublishedFile) -> Path:
-    """Path below the cache; pooch downloads where it is absent or its sha256 is wrong, and keeps no wrong download."""
-    path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
+def _sha256(path: Path, packed: bool) -> str:
+    """Digest of a file, or where ``packed`` of what it unpacks to; of one that does not unpack, words that say so."""
+    if not packed:
+        return str(pooch.file_hash(str(path), alg="sha256"))
+    digest = hashlib.sha256()
     try:
-        return Path(pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent))
+        with gzip.open(path) as content:
+            while chunk := content.read(1 << 20):
+                digest.update(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        return f"none, since it does not unpack ({error})"
+    return digest.hexdigest()
+
+
+def _cached(file: PublishedFile) -> Path:
+    """Path below the cache; downloads where it is absent or its sha256 is wrong, and keeps no wrong download."""
+    path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
+    retrieve = partial(pooch.retrieve, file.url, fname=path.name, path=path.parent)
+    try:
+        if not file.packed:
+            return Path(retrieve(known_hash=f"sha256:{file.sha256}"))
+        if path.is_file() and _sha256(path, packed=True) != file.sha256:
+            path.unlink()
+        return Path(retrieve(known_hash=None, downloader=partial(_download_packed, sha256=file.sha256)))
     except RequestException as error:
         raise ConnectionError(
             f"{file.url} could not be downloaded ({error}). Without a network, put the file at "
@@ -89,3 +119,11 @@ def _cached(file: PublishedFile) -> Path:
             f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if it stays so, put "
             f"the published file below a directory and name that directory in {DIRECTORY_VARIABLE}."
         ) from error
+
+
+def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
+    """Pooch's download, and its kind of error where the file unpacks to something else; pooch then removes it."""
+    pooch.HTTPDownloader()(url, output_file, pooch_)
+    found = _sha256(Path(output_file), packed=True)
+    if found != sha256:
+        raise ValueError(f"Unpacked, its sha256 should be {sha256}, and is {found}.")

@@ -2,11 +2,13 @@
 
 import difflib
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from gpflow_pep.datasets.catalogue import ENTRIES, DatasetInfo, Entry
-from gpflow_pep.datasets.sources import Floats
+from gpflow_pep.datasets.info import Task
+from gpflow_pep.datasets.tables import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +26,13 @@ class Dataset:
     """Training inputs [N_train, D]."""
 
     Y_train: Floats
-    """Training targets [N_train, 1]."""
+    """Training targets [N_train, 1]; labels 0.0 and 1.0 in classification."""
 
     X_test: Floats
     """Test inputs [N_test, D]."""
 
     Y_test: Floats
-    """Test targets [N_test, 1]."""
+    """Test targets [N_test, 1]; labels 0.0 and 1.0 in classification."""
 
     x_mean: Floats
     """What was subtracted from each input column [D], in published units."""
@@ -39,15 +41,26 @@ class Dataset:
     """What each input column was divided by after that [D], in published units."""
 
     y_mean: Floats
-    """What was subtracted from the targets [1], in published units."""
+    """What was subtracted from the targets [1], in published units; 0 in classification."""
 
     y_scale: Floats
-    """What the targets were divided by after that [1], in published units; RMSE times this is in published units."""
+    """
+    What the targets were divided by after that [1], in published units; RMSE times this is in published units.
+    1 in classification.
+    """
 
 
-def names() -> tuple[str, ...]:
-    """Names of the data sets that ``load`` and ``describe`` accept."""
-    return tuple(ENTRIES)
+def names(*, task: Task | None = None) -> tuple[str, ...]:
+    """
+    Names of the data sets that ``load`` and ``describe`` accept.
+
+    :param task: "regression" or "classification": only the sets of this task. None: all.
+    :return: the names.
+    :raises ValueError: where there is no such task.
+    """
+    if task is not None and task not in get_args(Task):
+        raise ValueError(f"task is {task!r}; accepted are {', '.join(get_args(Task))} and None.")
+    return tuple(name for name, entry in ENTRIES.items() if task in (None, entry.info.task))
 
 
 def describe(name: str) -> DatasetInfo:
@@ -65,12 +78,16 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     """
     One split of a data set; its files are downloaded when first needed.
 
-    Published splits are used as they are. Sets published whole have 20 splits drawn here: split k trains on the first
-    90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest. ``describe(name)`` tells which.
+    Published splits are used as they are. Sets published whole have splits drawn here. Where there are 20, split k
+    trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest; where there are
+    10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
+    the rest. ``describe(name)`` tells which.
+
+    Labels of classes are never standardised: they are 0.0 and 1.0.
 
     :param name: one of ``names()``.
     :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.
-    :param standardise: subtract from every input column and from the targets the training part's mean and divide by
+    :param standardise: subtract from every input column and from numeric targets the training part's mean and divide by
         its standard deviation (that of the population, not the sample); a column that is constant in the training part
         is divided by 1. False leaves the published values.
     :return: training and test part, and the means and scales.
@@ -82,7 +99,8 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     _check_split(entry.info, split)
     X, Y, train, test = entry.source.read(int(split))
     x_mean, x_scale = _moments(X[train]) if standardise else _identity(X)
-    y_mean, y_scale = _moments(Y[train]) if standardise else _identity(Y)
+    numbers = entry.info.task == "regression"
+    y_mean, y_scale = _moments(Y[train]) if standardise and numbers else _identity(Y)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]
     return Dataset(

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpflow_pep.datasets.files import PublishedFile, local_copy
+from gpflow_pep.datasets.tables import Floats, as_labels, read_csv
 
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 SEEDED_TRAIN_FRACTION = 0.9  # the proportion of the published 20-split sets
@@ -52,12 +52,15 @@ class ArchivedSplits:
     """
     One folder of a tar archive: ``data.txt``, its feature and target columns, and two lists of rows per split.
 
-    Only the five members needed are read, in memory; nothing is extracted to disk.
+    Only the five members needed are read, in memory; nothing is extracted to disk. Features at the places ``dropped``
+    in their list are left out. Of a target that names classes, ``classes`` are the values that become 0 and 1.
     """
 
     archive: PublishedFile
     folder: str
     num_splits: int = 20
+    dropped: tuple[int, ...] = ()
+    classes: tuple[float, float] | None = None
     splits_published: bool = field(default=True, init=False)
 
     @property
@@ -73,7 +76,10 @@ class ArchivedSplits:
                 np.loadtxt(self._member(archive, f"index_{part}"), dtype=np.intp, ndmin=1)
                 for part in ("features", "target", f"train_{split}", f"test_{split}")
             )  # [D], [1], [N_train], [N_test]
-        return SplitTable(table[:, features], table[:, target], train, test)
+        Y = table[:, target]  # [N, 1]
+        if self.classes is not None:
+            Y = as_labels(Y, self.classes)
+        return SplitTable(table[:, np.delete(features, self.dropped)], Y, train, test)
 
     def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
         member = archive.extractfile(f"{self.folder}/data/{name}.txt")
@@ -123,17 +129,42 @@ class SeededSplits:
         return SplitTable(*_target_last(table), rows[:num_train], rows[num_train:])
 
 
-def read_csv(file: PublishedFile) -> Floats:
-    """Numbers of a comma-separated file without a header, plain or gzipped."""
-    return np.loadtxt(local_copy(file), delimiter=",")  # [N, columns]
+@dataclass(frozen=True)
+class SeededFolds:
+    """
+    A table published as one set, target last; split k tests on the k-th tenth of one permutation, seed 0.
+
+    The folds test every row once; their sizes differ by at most one.
+    """
+
+    read_table: Callable[[], Floats]
+    files: tuple[PublishedFile, ...] = ()
+    num_splits: int = 10
+    splits_published: bool = field(default=False, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and draw the rows of ``split``."""
+        table = self.read_table()  # [N, D + 1]
+        folds = np.array_split(np.random.RandomState(0).permutation(len(table)), self.num_splits)
+        train = np.concatenate([fold for k, fold in enumerate(folds) if k != split])  # [N_train]
+        return SplitTable(*_target_last(table), train, folds[split])
 
 
-def read_diabetes() -> Floats:
-    """Scikit-learn's diabetes set in its original units, target last."""
-    from sklearn.datasets import load_diabetes  # slow to import, needed here only
+@dataclass(frozen=True)
+class TrainAndTest:
+    """Two tables, target last, published as the training and the test part: the only split."""
 
-    X, y = load_diabetes(return_X_y=True, scaled=False)
-    return np.column_stack([X, y])  # [N, D + 1]
+    read_train: Callable[[], Floats]
+    read_test: Callable[[], Floats]
+    files: tuple[PublishedFile, ...]
+    num_splits: int = field(default=1, init=False)
+    splits_published: bool = field(default=True, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read both tables; the training rows come first."""
+        train, test = self.read_train(), self.read_test()  # [N_train, D + 1], [N_test, D + 1]
+        rows = np.arange(len(train) + len(test))  # [N]
+        return SplitTable(*_target_last(np.vstack([train, test])), rows[: len(train)], rows[len(train) :])
 
 
 def _target_last(table: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,94 @@
+"""What is known of a data set before any file of it is read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpflow_pep.datasets.files import PublishedFile
+from gpflow_pep.datasets.sources import Source
+
+Task = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a data set before any file of it is read."""
+
+    name: str
+    """Name that ``load`` accepts."""
+
+    task: Task
+    """Whether numbers or labels are predicted."""
+
+    N: int
+    """Rows, training and test part together."""
+
+    D: int
+    """Input columns."""
+
+    target: str
+    """What the target column measures, with its unit and its place in the published table, counted from 0."""
+
+    classes: tuple[str, ...]
+    """Names of the classes: the target k means ``classes[k]``. Empty for regression."""
+
+    num_splits: int
+    """``load`` accepts the splits 0 ... num_splits - 1."""
+
+    splits_published: bool
+    """True where the splits were published with the data, False where they are drawn here from the split's number."""
+
+    licence: str
+    """Licence of the place the files come from."""
+
+    notes: str
+    """What a user of the set should know."""
+
+    files: tuple[PublishedFile, ...]
+    """The files read; none for a set that comes with an installed library."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set of the catalogue: its description and its reader."""
+
+    info: DatasetInfo
+    source: Source
+
+
+def regression_entry(name: str, source: Source, N: int, D: int, target: str, licence: str, notes: str = "") -> Entry:
+    """Entry of a set whose targets are numbers."""
+    return _entry("regression", name, source, N, D, target, (), licence, notes)
+
+
+def binary_entry(
+    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, str], licence: str, notes: str = ""
+) -> Entry:
+    """Entry of a set whose targets are labels 0 and 1."""
+    return _entry("classification", name, source, N, D, target, classes, licence, notes)
+
+
+def _entry(
+    task: Task,
+    name: str,
+    source: Source,
+    N: int,
+    D: int,
+    target: str,
+    classes: tuple[str, ...],
+    licence: str,
+    notes: str,
+) -> Entry:
+    info = DatasetInfo(
+        name=name,
+        task=task,
+        N=N,
+        D=D,
+        target=target,
+        classes=classes,
+        num_splits=source.num_splits,
+        splits_published=source.splits_published,
+        licence=licence,
+        notes=notes,
+        files=source.files,
+    )
+    return Entry(info, source)

@@ -1,0 +1,259 @@
+"""Tilted distributions of any likelihood, by adaptive quadrature.
+
+A cavity may be a thousand times as wide as the likelihood or a hundredth of it, so that no fixed rule serves: here
+panels around the mode of the tilted distribution are divided until Chebyshev polynomials of degree 16 resolve the
+integrands on each. All rows are worked on together; in general their first four panels are enough.
+
+Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.likelihoods import ScalarLikelihood
+from typing_extensions import override
+
+from . import panels
+from .densities import Density, LogDensity, log_density
+from .tilted import Cavity, Rows, Tilted, TiltedRule
+
+# Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
+# likelihood is log-concave, so that past 10 there is 1e-22 of π; it takes that much for log Z = -1e-12 (p nearly 1).
+_EDGES = (-10.0, -4.0, 0.0, 4.0, 10.0)
+_TOLERANCE = 5e-7  # of the last coefficients, times the panel's width, relative to the integral of the modulus
+_MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
+_MAX_NEWTON = 60
+_NEAR_MODE = 0.3  # of the tilted distribution's standard deviation
+
+
+class Panels(NamedTuple):
+    """Panels [W] with the unnormalised density of π at their nodes [W, K]; a row's are not in order."""
+
+    row: tf.Tensor
+    """Which row a panel belongs to, [W]."""
+    left: tf.Tensor
+    """Its left end, in cavity standard deviations from the centre, [W]."""
+    half: tf.Tensor
+    """Half its width, in the same unit, [W]."""
+    density: tf.Tensor
+
+
+_NUM_INTEGRALS, _NUM_WATCHED = 7, 4
+_LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
+_NARROW = 0.5  # ratio of the tilted to the cavity's variance
+
+
+class _Centred(NamedTuple):
+    """Rows in units of their own cavity: f = centre + sd x; [R] each."""
+
+    centre: tf.Tensor
+    sd: tf.Tensor
+    shift: tf.Tensor
+    """(centre - m) / sd"""
+    height: tf.Tensor
+    """α l(centre) - shift²/2, so that π is about 1 there before it is normalised."""
+    slope: tf.Tensor
+    """l'(centre)"""
+
+
+class _Integrals(NamedTuple):
+    """Integrals over all panels of a row, [R] each. P is π, unnormalised; N is the cavity, normalised."""
+
+    P: tf.Tensor
+    Px: tf.Tensor
+    Pxx: tf.Tensor
+    slope: tf.Tensor
+    """of P (l' - l'(centre))"""
+    slope_squared: tf.Tensor
+    curvature: tf.Tensor
+    """of P l''"""
+    change: tf.Tensor
+    """of N (p^α - 1)/α, or N l where α = 0"""
+
+
+class AdaptiveQuadrature(TiltedRule):
+    """
+    For every scalar likelihood that is twice differentiable in f.
+
+    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3.
+    """
+
+    def __init__(self, likelihood: ScalarLikelihood):
+        self._density = log_density(likelihood)
+
+    @override
+    def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
+        centred = _centre(self._density, cavity, rows, alpha)
+        (sums,) = self._integrate(centred, rows, alpha, keep_panels=False)
+        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
+
+    def moments_and_panels(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> tuple[Tilted, Panels]:
+        """The tilted distributions, and the panels that resolve their densities."""
+        centred = _centre(self._density, cavity, rows, alpha)
+        sums, panels = self._integrate(centred, rows, alpha, keep_panels=True)
+        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), panels
+
+    def _integrate(self, centred: _Centred, rows: Rows, alpha: tf.Tensor, *, keep_panels: bool) -> tuple[Any, ...]:
+        """The integrals [R, 7], and the panels where they are asked for."""
+        dtype, R = centred.sd.dtype, tf.shape(centred.sd)[0]
+        nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
+        kept = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep_panels]
+
+        def level(
+            number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *kept: tf.TensorArray
+        ) -> tuple[Any, ...]:
+            integrands = _integrands(
+                self._density, left + half * nodes, _take(centred, row), _take(rows, row), alpha
+            )
+            values, moduli, tails = (half * part for part in _integrals(integrands, left, half))  # [7 or 4, W]
+            parts = tf.transpose(tf.concat([values, moduli], axis=0))  # [W, 11]
+            scale = done[:, _NUM_INTEGRALS:] + tf.math.unsorted_segment_sum(parts[:, _NUM_INTEGRALS:], row, R)  # [R, 4]
+            resolved = tf.reduce_all(tf.transpose(tails) <= _TOLERANCE * tf.gather(scale, row), axis=-1)
+            resolved = resolved | (number >= _MAX_LEVELS)
+            accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
+            done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), R)
+            finished = (row, left, half, tf.transpose(integrands.P)) if keep_panels else ()
+            kept = tuple(
+                array.write(number, tf.gather(value, accepted)) for array, value in zip(kept, finished, strict=True)
+            )
+            row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
+            divided = tf.concat([left, left + 2.0 * half], 0)
+            return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *kept
+
+        edges = np.array(_EDGES)
+        row = tf.repeat(tf.range(R), len(edges) - 1)
+        left = tf.tile(tf.constant(edges[:-1], dtype), [R])
+        half = tf.tile(tf.constant(0.5 * np.diff(edges), dtype), [R])
+        done = tf.zeros([R, _NUM_INTEGRALS + _NUM_WATCHED], dtype)
+        _, _, _, _, done, *kept = tf.while_loop(
+            lambda number, row, *_: tf.size(row) > 0,
+            level,
+            (tf.constant(0), row, left, half, done, *kept),
+            shape_invariants=(
+                tf.TensorShape([]),
+                *[tf.TensorShape([None])] * 3,
+                done.shape,
+                *[tf.TensorShape(None)] * len(kept),
+            ),
+        )
+        sums = done[:, :_NUM_INTEGRALS]
+        return (sums, Panels(*(array.concat() for array in kept))) if keep_panels else (sums,)
+
+
+def _take(values: Any, row: tf.Tensor) -> Any:
+    return type(values)(*(tf.gather(value, row) for value in values))
+
+
+def _centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> _Centred:
+    """
+    Near the mode of π, by Newton steps from m that are shortened until log π grows; where l is not concave, from a
+    curvature that is. Any centre gives the same integrals; the mode needs the fewest panels.
+    """
+    m, v = cavity.mean, cavity.variance
+    sd = tf.sqrt(v)
+
+    def evaluate(f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Density]:
+        """log π + constant, Newton's step and l, l', l'' at f."""
+        at = Density(*(value[0] for value in density(f[None], rows.X, rows.Y)))
+        log_pi = alpha * at.log_prob - 0.5 * tf.square((f - m) / sd)
+        uphill = v * alpha * at.slope - (f - m)
+        step = uphill / (1.0 + v * alpha * tf.nn.relu(-at.curvature))
+        return tf.where(tf.math.is_finite(log_pi), log_pi, -np.inf), step, at
+
+    def near(step: tf.Tensor, curvature: tf.Tensor) -> tf.Tensor:
+        """Whether the mode is near, in the tilted distribution's standard deviation."""
+        return tf.abs(step) * tf.sqrt(1.0 / v + alpha * tf.nn.relu(-curvature)) < _NEAR_MODE
+
+    def climb(number: tf.Tensor, f: tf.Tensor, log_pi: tf.Tensor, step: tf.Tensor, length: tf.Tensor, *at: tf.Tensor):
+        candidate = f + length * step
+        new_log_pi, new_step, new_at = evaluate(candidate)
+        better = new_log_pi > log_pi
+        length = tf.where(better, tf.ones_like(length), 0.25 * length)
+        moved = (
+            tf.where(better, new, old)
+            for new, old in zip((candidate, new_log_pi, new_step, *new_at), (f, log_pi, step, *at), strict=True)
+        )
+        f, log_pi, step, *at = moved
+        length = tf.where(near(step, at[2]), tf.zeros_like(length), length)
+        return number + 1, f, log_pi, step, length, *at
+
+    log_pi, step, at = evaluate(m)
+    length = tf.where(near(step, at.curvature), tf.zeros_like(m), tf.ones_like(m))
+    _, f, log_pi, _, _, *at = tf.while_loop(
+        lambda number, f, log_pi, step, length, *at: (number < _MAX_NEWTON) & tf.reduce_any(length > 1e-6),
+        climb,
+        (tf.constant(0), m, log_pi, step, length, *at),
+    )
+    return _Centred(f, sd, (f - m) / sd, log_pi, at[1])
+
+
+class _Integrands(NamedTuple):
+    """At the nodes of each panel, [K, W] each; see :class:`_Integrals`."""
+
+    P: tf.Tensor
+    slope: tf.Tensor
+    slope_squared: tf.Tensor
+    curvature: tf.Tensor
+    change: tf.Tensor
+
+
+def _integrands(
+    density: LogDensity, x: tf.Tensor, centred: _Centred, rows: Rows, alpha: tf.Tensor
+) -> _Integrands:
+    """What is integrated over x [K, W]."""
+    l, l1, l2 = density(centred.centre + centred.sd * x, *rows)
+    exponent = -0.5 * tf.square(x + centred.shift)
+    P = tf.exp(alpha * l + (exponent - centred.height))
+    outside = P == 0.0  # where it underflows, l' and l'' may overflow
+    h = tf.where(outside, tf.zeros_like(P), l1 - centred.slope)
+    curvature = tf.where(outside, tf.zeros_like(P), l2)
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    change = tf.cond(alpha == 0.0, lambda: l, lambda: tf.math.expm1(alpha * l) / safe)
+    Ph = P * h
+    return _Integrands(P, Ph, Ph * h, P * curvature, change * tf.exp(exponent - _LOG_ROOT_2PI))
+
+
+def _integrals(integrands: _Integrands, left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """
+    Over half a panel's width: integrals [7, W]; of those functions that must be resolved for them the integrals of
+    the modulus and the largest of the last coefficients, [4, W].
+    """
+    dtype = half.dtype
+    moments = panels.WEIGHTS * np.stack([np.ones_like(panels.NODES), 1.0 + panels.NODES, (1.0 + panels.NODES) ** 2])
+    P, Pt, Ptt, *tail = tf.unstack(tf.constant(np.concatenate([moments, panels.TAIL]), dtype) @ integrands.P)
+    integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
+    moduli, tails = [P], [tail]
+    weights = tf.constant(panels.WEIGHTS, dtype)
+    for integrand in integrands[1:]:
+        integral, *tail = tf.unstack(tf.constant(np.concatenate([panels.WEIGHTS, panels.TAIL]), dtype) @ integrand)
+        integrals.append(integral)
+        if integrand is not integrands.slope_squared:
+            moduli.append((weights @ tf.abs(integrand))[0])
+            tails.append(tail)
+    return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
+
+
+def _tilted(centred: _Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
+    """
+    Moments give d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v), which is right where π is much narrower than
+    the cavity; elsewhere they cancel, but d1 = E_π l' and d2 = E_π l'' + α Var_π l' do not.
+    """
+    mass = integrals.P
+    mean = integrals.Px / mass  # from the centre, in sd
+    ratio = integrals.Pxx / mass - tf.square(mean)
+    h = integrals.slope / mass
+    spread = tf.nn.relu(integrals.slope_squared / mass - tf.square(h))
+    narrow = (ratio < _NARROW) & (alpha > 0.0)
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    d1 = tf.where(narrow, (centred.shift + mean) / (safe * centred.sd), centred.slope + h)
+    d2 = tf.where(
+        narrow, (ratio - 1.0) / (safe * tf.square(centred.sd)), integrals.curvature / mass + alpha * spread
+    )
+    log_Z = centred.height + tf.math.log(mass) - _LOG_ROOT_2PI
+    # log1p of E[p^α - 1] keeps log Z accurate where p is nearly 1 or α nearly 0.
+    nearly_one = alpha * tf.abs(integrals.change) < 0.5
+    change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
+    log_normaliser = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
+    return Tilted(tf.where(nearly_one, log_normaliser, log_Z / safe), d1, d2, ratio)

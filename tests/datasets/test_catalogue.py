@@ -1,0 +1,35 @@
+"""The catalogue: every set is described and every file of it pinned."""
+
+import re
+
+from gpflow_pep import datasets
+from gpflow_pep.datasets.catalogue import ENTRIES
+
+
+def test_every_set_is_described():
+    assert datasets.names() == tuple(ENTRIES)
+    for name in datasets.names():
+        info = datasets.describe(name)
+        assert info.name == name
+        assert info.target
+        assert info.licence
+        assert info.notes == info.notes.strip()
+        assert info.num_splits == ENTRIES[name].source.num_splits
+        assert len(set(info.classes)) == (0 if info.task == "regression" else 2)
+
+
+def test_every_file_is_pinned():
+    pinned = {file for name in datasets.names() for file in datasets.describe(name).files}
+    # Regression: the archive, snelson, a table and a mask for each of three sets. Classification: the archive,
+    # australian, eight files of quantile propagation, two of USPS, four of MNIST and four of banana.
+    assert len(pinned) == 8 + 20
+    for file in pinned:
+        assert file.url == f"https://raw.githubusercontent.com/{file.repository}/{file.commit}/{file.path}"
+        assert re.fullmatch("[0-9a-f]{40}", file.commit)
+        assert re.fullmatch("[0-9a-f]{64}", file.sha256)
+    assert [file.path for file in pinned if file.packed] == ["data/train-images-idx3-ubyte.gz"]
+
+
+def test_sets_without_files_come_with_a_library():
+    bundled = [name for name in datasets.names() if not datasets.describe(name).files]
+    assert bundled == ["diabetes", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer"]
