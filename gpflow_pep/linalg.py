@@ -170,3 +170,20 @@ def symmetric_product(left: TensorType, right: TensorType) -> tf.Tensor:
     diagonal = tf.linalg.diag_part(lower)
     whole = tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), diagonal)
     return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
+
+
+@check_shapes(
+    "L: [batch..., M, M]",
+    "LtL_bar: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
+    """
+    Derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1), Phi the lower triangle with half the diagonal
+    (Murray 2016, eq. 10). The upper triangle of L_bar never matters, since L' times it is strictly upper triangular.
+    """
+    Phi = tf.linalg.band_part(LtL_bar, -1, 0)
+    Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))
+    Phi = 0.5 * (Phi + tf.linalg.matrix_transpose(Phi))
+    half = tf.linalg.triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
+    return tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)

@@ -1,6 +1,8 @@
 """How the rows are partitioned: into blocks that share a site, and blocks into chunks that are worked on together."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -8,6 +10,8 @@ from gpflow.base import AnyNDArray
 from typing_extensions import override
 
 ROWS_PER_CHUNK = 1024
+# Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
+_CHUNKS_IN_FLIGHT = 3
 
 
 class Chunks(tf.Module):
@@ -127,3 +131,16 @@ class Blocks(Chunks):
         """A chunk's rows [n, D] as blocks [G, b, D]."""
         _, _, groups, size = tf.unstack(self._table[chunk])
         return tf.reshape(values, [groups, size, values.shape[-1]])
+
+
+def add_up(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:
+    """Sum of part(0), ..., part(count - 1), each some tensors of the shapes of `zero`."""
+
+    def step(chunk: tf.Tensor, *total: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        added = zip(total, part(chunk), strict=True)
+        return chunk + 1, *(tf.ensure_shape(old + new, old.shape) for old, new in added)
+
+    _, *total = tf.while_loop(
+        lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=_CHUNKS_IN_FLIGHT
+    )
+    return tuple(total)

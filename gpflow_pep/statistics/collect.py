@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from .chunks import Chunks
+from ..linalg import cholesky_adjoint
+from .chunks import Chunks, add_up
 from .derivatives import first_only
 from .independent import IndependentSites, LinearAdjoint
-from .rows import Rows, RowSource
+from .rows import RowSource, watched
 from .sites import ChunkSums, Powers, Sites, Sums
 
-# Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
-_CHUNKS_IN_FLIGHT = 3
 # LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
@@ -62,7 +61,7 @@ def collect(
             VDV, scale_bar, *sources_bar = passes.backward(scale, [*inputs, *fixed, *variables], sums, bar)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
             VV = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
-            bars = first_only(_cholesky_adjoint(L, -VV), tf.reduce_sum(scale_bar), *sources_bar)
+            bars = first_only(cholesky_adjoint(L, -VV), tf.reduce_sum(scale_bar), *sources_bar)
             num_inputs = 2 + len(inputs_and_fixed)
             return bars[:num_inputs], list(bars[num_inputs:])
 
@@ -84,7 +83,7 @@ class _Passes(NamedTuple):
         def part(chunk: tf.Tensor) -> ChunkSums:
             return self.sites.forward(self.L, self.rows(chunk, *inputs), self._powers(chunk), scale)
 
-        return ChunkSums(*self._add_up(part, self.sites.zero(self.L, self.rows.num_outputs)))
+        return ChunkSums(*add_up(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
 
     def backward(
         self,
@@ -99,20 +98,20 @@ class _Passes(NamedTuple):
 
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-                values, pull_back = self._watched_rows(chunk, inputs, sources)
+                values, pull_back = watched(self.rows, chunk, inputs, sources)
                 adjoint = self.sites.adjoint(self.L, values, self._powers(chunk), scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            return self._add_up(part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros))
+            return add_up(self.rows.num_chunks(), part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros))
 
         def linear() -> tuple[tf.Tensor, ...]:
             adjoint = LinearAdjoint(self.L, self.powers, bar)
 
             def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-                values, pull_back = self._watched_rows(chunk, inputs, sources)
+                values, pull_back = watched(self.rows, chunk, inputs, sources)
                 return pull_back(adjoint(values))
 
-            return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *self._add_up(part, tuple(zeros))
+            return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *add_up(self.rows.num_chunks(), part, tuple(zeros))
 
         if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
             return tuple(tf.cond(self._is_linear(sums.A), linear, general))
@@ -127,42 +126,3 @@ class _Passes(NamedTuple):
 
     def _powers(self, chunk: tf.Tensor) -> Powers:
         return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))
-
-    def _watched_rows(
-        self, chunk: tf.Tensor, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
-    ) -> tuple[Rows, Callable[[Rows], tuple[tf.Tensor, ...]]]:
-        """A chunk's rows, and a function from the derivatives in them to those in `sources`."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            values = self.rows(chunk, *inputs)
-
-        def pull_back(bar: Rows) -> tuple[tf.Tensor, ...]:
-            pulled = tape.gradient(tuple(values), sources, tuple(bar), tf.UnconnectedGradients.ZERO)
-            return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
-
-        return values, pull_back
-
-    def _add_up(self, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:
-        """Sum of part(0), part(1), ... over all chunks."""
-        count = self.rows.num_chunks()
-
-        def step(chunk: tf.Tensor, *total: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            added = zip(total, part(chunk), strict=True)
-            return chunk + 1, *(tf.ensure_shape(old + new, old.shape) for old, new in added)
-
-        _, *total = tf.while_loop(
-            lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=_CHUNKS_IN_FLIGHT
-        )
-        return tuple(total)
-
-
-def _cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
-    """
-    Derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1), Phi the lower triangle with half the diagonal
-    (Murray 2016, eq. 10). The upper triangle of L_bar never matters, since L' times it is strictly upper triangular.
-    """
-    Phi = tf.linalg.band_part(LtL_bar, -1, 0)
-    Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))
-    Phi = 0.5 * (Phi + tf.linalg.matrix_transpose(Phi))
-    half = tf.linalg.triangular_solve(L, Phi, adjoint=True)  # L^-T Phi
-    return tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)

@@ -1,6 +1,7 @@
 """Rows of data -> what the engine needs to know of them: covariances with u, prior variances, noise, residuals."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -67,9 +68,7 @@ class RegressionRows(RowSource):
         one = tf.ones([], self._Y.dtype)
         self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
         self.num_outputs = self._Y.shape[-1]
-        parts = (kernel, inducing_variable, likelihood, mean_function)
-        variables = {variable.ref(): variable for part in parts for variable in part.variables}  # parts may share some
-        self.variables = tuple(variable for variable in variables.values() if variable.dtype.is_floating)
+        self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 
     @override
     def num_chunks(self) -> tf.Tensor:
@@ -91,3 +90,24 @@ class RegressionRows(RowSource):
         if isinstance(self._chunks, Blocks):
             return prior_covariance(self._inducing_variable, self._kernel, self._chunks.divide(X, chunk))  # [G, b, b]
         return self._kernel(X, full_cov=False)  # [n]
+
+
+def watched(
+    rows: Callable[..., Any], chunk: tf.Tensor, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
+) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
+    """A chunk's rows, rows(chunk, *inputs), and a function from the derivatives in them to those in `sources`."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        values = rows(chunk, *inputs)
+
+    def pull_back(bar: Any) -> tuple[tf.Tensor, ...]:
+        pulled = tape.gradient(tuple(values), sources, tuple(bar), tf.UnconnectedGradients.ZERO)
+        return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
+
+    return values, pull_back
+
+
+def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
+    """The variables of all parts, each once, that can be differentiated; parts may share some."""
+    variables = {variable.ref(): variable for part in parts for variable in part.variables}
+    return tuple(variable for variable in variables.values() if variable.dtype.is_floating)
