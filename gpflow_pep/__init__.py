@@ -1,6 +1,18 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, metrics, models, posteriors, statistics
-from .models import BTSGPR, PEPR, TSGPR
+from . import datasets, likelihoods, metrics, models, posteriors, sites, statistics
+from .models import BTSGPR, PEPR, TSGPR, PEPClassifier
 
-__all__ = ["BTSGPR", "PEPR", "TSGPR", "datasets", "metrics", "models", "posteriors", "statistics"]
+__all__ = [
+    "BTSGPR",
+    "PEPR",
+    "TSGPR",
+    "PEPClassifier",
+    "datasets",
+    "likelihoods",
+    "metrics",
+    "models",
+    "posteriors",
+    "sites",
+    "statistics",
+]

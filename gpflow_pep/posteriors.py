@@ -22,7 +22,8 @@ class SitesPosterior(AbstractPosterior):
     """
     The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A.
 
-    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c).
+    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and have
+    a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1].
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class SitesPosterior(AbstractPosterior):
         sums = self._sums()
         LB = factorise_B(sums.A)
         values = (sums.L, LB, tf.linalg.triangular_solve(LB, sums.c))
-        return tuple(PrecomputedValue(value, (False, False)) for value in values)
+        return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in values)
 
     @inherit_check_shapes
     def _conditional_fused(
@@ -69,7 +70,7 @@ class SitesPosterior(AbstractPosterior):
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             mean, cov = _in_chunks(lambda X: _marginals(self.X_data, self.kernel, cache, X), flat)
-            shape = tf.concat([tf.shape(Xnew)[:-1], [cache[2].shape[-1]]], 0)
+            shape = tf.concat([tf.shape(Xnew)[:-1], [_num_outputs(cache)]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
@@ -79,40 +80,44 @@ class SitesPosterior(AbstractPosterior):
 Cache = tuple[tf.Tensor, ...]
 
 
+def _num_outputs(cache: Cache) -> int:
+    """P or C."""
+    _, LB, c = cache
+    return int(c.shape[-1] if LB.shape.rank == 2 else c.shape[0])
+
+
 def _whitened(
     inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """T1 = L^-1 Ku*, T2 = chol(B)^-1 T1, both [M, n], and the mean T2' chol(B)^-1 c [n, P]."""
+    """T1 = L^-1 Ku* [M, n], T2 = chol(B)^-1 T1 [M, n] or [C, M, n], and the means T2' chol(B)^-1 c [n, P] or [n, C]."""
     L, LB, c = cache
     Kuf, inputs = covariance_with_rows(inducing_variable, kernel)
     T1 = tf.linalg.triangular_solve(L, Kuf(X, *inputs))
     T2 = tf.linalg.triangular_solve(LB, T1)
-    return T1, T2, tf.matmul(T2, c, transpose_a=True)
+    mean = tf.matmul(T2, c, transpose_a=True)
+    return T1, T2, mean if LB.shape.rank == 2 else tf.transpose(mean[..., 0])
 
 
 def _marginals(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
     """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
     T1, T2, mean = _whitened(inducing_variable, kernel, cache, X)
-    squares = tf.reduce_sum(tf.square(T2) - tf.square(T1), axis=0)
-    variance = tf.nn.relu(kernel(X, full_cov=False) + squares)  # [n]
-    return mean, variance[:, None] * tf.ones_like(mean)
+    squares = tf.reduce_sum(tf.square(T2), axis=-2) - tf.reduce_sum(tf.square(T1), axis=-2)  # [n] or [C, n]
+    variance = tf.nn.relu(kernel(X, full_cov=False) + squares)
+    return mean, tf.reshape(tf.transpose(variance), [-1, 1 if T2.shape.rank == 2 else T2.shape[0]]) * tf.ones_like(mean)
 
 
 def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
     """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
     T1, T2, mean = _whitened(inducing_variable, kernel, cache, tf.reshape(X, [-1, tf.shape(X)[-1]]))
-
-    def per_batch(rows: tf.Tensor) -> tf.Tensor:  # [batch N, K] -> [..., N, K]
-        return tf.reshape(rows, tf.concat([tf.shape(X)[:-1], tf.shape(rows)[1:]], 0))
-
-    R1, R2 = per_batch(tf.linalg.matrix_transpose(T1)), per_batch(tf.linalg.matrix_transpose(T2))  # [..., N, M]
-    covariance = (
-        prior_covariance(inducing_variable, kernel, X)
-        + tf.matmul(R2, R2, transpose_b=True)
-        - tf.matmul(R1, R1, transpose_b=True)
-    )
-    outputs = tf.ones([cache[2].shape[-1], 1, 1], X.dtype)
-    return per_batch(mean), covariance[..., None, :, :] * outputs
+    batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
+    R1 = tf.reshape(tf.transpose(T1), tf.concat([batch, [1, N, T1.shape[0]]], 0))  # [..., 1, N, M]
+    T2 = tf.reshape(T2, [-1, T1.shape[0], tf.shape(T1)[1]])  # [1 or C, M, batch N]
+    R2 = tf.reshape(tf.transpose(T2, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T2)[0], T1.shape[0]]], 0))
+    covariance = prior_covariance(inducing_variable, kernel, X)[..., None, :, :] - tf.matmul(R1, R1, transpose_b=True)
+    R2 = tf.experimental.numpy.swapaxes(R2, -2, -3)  # [..., 1 or C, N, M]
+    covariance += tf.matmul(R2, R2, transpose_b=True)
+    outputs = tf.ones([_num_outputs(cache), 1, 1], X.dtype)
+    return tf.reshape(mean, tf.concat([batch, [N, _num_outputs(cache)]], 0)), covariance * outputs
 
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:

@@ -196,5 +196,24 @@ def power(alpha: Any, num_blocks: int) -> AnyNDArray:
     return values.astype(default_float())
 
 
+def single_power(alpha: Any) -> AnyNDArray:
+    """
+    Alpha as [].
+
+    :raises ValueError: where it is not one number in [0, 1].
+    """
+    if np.ndim(_numpy(alpha)) != 0:
+        raise ValueError(f"alpha must be one number in [0, 1], got {alpha!r}.")
+    return power(alpha, 1)
+
+
+def fraction(value: Any, name: str) -> float:
+    """A number above 0 and up to 1."""
+    number = positive_number(value, name)
+    if number > 1.0:
+        raise ValueError(f"{name} must be in (0, 1], got {value!r}.")
+    return number
+
+
 def _numpy(values: Any) -> Any:
     return values.numpy() if isinstance(values, tf.Tensor | tf.Variable | Parameter) else values

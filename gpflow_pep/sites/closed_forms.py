@@ -1,5 +1,6 @@
 """Tilted distributions that are known in closed form, in place of quadrature."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,3 +73,12 @@ class AtPower(TiltedRule):
             return lambda: tuple(rule.moments(cavity, rows, alpha))
 
         return Tilted(*tf.cond(tf.equal(alpha, self._power), by(self._there), by(self._elsewhere)))
+
+    @override
+    def sensitivity(
+        self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        def by(rule: TiltedRule) -> Any:
+            return lambda: rule.sensitivity(cavity, rows, alpha, bar, sources)
+
+        return tuple(tf.cond(tf.equal(alpha, self._power), by(self._there), by(self._elsewhere)))

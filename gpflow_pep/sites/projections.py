@@ -8,6 +8,9 @@ propagation, Zhang et al. 2019) keeps the mean, but the standard deviation becom
 never more than the tilted one, and the same for a Gaussian likelihood.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import tensorflow as tf
 from gpflow.likelihoods import Gaussian, Poisson, ScalarLikelihood
 from typing_extensions import override
@@ -21,21 +24,21 @@ from .tilted import Cavity, Rows, Tilted, TiltedRule
 PROJECTIONS = ("kl", "wasserstein")
 
 
-def projection(name: str, likelihood: ScalarLikelihood) -> TiltedRule:
+def site_rule(projection: str, likelihood: ScalarLikelihood) -> TiltedRule:
     """
     The rule for a projection, "kl" or "wasserstein", and a likelihood: closed forms where there are any.
 
     :raises ValueError: for another name, or a likelihood that is not one of scalar latent functions.
     """
-    if name not in PROJECTIONS:
-        raise ValueError(f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, got {name!r}.")
+    if projection not in PROJECTIONS:
+        raise ValueError(f"projection must be one of {', '.join(map(repr, PROJECTIONS))}, got {projection!r}.")
     if not isinstance(likelihood, ScalarLikelihood):
         raise ValueError(f"likelihood must be a gpflow ScalarLikelihood, got {type(likelihood).__name__}.")
     if isinstance(likelihood, Gaussian):
         return GaussianTilting(likelihood)
     quadrature = AdaptiveQuadrature(likelihood)
-    rule: TiltedRule = quadrature if name == "kl" else Wasserstein(quadrature)
-    if isinstance(likelihood, Probit) and name == "kl":
+    rule: TiltedRule = quadrature if projection == "kl" else Wasserstein(quadrature)
+    if isinstance(likelihood, Probit) and projection == "kl":
         return AtPower(1.0, ProbitTilting(likelihood), rule)
     if isinstance(likelihood, Poisson) and likelihood.invlink in (tf.exp, tf.math.exp):
         return AtPower(0.0, PoissonExpectation(likelihood), rule)
@@ -58,6 +61,12 @@ class Wasserstein(TiltedRule):
             d2=tilted.d2 - distance / (safe * cavity.variance),
             ratio=tilted.ratio - distance,
         )
+
+    @override
+    def sensitivity(
+        self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        return self._quadrature.sensitivity(cavity, rows, alpha, bar, sources)
 
 
 def _quantile_deviation(resolved: Panels, num_rows: tf.Tensor) -> tf.Tensor:

@@ -7,6 +7,7 @@ integrands on each. All rows are worked on together; in general their first four
 Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from typing_extensions import override
 
 from . import panels
 from .densities import Density, LogDensity, log_density
-from .tilted import Cavity, Rows, Tilted, TiltedRule
+from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 
 # Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
 # likelihood is log-concave, so that past 10 there is 1e-22 of π; it takes that much for log Z = -1e-12 (p nearly 1).
@@ -95,6 +96,23 @@ class AdaptiveQuadrature(TiltedRule):
         sums, panels = self._integrate(centred, rows, alpha, keep_panels=True)
         return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), panels
 
+    @override
+    def sensitivity(
+        self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """d log_normaliser = E_π[d log p], on the panels that resolve π."""
+        centred = _centre(self._density, cavity, rows, alpha)
+        sums, resolved = self._integrate(centred, rows, alpha, keep_panels=True)
+        row, left, half, density = resolved
+        weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * panels.WEIGHTS)  # [K, W]
+        at = _take(centred, row)
+        F = at.centre + at.sd * (left + half * tf.constant(panels.NODES + 1.0, half.dtype)[:, None])
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            log_prob = self._density(F, *_take(rows, row)).log_prob
+            total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
+        return derivatives(tape, total, sources)
+
     def _integrate(
         self, centred: _Centred, rows: Rows, alpha: tf.Tensor, *, keep_panels: bool
     ) -> tuple[tf.Tensor, Any]:
@@ -106,9 +124,7 @@ class AdaptiveQuadrature(TiltedRule):
         def level(
             number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *kept: tf.TensorArray
         ) -> tuple[Any, ...]:
-            integrands = _integrands(
-                self._density, left + half * nodes, _take(centred, row), _take(rows, row), alpha
-            )
+            integrands = _integrands(self._density, left + half * nodes, _take(centred, row), _take(rows, row), alpha)
             values, moduli, tails = (half * part for part in _integrals(integrands, left, half))  # [7 or 4, W]
             parts = tf.transpose(tf.concat([values, moduli], axis=0))  # [W, 11]
             scale = done[:, _NUM_INTEGRALS:] + tf.math.unsorted_segment_sum(parts[:, _NUM_INTEGRALS:], row, R)  # [R, 4]
@@ -201,9 +217,7 @@ class _Integrands(NamedTuple):
     change: tf.Tensor
 
 
-def _integrands(
-    density: LogDensity, x: tf.Tensor, centred: _Centred, rows: Rows, alpha: tf.Tensor
-) -> _Integrands:
+def _integrands(density: LogDensity, x: tf.Tensor, centred: _Centred, rows: Rows, alpha: tf.Tensor) -> _Integrands:
     """What is integrated over x [K, W]."""
     log_prob, l1, l2 = density(centred.centre + centred.sd * x, *rows)
     exponent = -0.5 * tf.square(x + centred.shift)
@@ -250,9 +264,7 @@ def _tilted(centred: _Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilte
     narrow = (ratio < _NARROW) & (alpha > 0.0)
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     d1 = tf.where(narrow, (centred.shift + mean) / (safe * centred.sd), centred.slope + h)
-    d2 = tf.where(
-        narrow, (ratio - 1.0) / (safe * tf.square(centred.sd)), integrals.curvature / mass + alpha * spread
-    )
+    d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centred.sd)), integrals.curvature / mass + alpha * spread)
     log_Z = centred.height + tf.math.log(mass) - _LOG_ROOT_2PI
     # log1p of E[p^α - 1] keeps log Z accurate where p is nearly 1 or α nearly 0; the panels cover all of the cavity
     # there, since p^α hardly shifts its mode.

@@ -1,6 +1,7 @@
 """Tilted distributions: N(f; m, v) p(y|f)^α, its log-normaliser, derivatives and variance."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -41,3 +42,21 @@ class TiltedRule(Protocol):
 
     def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
         """The tilted distribution of each row; not differentiable."""
+
+    def sensitivity(
+        self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """
+        The derivatives of sum(bar log_normaliser), with bar [R], in `sources`, parameters of the likelihood, while the
+        cavities stay. Where the log-normaliser is differentiable as it is written that is what this does.
+        """
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            total = tf.reduce_sum(bar * self.moments(cavity, rows, alpha).log_normaliser)
+        return derivatives(tape, total, sources)
+
+
+def derivatives(tape: tf.GradientTape, value: tf.Tensor, sources: Sequence[Any]) -> tuple[tf.Tensor, ...]:
+    """Of `value` in each of `sources`; zero where it does not depend on one."""
+    pulled = tape.gradient(value, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)

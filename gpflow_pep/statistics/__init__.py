@@ -1,16 +1,18 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
 from .block import BlockSites, SharedBlockSites
-from .chunks import Blocks, Chunks, SingleRows
+from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up
 from .collect import collect
 from .covariances import covariance_with_rows, inducing_covariance, prior_covariance
+from .derivatives import first_only
 from .evidence import factorise_B, log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .penalty import log1p_ratio
-from .rows import RegressionRows, Rows, RowSource
+from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
 
 __all__ = [
+    "CHUNKS_IN_FLIGHT",
     "BlockSites",
     "Blocks",
     "Chunks",
@@ -22,13 +24,18 @@ __all__ = [
     "SharedBlockSites",
     "SingleRows",
     "Sites",
+    "SomeRows",
     "Sums",
+    "add_up",
     "collect",
     "covariance_with_rows",
     "factorise_B",
+    "first_only",
+    "floating_variables",
     "inducing_covariance",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
     "prior_covariance",
+    "watched",
 ]

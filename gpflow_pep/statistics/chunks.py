@@ -11,7 +11,7 @@ from typing_extensions import override
 
 ROWS_PER_CHUNK = 1024
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
-_CHUNKS_IN_FLIGHT = 3
+CHUNKS_IN_FLIGHT = 3
 
 
 class Chunks(tf.Module):
@@ -60,6 +60,25 @@ class SingleRows(Chunks):
     @override
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         return values if values.shape.rank == 0 else self.take(values, chunk)
+
+
+class SomeRows(SingleRows):
+    """Some of the rows only, in a given order; arrays have all rows."""
+
+    def __init__(self, rows: tf.Tensor, chunk_size: int | None = None):
+        """
+        :param rows: which rows, [n].
+        """
+        super().__init__(chunk_size)
+        self._rows = rows
+
+    @override
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return super().count(tf.size(self._rows))
+
+    @override
+    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, super().take(self._rows, chunk))
 
 
 class Blocks(Chunks):
@@ -141,6 +160,6 @@ def add_up(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tup
         return chunk + 1, *(tf.ensure_shape(old + new, old.shape) for old, new in added)
 
     _, *total = tf.while_loop(
-        lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=_CHUNKS_IN_FLIGHT
+        lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=CHUNKS_IN_FLIGHT
     )
     return tuple(total)

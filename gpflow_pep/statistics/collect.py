@@ -102,7 +102,9 @@ class _Passes(NamedTuple):
                 adjoint = self.sites.adjoint(self.L, values, self._powers(chunk), scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            return add_up(self.rows.num_chunks(), part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros))
+            return add_up(
+                self.rows.num_chunks(), part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
+            )
 
         def linear() -> tuple[tf.Tensor, ...]:
             adjoint = LinearAdjoint(self.L, self.powers, bar)

@@ -1,0 +1,362 @@
+"""PEPClassifier: power EP and quantile propagation for any likelihood of scalar latent functions."""
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import ScalarLikelihood, SwitchedLikelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from gpflow.posteriors import PrecomputeCacheType
+from typing_extensions import override
+
+from .. import validation
+from ..linalg import finite
+from ..observations import check_observations
+from ..posteriors import SitesPosterior
+from ..sites import (
+    LatentRows,
+    Report,
+    Sites,
+    SitesStatus,
+    SiteSums,
+    Sweep,
+    converge,
+    energy,
+    leave_one_out,
+    site_rule,
+    sweep,
+)
+from ..statistics import Chunks, SingleRows, SomeRows, Sums, floating_variables
+from .sparse import SparseGP
+
+_ADVICE = (
+    "update_sites(), since the sites may not go with the hyperparameters; checking parameters, mean function and data "
+    "for NaN, infinite or overflowing values"
+)
+_STALE = (
+    "hyperparameters, data or alpha have changed since the sites were last updated: call update_sites(), or construct "
+    'the model with when_stale="refresh"'
+)
+
+
+class PEPClassifier(SparseGP):
+    r"""
+    Sparse power EP (Bui, Yan and Turner 2017, sec. 3.8) with a Gaussian site for every observation.
+
+        q(u) ∝ p(u) ∏_n t_n(u),   t_n(u) = exp(h_n w_n - τ_n w_n²/2),   w_n = K_nu Kuu⁻¹ u
+
+    Each site is what makes q, without the fraction α of it but with p(y_n|f_n)^α, keep its moments ("kl"), or have the
+    moments of the nearest Gaussian in L2 Wasserstein distance ("wasserstein", quantile propagation). Despite its name
+    the model takes any GPflow `ScalarLikelihood`.
+
+    =====================================  ==========================================================
+    alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
+    alpha = 1                              EP; with inducing_variable = X the usual one for a full GP
+    a Gaussian likelihood                  :class:`PEPR`, for every alpha
+    =====================================  ==========================================================
+
+    The sites belong to the hyperparameters they were updated for: call :meth:`update_sites` before predicting, or
+    train with :func:`gpflow_pep.training.fit`, which does.
+    """
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
+        {"_alpha", "_sites", "_fingerprint", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
+    )
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: ScalarLikelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.5,
+        projection: str = "kl",
+        when_stale: str = "warn",
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
+    ):
+        """
+        :param data: inputs X [N, D] and observations Y [N, P]; each column has a latent function of its own, and they
+            share kernel, inducing variable and likelihood.
+        :param kernel: any single-output kernel.
+        :param likelihood: any `ScalarLikelihood` that is twice differentiable in f. For two classes
+            :class:`gpflow_pep.likelihoods.Probit` or Logit, with labels 0, 1 or -1, +1; `Bernoulli` takes 0, 1.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel; X itself
+            for a full GP.
+        :param alpha: the power, in [0, 1].
+        :param projection: "kl" or "wasserstein".
+        :param when_stale: what predictions do when hyperparameters, data or alpha changed since the sites were last
+            updated: "warn" once, or "refresh" them first (not inside a compiled function).
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: P, taken from Y.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
+        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        rule = site_rule(projection, likelihood)
+        if when_stale not in ("warn", "refresh"):
+            raise ValueError(f'when_stale must be "warn" or "refresh", got {when_stale!r}.')
+        X, Y = _observed(data, likelihood)
+        C = Y.shape[1] - isinstance(likelihood, SwitchedLikelihood)
+        if num_latent_gps not in (None, C):
+            raise ValueError(f"num_latent_gps must be the number of columns of Y, {C}, got {num_latent_gps}.")
+        super().__init__(
+            (X, Y),
+            kernel,
+            likelihood,
+            inducing_variable,
+            mean_function=mean_function,
+            num_latent_gps=C,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
+        self.projection, self.when_stale = projection, when_stale
+        self._rule, self._rule_of = rule, likelihood
+        self._alpha = tf.Variable(validation.single_power(alpha), trainable=False, dtype=default_float())
+        self._chunks = SingleRows(self._chunk_size)
+        self._sites = Sites(len(X), C, default_float())
+        self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
+        self._structure: tuple[int, list[Any]] = (0, [])
+        self._warned = False
+
+    @property
+    def alpha(self) -> tf.Variable:
+        """
+        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value; the sites are stale then.
+
+        :raises ValueError: when it is set to a value outside [0, 1].
+        """
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        self._alpha.assign(validation.single_power(alpha))
+
+    @property
+    def sites(self) -> Sites:
+        """Natural parameters of the sites: ``precision`` τ and ``linear`` h, variables [N, P]."""
+        return self._sites
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether hyperparameters, data or alpha changed since the sites were last updated."""
+        return bool(self._stale())
+
+    def reset_sites(self) -> None:
+        """Sites that say nothing: q is the prior."""
+        for variable in (self._sites.precision, self._sites.linear):
+            variable.assign(tf.zeros([self.num_data, self.num_latent_gps], default_float()))
+        self._fingerprint.assign([np.nan])
+
+    def update_sites(
+        self,
+        *,
+        max_sweeps: int = 300,
+        tol: float = 1e-6,
+        damping: float = 1.0,
+        batch_size: int | None = None,
+        report: Report | None = None,
+    ) -> SitesStatus:
+        """
+        Update the sites, starting from what they are, until they have converged; hyperparameters stay.
+
+        Updates are damped as far as it takes; one that would make a cavity or B improper is rejected, and where
+        hyperparameters have changed so that the sites are improper from the start, they are scaled down first. Cost of
+        a sweep: O(N M²). Stopped by an error or by hand the model keeps its last proper sites.
+
+        :param max_sweeps: sweeps over all rows, at most.
+        :param tol: converged is where no update would change a site's own marginal by more than this fraction of its
+            standard deviation (mean) or variance.
+        :param damping: the largest fraction of an update that is taken, in (0, 1].
+        :param batch_size: None: parallel sweeps. Otherwise sites are updated this many at a time, in random order, and
+            q after each batch, which converges in fewer sweeps and costs O(M³) more a batch.
+        :param report: called after every sweep with the status so far.
+        :return: whether they have converged, and the log evidence.
+        :raises FloatingPointError: where no update is proper.
+        """
+        max_sweeps = validation.positive_integer(max_sweeps, "max_sweeps")
+        tol, damping = validation.positive_number(tol, "tol"), validation.fraction(damping, "damping")
+        if batch_size is not None:
+            batch_size = validation.positive_integer(batch_size, "batch_size")
+        structure = self._current_structure()
+        num_data = int(self.num_data)
+
+        def find(sums: SiteSums, rows: AnyNDArray | None = None) -> Sweep:
+            if rows is None:
+                return self._sweep(structure, *sums)
+            return self._sweep_some(structure, *sums, tf.constant(rows, tf.int32))
+
+        try:
+            status = converge(
+                self._sites,
+                lambda: SiteSums(*self._site_sums(structure)),
+                find,
+                max_sweeps=max_sweeps,
+                tol=tol,
+                damping=damping,
+                report=report,
+            )
+        finally:
+            self._fingerprint.assign([np.nan])
+        self._fingerprint.assign(self._parameter_values())
+        if not status.converged:
+            warnings.warn(
+                f"The sites have not converged after {status.sweeps} sweeps: the change is {status.change:.1e}, above "
+                f"{tol:.0e}. Call update_sites again to go on, with a smaller damping if it does not shrink.",
+                stacklevel=2,
+            )
+        return status
+
+    @check_shapes("return: [N]")
+    def loo_log_predictive_density(self) -> tf.Tensor:
+        """
+        Leave-one-out log predictive density of every observation, summed over its outputs, in nats.
+
+        Row n is predicted from q without its site, which stands in for a fit to the other rows; exactly so where the
+        likelihood is Gaussian.
+
+        :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
+        """
+        self._ensure_fresh()
+        return finite(
+            self._leave_one_out(self._current_structure()), name="the leave-one-out densities", advice=_ADVICE
+        )
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """
+        The PEP energy at the present sites, whatever they are; its derivatives are those while they stay.
+
+        Where the sites have converged under the KL projection these are the derivatives of the converged energy, since
+        it is stationary in the sites. Under the Wasserstein projection it is not, and they are an approximation.
+        """
+        variables = floating_variables(self.likelihood)
+        value = energy(
+            self._rows(self._chunks),
+            self._rule,
+            self._sites,
+            self._checked_alpha(),
+            likelihood_variables=variables,
+            Kuu=self._inducing_covariance(),
+            factorise=self._factorise,
+        )
+        return finite(value, name="the energy", advice=_ADVICE)
+
+    @override
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> SitesPosterior:
+        self._ensure_fresh()
+        return super().posterior(precompute_cache)
+
+    # --- sums and sweeps ---------------------------------------------------------------------------------------------
+
+    @override
+    def _sums(self) -> Sums:
+        L, A, c = self._site_tensors()
+        zeros = tf.zeros_like(A[:, 0, 0])
+        sums = Sums(L, A, c[..., None], zeros, zeros, zeros)
+        return sums if self.num_latent_gps > 1 else Sums(L, *(value[0] for value in sums[1:]))
+
+    def _site_tensors(self) -> SiteSums:
+        L = self._factorise(self._inducing_covariance())
+        return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
+
+    # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
+
+    @tf.function(autograph=False)
+    def _site_sums(self, structure: int) -> SiteSums:
+        return self._site_tensors()
+
+    @tf.function(autograph=False)
+    def _sweep(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
+        return sweep(self._rows(self._chunks), self._rule, self._sites, L, A, c, self._checked_alpha())
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _sweep_some(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> Sweep:
+        some = self._rows(SomeRows(rows, self._chunk_size))
+        return sweep(some, self._rule, self._sites, L, A, c, self._checked_alpha())
+
+    @tf.function(autograph=False)
+    def _leave_one_out(self, structure: int) -> tf.Tensor:
+        return leave_one_out(self._rows(self._chunks), self._rule, self._sites, self._site_tensors())
+
+    def _rows(self, chunks: Chunks) -> LatentRows:
+        return LatentRows(
+            self._data, chunks, self.kernel, self.inducing_variable, self.mean_function, self.num_latent_gps
+        )
+
+    def _checked_alpha(self) -> tf.Tensor:
+        alpha = tf.convert_to_tensor(self._alpha)
+        checked = tf.debugging.Assert((alpha >= 0.0) & (alpha <= 1.0), ["alpha must be in [0, 1]", alpha])
+        with tf.control_dependencies([] if checked is None else [checked]):
+            return tf.identity(alpha)
+
+    def _current_structure(self) -> int:
+        """A number that changes when a part or a parameter of the model is replaced by another one."""
+        number, known = self._structure
+        parts = (self.kernel, self.likelihood, self.inducing_variable, self.mean_function)
+        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
+        if len(present) != len(known) or any(a is not b for a, b in zip(present, known, strict=True)):
+            if self._rule_of is not self.likelihood:
+                self._rule, self._rule_of = site_rule(self.projection, self.likelihood), self.likelihood
+            self._structure = (number + 1, present)
+        return self._structure[0]
+
+    # --- data and staleness ------------------------------------------------------------------------------------------
+
+    @override
+    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        return _observed(data, self.likelihood)
+
+    @override
+    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        zeros = tf.zeros([len(X), self.num_latent_gps], default_float())
+        for variable in (self._sites.precision, self._sites.linear):
+            variable.assign(zeros)
+        self._fingerprint.assign([np.nan])
+
+    def _parameter_values(self) -> tf.Tensor:
+        """Everything that the sites depend on beside the data, in one vector."""
+        parts = floating_variables(self.kernel, self.likelihood, self.inducing_variable, self.mean_function)
+        return tf.concat([tf.reshape(value, [-1]) for value in (self._alpha, *parts)], 0)
+
+    def _stale(self) -> tf.Tensor:
+        now, then = self._parameter_values(), tf.convert_to_tensor(self._fingerprint)
+        same_size = tf.equal(tf.size(now), tf.size(then))
+        return ~tf.cond(same_size, lambda: tf.reduce_all(now == then), lambda: tf.constant(False))
+
+    def _ensure_fresh(self) -> None:
+        if not tf.executing_eagerly():
+            _print_when(self._stale(), _STALE)
+        elif self.is_stale and self.when_stale == "refresh":
+            self.update_sites()
+        elif self.is_stale and not self._warned:
+            self._warned = True
+            warnings.warn(_STALE, stacklevel=3)
+
+
+def _observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:
+    X, Y = validation.regression_data(data)
+    check_observations(likelihood, Y)
+    return X, Y
+
+
+def _print_when(condition: tf.Tensor, message: str) -> None:
+    """A message on standard error, in a compiled function."""
+
+    def report() -> tf.Tensor:
+        with tf.control_dependencies([tf.print("gpflow_pep:", message, output_stream=sys.stderr)]):
+            return tf.constant(True)
+
+    tf.cond(condition, report, lambda: tf.constant(False))

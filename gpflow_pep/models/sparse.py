@@ -1,0 +1,200 @@
+"""What all models with data, inducing variables and Gaussian sites share: data, Kuu, posterior and predictions."""
+
+from abc import abstractmethod
+from typing import Any
+
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models import GPModel
+from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from gpflow.models.util import InducingPointsLike
+from gpflow.posteriors import PrecomputeCacheType
+
+from .. import validation
+from ..linalg import cholesky, cholesky_with_growing_jitter, finite
+from ..posteriors import SitesPosterior
+from ..statistics import Sums, inducing_covariance
+
+_ADVICE_KUU = (
+    "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
+    "removing duplicate inducing points, shorter lengthscales"
+)
+
+
+class SparseGP(GPModel, InternalDataTrainingLossMixin):
+    """
+    A GP with data, M inducing variables u and a posterior made of Gaussian sites.
+
+    A model says what its sites add up to (`_sums`) and what its objective is.
+    """
+
+    # Data, and what else a subclass adds, are variables, so that compiled functions see them change, but they are no
+    # parameters: GPflow's and TensorFlow's listings leave them out.
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+    # What checkpoints leave out, beside GPflow's own choice; an exported prediction needs it.
+    _NOT_IN_CHECKPOINTS = frozenset({"_data"})
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        mean_function: MeanFunction | None,
+        num_latent_gps: int,
+        chunk_size: int | None,
+        max_jitter: float | None,
+    ):
+        X, Y = data  # validated
+        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
+        if not (mean_function is None or callable(mean_function)):
+            raise ValueError(f"mean_function must be a gpflow function, got {mean_function!r}.")
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
+        self.inducing_variable = validation.single_output_inducing_variable(inducing_variable, X.shape[1])
+        self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
+        if self.max_jitter is not None and self.max_jitter <= default_jitter():
+            raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
+        self._chunk_size = None if chunk_size is None else validation.positive_integer(chunk_size, "chunk_size")
+        self._data = tuple(
+            tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
+            for values in (X, Y)
+        )
+
+    @property
+    def data(self) -> RegressionData:
+        """
+        (X [N, D], Y [N, P]), two variables. Set the pair, ``model.data = (X, Y)``: it is checked and assigned to them,
+        so that compiled functions see it.
+        """
+        return self._data
+
+    @data.setter
+    def data(self, data: RegressionData) -> None:
+        X, Y = self._validated(data)
+        for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
+            if values.shape[1] != variable.shape[1]:
+                raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
+        self._new_data(X, Y)
+        for values, variable in zip((X, Y), self._data, strict=True):
+            variable.assign(values)
+
+    @property
+    def num_data(self) -> tf.Tensor:
+        """N, []."""
+        return tf.shape(self._data[0])[0]
+
+    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        """The pair (X, Y) as arrays, or an error that names what cannot be used."""
+        return validation.regression_data(data)
+
+    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Makes what depends on the number of rows fit new data, before they are assigned; or refuses them."""
+
+    @abstractmethod
+    def _sums(self) -> Sums:
+        """What the sites add up to."""
+
+    def _inducing_covariance(self) -> tf.Tensor:
+        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
+        return _differentiable_in_parameters(covariance, self.kernel)
+
+    def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
+        if self.max_jitter is None:
+            return cholesky(covariance, name="Kuu", advice=_ADVICE_KUU)
+        return cholesky_with_growing_jitter(
+            covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=_ADVICE_KUU
+        )
+
+    @check_shapes(
+        "return[0]: [M, P]",
+        "return[1]: [M, M]",
+    )
+    def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        Mean and covariance of q(u), shared by the outputs, without the mean function: L B^-1 c and L B^-1 L'.
+
+        An SVGP with this q(u) predicts the same.
+        """
+        L, LB, c = (part.value for part in self.posterior(PrecomputeCacheType.NOCACHE)._precompute())
+        root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
+        return tf.matmul(root, c, transpose_a=True), tf.matmul(root, root, transpose_a=True)
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> SitesPosterior:
+        """
+        The posterior with what predictions need computed once; it does not follow later changes of the model.
+
+        :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
+            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
+        :raises ValueError: for any other cache type.
+        """
+        cache = validation.cache_type(precompute_cache)
+        return SitesPosterior(
+            self.kernel, self.inducing_variable, self.mean_function, self._sums, precompute_cache=cache
+        )
+
+    @inherit_check_shapes
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """
+        Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to
+        :meth:`posterior` to predict more often.
+        """
+        Xnew = tf.cast(Xnew, default_float())
+        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+    @inherit_check_shapes
+    def predict_f_samples(
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
+        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Checkpoints hold what was learned and chosen, not the data; an exported prediction needs the data too."""
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "checkpoint":
+            children = {name: child for name, child in children.items() if name not in self._NOT_IN_CHECKPOINTS}
+        return children
+
+
+def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:
+    """
+    Kuu itself, whose derivative stops with an error where the kernel has a tensor in a parameter's place (as a frozen
+    model has): such a tensor would get the derivative through Kuu, but not the one through the rows.
+    """
+    kernels = [part for part in (kernel, *kernel.submodules) if isinstance(part, Kernel)]
+    tensors = [
+        f"{name} of {type(part).__name__}"
+        for part in kernels
+        for name, value in vars(part).items()
+        if isinstance(value, tf.Tensor) and value.dtype.is_floating
+    ]
+    if not tensors:
+        return covariance
+    message = (
+        f"kernel: the derivative would be incomplete, since {', '.join(tensors)} is a tensor; "
+        "make it a gpflow.Parameter (trainable or not)."
+    )
+
+    @tf.custom_gradient
+    def guarded(covariance: tf.Tensor) -> Any:
+        def gradient(bar: tf.Tensor) -> tf.Tensor:
+            failure = tf.debugging.Assert(False, [message])  # when run: an export traces it without running it
+            with tf.control_dependencies([failure]):
+                return tf.identity(bar)
+
+        return tf.identity(covariance), gradient
+
+    return guarded(covariance)

@@ -1,0 +1,119 @@
+"""The Gaussian algebra of sites: q(v), its marginals, cavities, and the site that matches a tilted distribution.
+
+Whitened, u = L v and w = V' v is what u says of f: f = w + m(x) + (a Gaussian of variance d). A site is
+exp(h w - τ w²/2); it may have a negative precision τ as long as every cavity and B = I + V diag(τ) V' are proper.
+C latent functions lead, [C, ...]; MATH: JMLR 18(104), sec. 3.8 and app. F.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ..linalg import column_products
+from ..statistics import factorise_B
+from .latent import Latent
+from .tilted import Cavity, Tilted
+
+_SMALLEST_VARIANCE = 1e-30  # of a cavity; where the prior's is 0 the likelihood is all but constant over it
+
+
+class Site(NamedTuple):
+    """Natural parameters of the sites of n rows, [C, n] each."""
+
+    precision: tf.Tensor
+    """τ"""
+    linear: tf.Tensor
+    """h, precision times mean."""
+
+
+class SiteSums(NamedTuple):
+    """What q(v) is made of: Kuu = L L' [M, M], A [C, M, M] and c [C, M]."""
+
+    L: tf.Tensor
+    A: tf.Tensor
+    c: tf.Tensor
+
+    def moved(self, step: float, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
+        """The sums after a step along changes of A and c."""
+        return SiteSums(self.L, self.A + step * A, self.c + step * c)
+
+    def is_proper(self) -> bool:
+        """Whether B = I + A is positive definite."""
+        B = tf.linalg.set_diag(self.A, 1.0 + tf.linalg.diag_part(self.A))
+        return bool(tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(B))))
+
+
+class Posterior(NamedTuple):
+    """q(v) = N(b, B^-1)."""
+
+    L: tf.Tensor
+    """Cholesky factor of Kuu, [M, M]."""
+    LB: tf.Tensor
+    """Cholesky factor of B, [C, M, M]."""
+    b: tf.Tensor
+    """B^-1 c, [C, M]."""
+
+    @classmethod
+    def of(cls, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> "Posterior":
+        """From the sums A = V diag(τ) V' [C, M, M] and c = V h [C, M]."""
+        LB = factorise_B(A)
+        return cls(L, LB, tf.linalg.cholesky_solve(LB, c[..., None])[..., 0])
+
+
+class Marginals(NamedTuple):
+    """Of n rows, under q."""
+
+    V: tf.Tensor
+    """L^-1 Kuf, [M, n]."""
+    mean: tf.Tensor
+    """of w, [C, n]"""
+    variance: tf.Tensor
+    """s of w, [C, n]"""
+    rest: tf.Tensor
+    """d, the variance of f given u, [n]."""
+
+
+def marginals(q: Posterior, latent: Latent) -> Marginals:
+    """Means and variances of w under q(v)."""
+    V = tf.linalg.triangular_solve(q.L, latent.Kuf)
+    T = tf.linalg.triangular_solve(q.LB, V)  # [C, M, n]
+    d = tf.nn.relu(latent.Kff - column_products(V, V))
+    return Marginals(V, tf.matmul(q.b, V), column_products(T, T), d)
+
+
+class CavityOfW(NamedTuple):
+    """q(w) without the fraction α of a site, [C, n] each."""
+
+    remaining: tf.Tensor
+    """r = 1 - α τ s; the cavity is proper where it is positive."""
+    mean: tf.Tensor
+    variance: tf.Tensor
+
+
+def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
+    """N(w; (μ - α h s)/r, s/r); where r is not positive, the marginal itself in its place."""
+    remaining = 1.0 - alpha * site.precision * marginal.variance
+    improper = remaining <= 0.0
+    safe = tf.where(improper, tf.ones_like(remaining), remaining)
+    linear = tf.where(improper, tf.zeros_like(remaining), alpha * site.linear)
+    return CavityOfW(remaining, (marginal.mean - linear * marginal.variance) / safe, marginal.variance / safe)
+
+
+def cavity_of_f(w: CavityOfW, marginal: Marginals, latent: Latent) -> Cavity:
+    """N(f; m(x) + mean, d + variance), one row after the other: [C n]."""
+    variance = tf.maximum(w.variance + marginal.rest, _SMALLEST_VARIANCE)
+    return Cavity(tf.reshape(w.mean + latent.mean, [-1]), tf.reshape(variance, [-1]))
+
+
+def matching_site(w: CavityOfW, rest: tf.Tensor, tilted: Tilted) -> Site:
+    """
+    The site that gives w the moments of the tilted distribution, the 1/α-th power of what its fraction becomes:
+
+        τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
+
+    The denominator, the tilted variance of w over s, is (d + s ratio)/(d + s), without cancellation.
+    """
+    d1, d2, ratio = (tf.reshape(value, tf.shape(w.mean)) for value in (tilted.d1, tilted.d2, tilted.ratio))
+    total = tf.maximum(rest + w.variance, _SMALLEST_VARIANCE)
+    scale = total / tf.maximum(rest + w.variance * ratio, _SMALLEST_VARIANCE * ratio)
+    return Site(-d2 * scale, (d1 - w.mean * d2) * scale)
