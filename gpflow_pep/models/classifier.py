@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ..sites import (
     SiteSums,
     Sweep,
     converge,
+    converge_in_batches,
     energy,
     leave_one_out,
     site_rule,
@@ -154,8 +156,7 @@ class PEPClassifier(SparseGP):
 
     def reset_sites(self) -> None:
         """Sites that say nothing: q is the prior."""
-        for variable in (self._sites.precision, self._sites.linear):
-            variable.assign(tf.zeros([self.num_data, self.num_latent_gps], default_float()))
+        self._sites.reset(int(self.num_data))
         self._fingerprint.assign([np.nan])
 
     def update_sites(
@@ -188,26 +189,13 @@ class PEPClassifier(SparseGP):
         tol, damping = validation.positive_number(tol, "tol"), validation.fraction(damping, "damping")
         if batch_size is not None:
             batch_size = validation.positive_integer(batch_size, "batch_size")
-        structure = self._current_structure()
-        num_data = int(self.num_data)
-
-        def find(sums: SiteSums, rows: AnyNDArray | None = None) -> Sweep:
-            if rows is None:
-                return self._sweep(structure, *sums)
-            return self._sweep_some(structure, *sums, tf.constant(rows, tf.int32))
-
-        try:
-            status = converge(
-                self._sites,
-                lambda: SiteSums(*self._site_sums(structure)),
-                find,
-                max_sweeps=max_sweeps,
-                tol=tol,
-                damping=damping,
-                report=report,
-            )
-        finally:
-            self._fingerprint.assign([np.nan])
+        sums, look, look_at = self.site_updates()
+        options: dict[str, Any] = {"max_sweeps": max_sweeps, "tol": tol, "damping": damping, "report": report}
+        self._fingerprint.assign([np.nan])
+        if batch_size is None:
+            status = converge(self._sites, sums, look, **options)
+        else:
+            status = converge_in_batches(self._sites, sums, look, look_at, batch_size=batch_size, **options)
         self._fingerprint.assign(self._parameter_values())
         if not status.converged:
             warnings.warn(
@@ -272,6 +260,18 @@ class PEPClassifier(SparseGP):
         L = self._factorise(self._inducing_covariance())
         return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
 
+    def site_updates(self) -> tuple[Callable[..., Any], ...]:
+        """
+        What updates of the sites are made of, compiled, at the present parameters: the sums of the sites, a look at
+        all rows under given sums, and one at some rows. See :mod:`gpflow_pep.sites.convergence`.
+        """
+        structure = self._current_structure()
+
+        def look_at(state: SiteSums, rows: AnyNDArray) -> Sweep:
+            return self._look_at(structure, *state, tf.constant(rows, tf.int32))
+
+        return lambda: self._site_sums(structure), lambda state: self._look(structure, *state), look_at
+
     # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
 
     @tf.function(autograph=False)
@@ -279,11 +279,11 @@ class PEPClassifier(SparseGP):
         return self._site_tensors()
 
     @tf.function(autograph=False)
-    def _sweep(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
+    def _look(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
         return sweep(self._rows(self._chunks), self._rule, self._sites, L, A, c, self._checked_alpha())
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def _sweep_some(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> Sweep:
+    def _look_at(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> Sweep:
         some = self._rows(SomeRows(rows, self._chunk_size))
         return sweep(some, self._rule, self._sites, L, A, c, self._checked_alpha())
 
@@ -321,9 +321,7 @@ class PEPClassifier(SparseGP):
 
     @override
     def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        zeros = tf.zeros([len(X), self.num_latent_gps], default_float())
-        for variable in (self._sites.precision, self._sites.linear):
-            variable.assign(zeros)
+        self._sites.reset(len(X))
         self._fingerprint.assign([np.nan])
 
     def _parameter_values(self) -> tf.Tensor:

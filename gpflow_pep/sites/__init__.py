@@ -1,6 +1,6 @@
 """Gaussian sites for any likelihood: tilted distributions, their projections, sweeps and the energy."""
 
-from .convergence import Report, SitesStatus, converge
+from .convergence import Report, SitesStatus, converge, converge_in_batches, update_batch, update_once
 from .energy import energy
 from .gaussian import SiteSums
 from .latent import LatentRows
@@ -21,8 +21,11 @@ __all__ = [
     "Tilted",
     "TiltedRule",
     "converge",
+    "converge_in_batches",
     "energy",
     "leave_one_out",
     "site_rule",
     "sweep",
+    "update_batch",
+    "update_once",
 ]

@@ -29,7 +29,7 @@ class Sweep(NamedTuple):
     change: tf.Tensor
     """The largest change of a marginal that a site makes: |Δτ| s or |Δh - μ Δτ| sqrt(s), without unit, []."""
     remaining: tf.Tensor
-    """The smallest r = 1 - α τ s of a cavity, []."""
+    """The smallest r = 1 - α τ s of a cavity, []; where it is not positive a site is left as it is."""
 
 
 class Sites(tf.Module):
@@ -41,6 +41,16 @@ class Sites(tf.Module):
         self.precision, self.linear = (
             tf.Variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
         )
+
+    @property
+    def num_data(self) -> int:
+        """N"""
+        return int(tf.shape(self.precision)[0])
+
+    def reset(self, num_data: int) -> None:
+        """Sites of `num_data` rows that say nothing: q is the prior."""
+        for variable in (self.precision, self.linear):
+            variable.assign(tf.zeros([num_data, variable.shape[1]], variable.dtype))
 
     def take(self, rows: LatentRows, chunk: tf.Tensor) -> Site:
         """A chunk's sites."""
