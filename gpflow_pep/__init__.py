@@ -1,6 +1,6 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, likelihoods, metrics, models, posteriors, sites, statistics
+from . import datasets, likelihoods, metrics, models, posteriors, sites, statistics, training
 from .models import BTSGPR, PEPR, TSGPR, PEPClassifier
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "posteriors",
     "sites",
     "statistics",
+    "training",
 ]

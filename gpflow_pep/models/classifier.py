@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..observations import check_observations
 from ..posteriors import SitesPosterior
 from ..sites import (
     LatentRows,
+    Posterior,
     Report,
     Sites,
     SitesStatus,
@@ -32,8 +33,12 @@ from ..sites import (
     converge_in_batches,
     energy,
     leave_one_out,
+    minibatch_objective,
+    proper_start,
     site_rule,
     sweep,
+    update_batch,
+    update_once,
 )
 from ..statistics import Chunks, SingleRows, SomeRows, Sums, floating_variables
 from .sparse import SparseGP
@@ -128,7 +133,7 @@ class PEPClassifier(SparseGP):
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
-        self._structure: tuple[int, list[Any]] = (0, [])
+        self._structure = _Structure()
         self._warned = False
 
     @property
@@ -204,6 +209,34 @@ class PEPClassifier(SparseGP):
                 stacklevel=2,
             )
         return status
+
+    def update_sites_once(self, damping: float = 0.5) -> None:
+        """
+        One parallel update of all sites, for training that does not wait until they have converged.
+
+        :param damping: the fraction of the update that is taken, less where B would not be proper.
+        """
+        sums, look, _ = self.site_updates()
+        self._fingerprint.assign([np.nan])
+        update_once(self._sites, sums, look, damping)
+
+    def minibatches(self, batches: Iterable[AnyNDArray], damping: float = 1.0) -> Iterator[list[tf.Tensor]]:
+        """
+        For each batch of rows: its sites are updated, q with them, and the derivatives of the training loss in the
+        trainable variables are estimated from it. Hyperparameters may change in between; what the
+        other rows add to q follows them when this is called anew.
+
+        :param batches: arrays of row indices, each one chunk of rows.
+        :param damping: the fraction of an update that is taken, less where B would not be proper.
+        """
+        sums, look, look_at = self.site_updates()
+        structure = self._current_structure()
+        self._fingerprint.assign([np.nan])
+        state, _ = proper_start(self._sites, sums(), look)
+        for rows in batches:
+            state = SiteSums(self._inducing_factor(structure), state.A, state.c)
+            state = update_batch(self._sites, state, look_at, rows, damping)
+            yield self._minibatch_gradients(structure, state.A, state.c, tf.constant(rows, tf.int32))
 
     @check_shapes("return: [N]")
     def loo_log_predictive_density(self) -> tf.Tensor:
@@ -288,6 +321,20 @@ class PEPClassifier(SparseGP):
         return sweep(some, self._rule, self._sites, L, A, c, self._checked_alpha())
 
     @tf.function(autograph=False)
+    def _inducing_factor(self, structure: int) -> tf.Tensor:
+        return self._factorise(self._inducing_covariance())
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _minibatch_gradients(self, structure: int, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self.trainable_variables)
+            q = Posterior.of(self._factorise(self._inducing_covariance()), A, c)
+            batch = self._rows(SomeRows(rows, tf.size(rows)))
+            loss = -minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
+            loss -= self.log_prior_density()
+        return tape.gradient(loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    @tf.function(autograph=False)
     def _leave_one_out(self, structure: int) -> tf.Tensor:
         return leave_one_out(self._rows(self._chunks), self._rule, self._sites, self._site_tensors())
 
@@ -304,14 +351,9 @@ class PEPClassifier(SparseGP):
 
     def _current_structure(self) -> int:
         """A number that changes when a part or a parameter of the model is replaced by another one."""
-        number, known = self._structure
-        parts = (self.kernel, self.likelihood, self.inducing_variable, self.mean_function)
-        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
-        if len(present) != len(known) or any(a is not b for a, b in zip(present, known, strict=True)):
-            if self._rule_of is not self.likelihood:
-                self._rule, self._rule_of = site_rule(self.projection, self.likelihood), self.likelihood
-            self._structure = (number + 1, present)
-        return self._structure[0]
+        if self._rule_of is not self.likelihood:
+            self._rule, self._rule_of = site_rule(self.projection, self.likelihood), self.likelihood
+        return self._structure.number((self.kernel, self.likelihood, self.inducing_variable, self.mean_function))
 
     # --- data and staleness ------------------------------------------------------------------------------------------
 
@@ -342,6 +384,20 @@ class PEPClassifier(SparseGP):
         elif self.is_stale and not self._warned:
             self._warned = True
             warnings.warn(_STALE, stacklevel=3)
+
+
+class _Structure:
+    """Numbers the structures that a model has had, each a list of parts, parameters and variables."""
+
+    def __init__(self) -> None:
+        self._number, self._known = 0, [object()]
+
+    def number(self, parts: Iterable[tf.Module]) -> int:
+        """Of the present parts; another one where any of them, or what it is made of, is another object."""
+        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
+        if len(present) != len(self._known) or any(a is not b for a, b in zip(present, self._known, strict=True)):
+            self._number, self._known = self._number + 1, present
+        return self._number
 
 
 def _observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:

@@ -1,17 +1,19 @@
 """Gaussian sites for any likelihood: tilted distributions, their projections, sweeps and the energy."""
 
-from .convergence import Report, SitesStatus, converge, converge_in_batches, update_batch, update_once
+from .convergence import Report, SitesStatus, converge, converge_in_batches, proper_start, update_batch, update_once
 from .energy import energy
-from .gaussian import SiteSums
+from .gaussian import Posterior, SiteSums
 from .latent import LatentRows
 from .leave_one_out import leave_one_out
 from .projections import site_rule
+from .stochastic import minibatch_objective
 from .sweep import Sites, Sweep, sweep
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
 __all__ = [
     "Cavity",
     "LatentRows",
+    "Posterior",
     "Report",
     "Rows",
     "SiteSums",
@@ -24,6 +26,8 @@ __all__ = [
     "converge_in_batches",
     "energy",
     "leave_one_out",
+    "minibatch_objective",
+    "proper_start",
     "site_rule",
     "sweep",
     "update_batch",

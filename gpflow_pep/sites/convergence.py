@@ -157,18 +157,14 @@ def update_batch(
     return state.moved(step, found.A, found.c)
 
 
-def update_once(
-    sites: Sites, sums: Callable[[], SiteSums], look: Callable[[SiteSums], Sweep], damping: float
-) -> Sweep:
+def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Callable[[SiteSums], Sweep], damping: float) -> Sweep:
     """One parallel update, by at most `damping`; its cavities are not looked at. Returns what was found before it."""
     state, found = proper_start(sites, sums(), look)
     _move(sites, _proper_step(state, found, damping), found)
     return found
 
 
-def proper_start(
-    sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]
-) -> tuple[SiteSums, Sweep]:
+def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
     """The sites as they are, or scaled down where the hyperparameters have changed so that they are improper."""
     for _ in range(40):
         if state.is_proper():

@@ -4,7 +4,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from numpy.polynomial import chebyshev
 
-DEGREE = 20
+DEGREE = 22
 
 NODES: AnyNDArray = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 """Chebyshev points of [-1, 1], both ends among them, [K]."""

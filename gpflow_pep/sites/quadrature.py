@@ -1,7 +1,7 @@
 """Tilted distributions of any likelihood, by adaptive quadrature.
 
 A cavity may be a thousand times as wide as the likelihood or a hundredth of it, so that no fixed rule serves: here
-panels around the mode of the tilted distribution are divided until Chebyshev polynomials of degree 20 resolve the
+panels around the mode of the tilted distribution are divided until Chebyshev polynomials of degree 22 resolve the
 integrands on each. All rows are worked on together; in general their first four panels are enough.
 
 Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
@@ -21,8 +21,12 @@ from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 
 # Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
 # likelihood is log-concave, so that past 10 there is 1e-22 of π; it takes that much for log Z = -1e-12 (p nearly 1).
-_EDGES = (-10.0, -4.0, 0.0, 4.0, 10.0)
-_TOLERANCE = 2e-7  # of the last coefficients, times the panel's width, relative to the integral of the modulus
+_EDGES = (-10.0, -4.5, 0.0, 4.5, 10.0)
+# Of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out, where the density
+# is small but the derivatives need not be, a narrow peak of the likelihood (Student's t) may stand between two nodes:
+# the little that shows of it must not be taken for nothing.
+_TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
+_OUTSIDE = _EDGES[-2]
 _MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
 _MAX_NEWTON = 60
 _NEAR_MODE = 0.3  # of the tilted distribution's standard deviation
@@ -128,7 +132,9 @@ class AdaptiveQuadrature(TiltedRule):
             values, moduli, tails = (half * part for part in _integrals(integrands, left, half))  # [7 or 4, W]
             parts = tf.transpose(tf.concat([values, moduli], axis=0))  # [W, 11]
             scale = done[:, _NUM_INTEGRALS:] + tf.math.unsorted_segment_sum(parts[:, _NUM_INTEGRALS:], row, R)  # [R, 4]
-            resolved = tf.reduce_all(tf.transpose(tails) <= _TOLERANCE * tf.gather(scale, row), axis=-1)
+            inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
+            tolerance = tf.where(tf.abs(left + half) > _OUTSIDE, outside, inside)
+            resolved = tf.reduce_all(tf.transpose(tails) <= tolerance[:, None] * tf.gather(scale, row), axis=-1)
             resolved = resolved | (number >= _MAX_LEVELS)
             accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
             done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), R)

@@ -106,8 +106,10 @@ class Reference(NamedTuple):
     ratio: mpf
     scales: tuple
     """The same integrals of moduli: of what errors of the first three are relative to where these vanish."""
-    cdf: Callable
-    """Its distribution function, at the ends of the panels: [(f, F(f)), ...]."""
+    panels: list
+    """:class:`Panel`, of which the first integral is that of the density: where they are narrow enough for it."""
+    density: Callable
+    """The tilted density of f, unnormalised as in the panels."""
 
 
 class Panel(NamedTuple):
@@ -129,7 +131,7 @@ def _nodes(number=24):
     return points
 
 
-_GAUSS = []
+_GAUSS, _SHORT = [], []
 
 
 def integrate(function, edges, watched, tolerance=mpf(10) ** -25):
@@ -139,6 +141,7 @@ def integrate(function, edges, watched, tolerance=mpf(10) ** -25):
     """
     if not _GAUSS:
         _GAUSS.extend(_nodes())
+        _SHORT.extend(_nodes(10))
 
     def whole(left, right):
         middle, half = (left + right) / 2, (right - left) / 2
@@ -226,14 +229,52 @@ def tilted(density, m, v, alpha):
         near_one = abs(log_Z) < 0.5
         scales = (change_modulus if near_one or not alpha else abs(log_normaliser), A1, A2 + alpha * (E11 - E1 * E1))
 
-        def cdf():
-            total, table = mpf(0), [(ends[0], mpf(0))]
-            for panel in resolved:
-                total += panel.sums[0] / (sd * mass)
-                table.append((panel.right, total))
-            return table
+        def unnormalised(f):
+            return mp.exp(alpha * density.at(f)[0] - (f - m) ** 2 / (2 * v) - top)
 
-        return Reference(log_normaliser, d1, d2, ratio, scales, cdf)
+        return Reference(log_normaliser, d1, d2, ratio, scales, resolved, unnormalised)
+
+
+def _short(function, left, right):
+    """Gauss-Legendre with 10 nodes."""
+    middle, half = (left + right) / 2, (right - left) / 2
+    return half * mp.fsum(w * function(middle + half * x) for x, w in _SHORT)
+
+
+def _height(tail):
+    """φ(Φ⁻¹(F)) of F or 1 - F, by Newton steps on log Phi."""
+    if tail <= 0:
+        return mpf(0)
+    log_tail = mp.log(tail)
+    z = -mp.sqrt(-2 * log_tail) if tail < 0.05 else mpf(0)
+    for _ in range(60):
+        cdf = mp.erfc(-z / mp.sqrt(2)) / 2
+        step = (mp.log(cdf) - log_tail) * cdf * mp.sqrt(2 * mp.pi) * mp.exp(z * z / 2)
+        z -= step
+        if abs(step) < mpf(10) ** -22:
+            break
+    return mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
+
+
+def quantile_deviation(density, m, v, alpha):
+    """σ = ∫ φ(Φ⁻¹(F(f))) df, F integrated from node to node of the panels, from the nearer end."""
+    with mp.workdps(DIGITS):
+        found = tilted(density, m, v, alpha)
+        masses = [panel.sums[0] for panel in found.panels]
+        total, below, sigma = mp.fsum(masses), mpf(0), mpf(0)
+        gauss = sorted(_GAUSS)
+        for panel, mass in zip(found.panels, masses):
+            middle, half = (panel.left + panel.right) / 2, (panel.right - panel.left) / 2
+            if min(below + mass, total - below) > mpf(10) ** -28 * total:
+                F, left = below, panel.left
+                for x, w in gauss:
+                    right = middle + half * x
+                    F += _short(found.density, left, right)
+                    left = right
+                    tail = min(F, total - F) / total
+                    sigma += half * w * _height(tail)
+            below += mass
+        return sigma
 
 
 def closed_poisson(y, m, v):
@@ -242,7 +283,29 @@ def closed_poisson(y, m, v):
         y, m, v = mpf(y), mpf(m), mpf(v)
         rate, constant = mp.exp(m + v / 2), mp.loggamma(y + 1)
         value = y * m - rate - constant
-        return Reference(value, y - rate, -rate, mpf(1), (abs(y * m) + rate + constant, y + rate, rate), None)
+        return Reference(value, y - rate, -rate, mpf(1), (abs(y * m) + rate + constant, y + rate, rate), None, None)
+
+
+QUANTILE_CASES = [
+    ("probit", 1.0, -1.0, 3.0, 0.5),
+    ("probit", 1.0, 4.0, 200.0, 0.01),
+    ("logit", 1.0, 0.4, 2.0, 1.0),
+    ("logit", 0.0, 3.0, 100.0, 0.5),
+    ("poisson", 3.0, 0.5, 1.5, 1.0),
+    ("poisson", 0.0, 2.0, 40.0, 0.5),
+    ("poisson", 200.0, -10.0, 1e-4, 1.0),
+    ("student_t", 0.5, 5.0, 2.0, 1.0),
+    ("student_t", 0.5, 6.0, 20.0, 0.5),
+    ("student_t_0.1", 0.5, 3.0, 0.5, 0.5),
+    ("bernoulli", 1.0, -6.0, 9.0, 1.0),
+]
+"""Likelihood, y, cavity mean and variance, alpha."""
+
+
+def _deviation(case):
+    name, y, *rest = case
+    sigma = quantile_deviation(LIKELIHOODS[name][1](y), *rest)
+    return [*case, float(sigma / mp.sqrt(rest[1]))]
 
 
 def _group(name_and_y):
@@ -284,15 +347,21 @@ def moments():
     return _moments
 
 
+def _rows(rows):
+    return "[\n   " + ",\n   ".join(map(json.dumps, rows)) + "\n  ]"
+
+
 if __name__ == "__main__":
     from multiprocessing import Pool
 
-    mpmath.mp.dps = DIGITS
     with Pool(2) as pool:
         groups = pool.map(_group, OBSERVED, chunksize=1)
+        deviations = pool.map(_deviation, QUANTILE_CASES, chunksize=1)
     columns = ["mean", "variance", "alpha", "log_normaliser", "d1", "d2", "ratio"]
     columns += [f"scale of {name}" for name in columns[3:6]]
-    lines = [json.dumps({**group, "cases": None}).replace("null", "[\n   " + ",\n   ".join(map(json.dumps, group["cases"])) + "\n  ]") for group in groups]  # fmt: skip
-    text = '{"columns": ' + json.dumps(columns) + ',\n "groups": [\n  ' + ",\n  ".join(lines) + "\n]}\n"
+    heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
+    parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups)]
+    text = '{"columns": ' + json.dumps(columns) + ',\n "groups": [\n  ' + ",\n  ".join(parts) + "\n ],\n"
+    text += ' "quantile_deviations": ' + _rows(deviations) + "\n}\n"
     json.loads(text)
     (DATA / "tilted.json").write_text(text)

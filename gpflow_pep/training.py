@@ -1,0 +1,252 @@
+"""Training of models with sites: updates of the sites alternate with steps of the hyperparameters."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.keras import tf_keras
+from scipy.optimize import OptimizeResult, minimize
+from tqdm import tqdm
+
+from . import validation
+from .models.classifier import PEPClassifier
+from .sites import SitesStatus
+
+OPTIMISERS = ("lbfgs", "adam")
+_FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
+
+Report = Callable[[int, float], None]
+"""Called after an iteration with its number, from 1, and the last log evidence; in minibatch training once an epoch."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a training ended."""
+
+    converged: bool
+    """Whether the optimiser says that it has converged (Adam never does) and the sites have."""
+
+    message: str
+    """Why it stopped."""
+
+    iterations: int
+    """Iterations of L-BFGS, or steps of Adam."""
+
+    log_evidence: tuple[float, ...]
+    """After every iteration, or every epoch in minibatch training; the last one at the converged sites. Nats."""
+
+    sites: SitesStatus
+    """How the last update of the sites ended."""
+
+    seconds: float
+    """Wall time."""
+
+
+def fit(
+    model: PEPClassifier,
+    *,
+    optimiser: str = "lbfgs",
+    max_iterations: int = 500,
+    learning_rate: float = 0.01,
+    batch_size: int | None = None,
+    max_sweeps: int = 50,
+    tol: float = 1e-5,
+    report: Report | None = None,
+    progress: bool = False,
+) -> FitResult:
+    """
+    Learn the hyperparameters of a model and converge its sites.
+
+    "lbfgs" converges the sites, from where they were, whenever it evaluates the energy. "adam" updates them once a step
+    and goes on without waiting; with `batch_size` both the sites and the derivatives are those of a minibatch, so that
+    a step costs O(n M² + M³) (Bui, Yan and Turner 2017, sec. 3.9), and the sums over all rows are taken once an epoch.
+    In the end the sites are converged. Where a matrix cannot be factorised, or anything is not finite, training stops,
+    the last good hyperparameters come back, and the message says why.
+
+    :param model: its trainable variables are trained.
+    :param optimiser: "lbfgs" (SciPy) or "adam".
+    :param max_iterations: iterations, at most; steps of Adam, exactly.
+    :param learning_rate: Adam's.
+    :param batch_size: rows of a minibatch (Adam); None: all rows.
+    :param max_sweeps: updates of the sites in a row, at most: at each evaluation, and four times as many in the end.
+    :param tol: when the sites have converged; see :meth:`PEPClassifier.update_sites`.
+    :param report: called after iterations.
+    :param progress: show a progress bar.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    if not isinstance(model, PEPClassifier):
+        raise ValueError(f"model must be a PEPClassifier, got {type(model).__name__}; train others with gpflow.")
+    if optimiser not in OPTIMISERS:
+        raise ValueError(f"optimiser must be one of {', '.join(map(repr, OPTIMISERS))}, got {optimiser!r}.")
+    if batch_size is not None and optimiser != "adam":
+        raise ValueError(f'batch_size must be None with optimiser="{optimiser}", got {batch_size!r}.')
+    max_iterations = validation.positive_integer(max_iterations, "max_iterations")
+    learning_rate = validation.positive_number(learning_rate, "learning_rate")
+    began = time.perf_counter()
+    with tqdm(total=max_iterations, unit="it", disable=not progress, mininterval=0.5) as bar:
+        training = _Training(model, max_sweeps, tol, _Trace(report, bar))
+        if optimiser == "lbfgs":
+            converged, message = training.lbfgs(max_iterations)
+        elif batch_size is None:
+            converged, message = training.adam(max_iterations, learning_rate)
+        else:
+            batch_size = validation.positive_integer(batch_size, "batch_size")
+            converged, message = training.minibatch_adam(max_iterations, learning_rate, batch_size)
+        status = training.converge_sites(4 * max_sweeps)
+        training.trace.values.append(status.log_evidence)
+    if not status.converged:
+        message += f" The sites have not converged: the change is {status.change:.1e} after {status.sweeps} sweeps."
+    return FitResult(
+        converged and status.converged,
+        message,
+        training.trace.iterations,
+        tuple(training.trace.values),
+        status,
+        time.perf_counter() - began,
+    )
+
+
+class _Trace:
+    """Keeps what happened, and tells."""
+
+    def __init__(self, report: Report | None, bar: Any):
+        self.iterations = 0
+        self.values: list[float] = []
+        self._report, self._bar = report, bar
+
+    def step(self) -> None:
+        """An iteration is done."""
+        self.iterations += 1
+        self._bar.update()
+
+    def evidence(self, value: float) -> None:
+        """The log evidence after it."""
+        self.values.append(value)
+        self._bar.set_postfix_str(f"log evidence {value:.6g}", refresh=False)
+        if self._report is not None:
+            self._report(self.iterations, value)
+
+
+class _Training:
+    """The three ways to train."""
+
+    def __init__(self, model: PEPClassifier, max_sweeps: int, tol: float, trace: _Trace):
+        self.model, self.trace = model, trace
+        self._max_sweeps = validation.positive_integer(max_sweeps, "max_sweeps")
+        self._tol = validation.positive_number(tol, "tol")
+        self._variables = model.trainable_variables
+        self._good = self._values()
+
+    def converge_sites(self, max_sweeps: int) -> SitesStatus:
+        """Update the sites; that they have not converged is in the result."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The sites have not converged")
+            return self.model.update_sites(max_sweeps=max_sweeps, tol=self._tol)
+
+    def lbfgs(self, max_iterations: int) -> tuple[bool, str]:
+        """SciPy's L-BFGS-B on the energy at converged sites."""
+        if not self._variables:
+            return True, "Nothing is trainable."
+        pack, unpack = gpflow.optimizers.Scipy.pack_tensors, gpflow.optimizers.Scipy.unpack_tensors
+        best = np.inf
+        evaluate = tf.function(self._loss_and_gradients, autograph=False)
+
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            nonlocal best
+            self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
+            self.converge_sites(self._max_sweeps)
+            value, gradients = evaluate()
+            _check_finite(value, *gradients)
+            if float(value) < best:
+                best, self._good = float(value), self._values()
+            return float(value), pack(gradients).numpy().astype(np.float64)
+
+        def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
+            self.trace.step()
+            self.trace.evidence(-float(intermediate_result.fun))
+
+        with self._restoring() as failure:
+            start = pack(self._variables).numpy().astype(np.float64)
+            options = {"maxiter": max_iterations, "maxfun": 4 * max_iterations + 20}
+            result = minimize(loss, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
+            self._assign(unpack(self._variables, tf.constant(result.x, self._variables[0].dtype)))
+            return bool(result.success), f"L-BFGS: {result.message}."
+        return False, failure[0]
+
+    def adam(self, steps: int, learning_rate: float) -> tuple[bool, str]:
+        """All rows: one update of the sites, one step of the hyperparameters."""
+        optimiser = tf_keras.optimizers.Adam(learning_rate)
+        optimiser.build(self._variables)
+        evaluate = tf.function(self._loss_and_gradients, autograph=False)
+        with self._restoring() as failure:
+            for _ in range(steps):
+                self.model.update_sites_once()
+                value, gradients = evaluate()
+                _check_finite(value, *gradients)
+                self._good = self._values()
+                optimiser.apply_gradients(zip(gradients, self._variables, strict=True))
+                self.trace.step()
+                self.trace.evidence(-float(value))
+            return False, f"Adam: {steps} steps, as asked."
+        return False, failure[0]
+
+    def minibatch_adam(self, steps: int, learning_rate: float, batch_size: int) -> tuple[bool, str]:
+        """Some rows: their sites are updated, q with them, and the hyperparameters from them."""
+        optimiser = tf_keras.optimizers.Adam(learning_rate)
+        optimiser.build(self._variables)
+        rng = np.random.default_rng(0)
+        with self._restoring() as failure:
+            while self.trace.iterations < steps:
+                order = rng.permutation(int(self.model.num_data))
+                batches = self.model.minibatches(
+                    order[start : start + batch_size] for start in range(0, len(order), batch_size)
+                )
+                for gradients in batches:
+                    _check_finite(*gradients)
+                    self._good = self._values()
+                    optimiser.apply_gradients(zip(gradients, self._variables, strict=True))
+                    self.trace.step()
+                    if self.trace.iterations == steps:
+                        break
+                self.trace.evidence(-float(self.model.training_loss()))
+            return False, f"Adam: {steps} steps, as asked."
+        return False, failure[0]
+
+    def _loss_and_gradients(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._variables)
+            loss = self.model.training_loss()
+        return loss, tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    def _values(self) -> list[tf.Tensor]:
+        return [tf.identity(variable) for variable in self._variables]
+
+    def _assign(self, values: list[tf.Tensor]) -> None:
+        for variable, value in zip(self._variables, values, strict=True):
+            variable.assign(value)
+
+    @contextmanager
+    def _restoring(self) -> Iterator[list[str]]:
+        """Where anything fails inside, the last good hyperparameters come back and the reason is in the list."""
+        reason: list[str] = []
+        try:
+            yield reason
+        except _FAILURES as error:
+            self._assign(self._good)
+            text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+            reason.append(f"Stopped, and the last good hyperparameters restored: {text}")
+        except BaseException:
+            self._assign(self._good)
+            raise
+
+
+def _check_finite(*values: tf.Tensor) -> None:
+    if not all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values):
+        raise FloatingPointError("the training loss or its derivatives are not finite.")
