@@ -22,8 +22,8 @@ class SitesPosterior(AbstractPosterior):
     """
     The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A.
 
-    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and have
-    a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1].
+    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and
+    have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1].
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """PEPClassifier: power EP and quantile propagation for any likelihood of scalar latent functions."""
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -31,6 +30,7 @@ from ..sites import (
     Sweep,
     converge,
     converge_in_batches,
+    derivatives,
     energy,
     leave_one_out,
     minibatch_objective,
@@ -41,6 +41,7 @@ from ..sites import (
     update_once,
 )
 from ..statistics import Chunks, SingleRows, SomeRows, Sums, floating_variables
+from .freshness import Structure, differs, parameter_values, print_when
 from .sparse import SparseGP
 
 _ADVICE = (
@@ -133,7 +134,7 @@ class PEPClassifier(SparseGP):
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
-        self._structure = _Structure()
+        self._structure = Structure()
         self._warned = False
 
     @property
@@ -157,7 +158,7 @@ class PEPClassifier(SparseGP):
     @property
     def is_stale(self) -> bool:
         """Whether hyperparameters, data or alpha changed since the sites were last updated."""
-        return bool(self._stale())
+        return bool(differs(self._parameter_values(), self._fingerprint))
 
     def reset_sites(self) -> None:
         """Sites that say nothing: q is the prior."""
@@ -301,7 +302,8 @@ class PEPClassifier(SparseGP):
         structure = self._current_structure()
 
         def look_at(state: SiteSums, rows: AnyNDArray) -> Sweep:
-            return self._look_at(structure, *state, tf.constant(rows, tf.int32))
+            found: Sweep = self._look_at(structure, *state, tf.constant(rows, tf.int32))
+            return found
 
         return lambda: self._site_sums(structure), lambda state: self._look(structure, *state), look_at
 
@@ -332,7 +334,7 @@ class PEPClassifier(SparseGP):
             batch = self._rows(SomeRows(rows, tf.size(rows)))
             loss = -minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
             loss -= self.log_prior_density()
-        return tape.gradient(loss, self.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return list(derivatives(tape, loss, self.trainable_variables))
 
     @tf.function(autograph=False)
     def _leave_one_out(self, structure: int) -> tf.Tensor:
@@ -342,6 +344,10 @@ class PEPClassifier(SparseGP):
         return LatentRows(
             self._data, chunks, self.kernel, self.inducing_variable, self.mean_function, self.num_latent_gps
         )
+
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """What the sites depend on beside data and alpha."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
     def _checked_alpha(self) -> tf.Tensor:
         alpha = tf.convert_to_tensor(self._alpha)
@@ -353,7 +359,7 @@ class PEPClassifier(SparseGP):
         """A number that changes when a part or a parameter of the model is replaced by another one."""
         if self._rule_of is not self.likelihood:
             self._rule, self._rule_of = site_rule(self.projection, self.likelihood), self.likelihood
-        return self._structure.number((self.kernel, self.likelihood, self.inducing_variable, self.mean_function))
+        return self._structure.number(self._parts())
 
     # --- data and staleness ------------------------------------------------------------------------------------------
 
@@ -367,18 +373,11 @@ class PEPClassifier(SparseGP):
         self._fingerprint.assign([np.nan])
 
     def _parameter_values(self) -> tf.Tensor:
-        """Everything that the sites depend on beside the data, in one vector."""
-        parts = floating_variables(self.kernel, self.likelihood, self.inducing_variable, self.mean_function)
-        return tf.concat([tf.reshape(value, [-1]) for value in (self._alpha, *parts)], 0)
-
-    def _stale(self) -> tf.Tensor:
-        now, then = self._parameter_values(), tf.convert_to_tensor(self._fingerprint)
-        same_size = tf.equal(tf.size(now), tf.size(then))
-        return ~tf.cond(same_size, lambda: tf.reduce_all(now == then), lambda: tf.constant(False))
+        return parameter_values(self._alpha, *self._parts())
 
     def _ensure_fresh(self) -> None:
         if not tf.executing_eagerly():
-            _print_when(self._stale(), _STALE)
+            print_when(differs(self._parameter_values(), self._fingerprint), _STALE)
         elif self.is_stale and self.when_stale == "refresh":
             self.update_sites()
         elif self.is_stale and not self._warned:
@@ -386,31 +385,7 @@ class PEPClassifier(SparseGP):
             warnings.warn(_STALE, stacklevel=3)
 
 
-class _Structure:
-    """Numbers the structures that a model has had, each a list of parts, parameters and variables."""
-
-    def __init__(self) -> None:
-        self._number, self._known = 0, [object()]
-
-    def number(self, parts: Iterable[tf.Module]) -> int:
-        """Of the present parts; another one where any of them, or what it is made of, is another object."""
-        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
-        if len(present) != len(self._known) or any(a is not b for a, b in zip(present, self._known, strict=True)):
-            self._number, self._known = self._number + 1, present
-        return self._number
-
-
 def _observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:
     X, Y = validation.regression_data(data)
     check_observations(likelihood, Y)
     return X, Y
-
-
-def _print_when(condition: tf.Tensor, message: str) -> None:
-    """A message on standard error, in a compiled function."""
-
-    def report() -> tf.Tensor:
-        with tf.control_dependencies([tf.print("gpflow_pep:", message, output_stream=sys.stderr)]):
-            return tf.constant(True)
-
-    tf.cond(condition, report, lambda: tf.constant(False))

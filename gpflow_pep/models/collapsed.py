@@ -27,6 +27,7 @@ from ..statistics import (
     Sites,
     Sums,
     collect,
+    leave_one_out,
     log_gaussian,
     mahalanobis,
 )
@@ -132,7 +133,12 @@ class CollapsedRegression(SparseGP):
     def _collect(
         self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> Sums:
-        rows = RegressionRows(
+        rows = self._rows(chunks, noise_factor)
+        covariance = self._inducing_covariance()
+        return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
+
+    def _rows(self, chunks: Chunks, noise_factor: tf.Tensor | None = None) -> RegressionRows:
+        return RegressionRows(
             self._checked_data(chunks),
             chunks,
             self.kernel,
@@ -141,8 +147,6 @@ class CollapsedRegression(SparseGP):
             self.mean_function,
             noise_factor,
         )
-        covariance = self._inducing_covariance()
-        return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
 
     def _checked_data(self, chunks: Chunks) -> RegressionData:
         """The data, unless one variable was assigned to without the other or the blocks."""
@@ -159,6 +163,25 @@ class CollapsedRegression(SparseGP):
         sums = self._sums()
         objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums)
         return finite(objective, name="the objective", advice=_ADVICE_OBJECTIVE)
+
+    @check_shapes("return: [N]")
+    def loo_log_predictive_density(self) -> tf.Tensor:
+        """
+        Leave-one-out log predictive density of every row, summed over its outputs, in nats.
+
+        Row n is predicted from q without what it adds, at the present hyperparameters: exactly what the model without
+        that row would predict. Cost: one pass over the data. (Not differentiable.)
+        """
+        densities = leave_one_out(
+            self._rows(self._chunks),
+            self._chunks,
+            self._sites,
+            self._powers(),
+            self._sums(),
+            self._scale(),
+            self.num_data,
+        )
+        return finite(densities, name="the leave-one-out densities", advice=_ADVICE_OBJECTIVE)
 
     @check_shapes("return: []")
     def upper_bound(self) -> tf.Tensor:

@@ -8,7 +8,7 @@ from .leave_one_out import leave_one_out
 from .projections import site_rule
 from .stochastic import minibatch_objective
 from .sweep import Sites, Sweep, sweep
-from .tilted import Cavity, Rows, Tilted, TiltedRule
+from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 
 __all__ = [
     "Cavity",
@@ -24,6 +24,7 @@ __all__ = [
     "TiltedRule",
     "converge",
     "converge_in_batches",
+    "derivatives",
     "energy",
     "leave_one_out",
     "minibatch_objective",

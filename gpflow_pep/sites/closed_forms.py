@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Gaussian, Poisson
+from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson
 from typing_extensions import override
 
 from ..likelihoods import Probit
@@ -59,6 +59,23 @@ class PoissonExpectation(TiltedRule):
         m = cavity.mean + tf.math.log(tf.convert_to_tensor(self._likelihood.binsize, y.dtype))
         rate = tf.exp(m + 0.5 * cavity.variance)
         return Tilted(y * m - rate - tf.math.lgamma(y + 1.0), y - rate, -rate, tf.ones_like(rate))
+
+
+class GammaExpectation(TiltedRule):
+    """α = 0 with an exponential link: E[-k f - y exp(-f)] of shape k, 1 if exponential; its mass may be far from m."""
+
+    def __init__(self, likelihood: Gamma | Exponential):
+        self._likelihood = likelihood
+
+    @override
+    def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
+        y = rows.Y[:, 0]
+        k = tf.ones_like(y)
+        if isinstance(self._likelihood, Gamma):
+            k *= self._likelihood._shape(rows.X)[..., 0]
+        expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
+        constant = tf.math.xlogy(k - 1.0, y) - tf.math.lgamma(k)
+        return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
 
 
 class AtPower(TiltedRule):

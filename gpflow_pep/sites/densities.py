@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.likelihoods import Bernoulli, Poisson, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Bernoulli, Ordinal, Poisson, ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods.utils import inv_probit
 
 from ..likelihoods import Logit, Probit
 
@@ -18,6 +19,8 @@ class Density(NamedTuple):
     slope: tf.Tensor
     curvature: tf.Tensor
 
+
+_FAR = 1e10
 
 LogDensity = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Density]
 """From F [K, R], rows X [R, D] and Y [R, Dy] to :class:`Density` [K, R]."""
@@ -50,6 +53,21 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         X, Y = (tf.repeat(values[None], tf.shape(F)[0], axis=0) for values in (X, Y))
         return likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0]
+
+    return _differentiated(log_prob)
+
+
+@log_density.register
+def _ordinal(likelihood: Ordinal) -> LogDensity:
+    """GPflow's outermost bin edges are infinite, where the second derivative of Phi is NaN; these are far enough."""
+
+    def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        inner = likelihood.bin_edges / likelihood.sigma
+        edges = tf.concat([[-_FAR], inner, [_FAR]], 0)
+        number = tf.cast(Y[:, 0], tf.int32)
+        x = F / likelihood.sigma
+        below, above = (inv_probit(tf.gather(edges, number + k) - x) for k in (0, 1))
+        return tf.math.log(above - below + 1e-6)
 
     return _differentiated(log_prob)
 

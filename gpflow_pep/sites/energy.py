@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from ..linalg import cholesky_adjoint, symmetric_product
 from ..statistics import CHUNKS_IN_FLIGHT, add_up, first_only, watched
-from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals
+from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import Latent, LatentRows
 from .sweep import Sites, look, no_sums, row_terms, sums_of
 from .tilted import Tilted, TiltedRule
@@ -93,7 +93,9 @@ class _Bars(NamedTuple):
 
 def _row_bars(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> _RowBars:
     """
-    Derivatives of :func:`row_terms`, with e = (τ μ - h)/r and d log_normaliser / dv = (d2 + α d1²)/2:
+    Derivatives of :func:`row_terms`.
+
+    With e = (τ μ - h)/r and d log_normaliser / dv = (d2 + α d1²)/2:
 
         μ: d1/r + e,   s: α d1 e/r + (d2 + α d1²)/2r² + τ/2r + α e²/2,   d: (d2 + α d1²)/2,   m: d1
     """
@@ -116,6 +118,7 @@ def _terms(rows: LatentRows, rule: TiltedRule, sites: Sites, q: Posterior, alpha
     ) -> tuple[Any, ...]:
         site = sites.take(rows, chunk)
         marginal, w, tilted = look(rows, rule, q, site, alpha, chunk, rows(chunk, *rows.inputs))
+        w = proper(w)
         total += tf.reduce_sum(row_terms(marginal, site, w, tilted, alpha))
         bars = _row_bars(marginal, site, w, tilted, alpha)
         bars = bars._replace(rest=tf.where(marginal.rest > 0.0, bars.rest, tf.zeros_like(bars.rest)))
@@ -148,6 +151,8 @@ class _Adjoint(NamedTuple):
         self, A: tf.Tensor, c: tf.Tensor, sources: Sequence[Any], with_likelihood: bool
     ) -> tuple[tf.Tensor, ...]:
         """
+        The derivative in Kuu and those in the sources.
+
         With P = B^-1: A_bar = -(P + b b')/2 - P VsV P - sym(b (P Vm)'), c_bar = b + P Vm; then V_bar of a row is
 
             2 τ A_bar V + h c_bar + 2 s_bar P V + μ_bar b - 2 d_bar V.

@@ -99,6 +99,22 @@ def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
     return CavityOfW(remaining, (marginal.mean - linear * marginal.variance) / safe, marginal.variance / safe)
 
 
+def proper(w: CavityOfW) -> CavityOfW:
+    """
+    The cavities themselves.
+
+    :raises tf.errors.InvalidArgumentError: where one of them is not proper.
+    """
+    message = [
+        "A cavity is not proper, so that the sites do not go with the hyperparameters; the smallest 1 - α τ s is",
+        tf.reduce_min(w.remaining),
+        "Try: update_sites(), a smaller alpha",
+    ]
+    checked = tf.debugging.Assert(tf.reduce_all(w.remaining > 0.0), message)
+    with tf.control_dependencies([] if checked is None else [checked]):
+        return CavityOfW(*(tf.identity(value) for value in w))
+
+
 def cavity_of_f(w: CavityOfW, marginal: Marginals, latent: Latent) -> Cavity:
     """N(f; m(x) + mean, d + variance), one row after the other: [C n]."""
     variance = tf.maximum(w.variance + marginal.rest, _SMALLEST_VARIANCE)
@@ -107,7 +123,7 @@ def cavity_of_f(w: CavityOfW, marginal: Marginals, latent: Latent) -> Cavity:
 
 def matching_site(w: CavityOfW, rest: tf.Tensor, tilted: Tilted) -> Site:
     """
-    The site that gives w the moments of the tilted distribution, the 1/α-th power of what its fraction becomes:
+    The site that gives w the moments of the tilted distribution: the 1/α-th power of what its fraction becomes.
 
         τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
 

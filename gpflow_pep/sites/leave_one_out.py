@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from .gaussian import Posterior, SiteSums, cavity_of_f, cavity_of_w, marginals
+from .gaussian import Posterior, SiteSums, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import LatentRows
 from .sweep import Sites
 from .tilted import TiltedRule
@@ -21,12 +21,8 @@ def leave_one_out(rows: LatentRows, rule: TiltedRule, sites: Sites, sums: SiteSu
     def step(chunk: tf.Tensor, densities: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         latent = rows(chunk, *rows.inputs)
         marginal = marginals(q, latent)
-        w = cavity_of_w(marginal, sites.take(rows, chunk), one)
-        proper = tf.debugging.Assert(
-            tf.reduce_all(w.remaining > 0.0), ["q without a site is not proper; the smallest 1 - τ s is", w.remaining]
-        )
-        with tf.control_dependencies([] if proper is None else [proper]):
-            density = rule.moments(cavity_of_f(w, marginal, latent), rows.observed(chunk), one).log_normaliser
+        w = proper(cavity_of_w(marginal, sites.take(rows, chunk), one))
+        density = rule.moments(cavity_of_f(w, marginal, latent), rows.observed(chunk), one).log_normaliser
         return chunk + 1, densities.write(chunk, tf.reduce_sum(tf.reshape(density, tf.shape(w.mean)), axis=0))
 
     _, densities = tf.while_loop(lambda chunk, _: chunk < rows.num_chunks(), step, (tf.constant(0), densities))

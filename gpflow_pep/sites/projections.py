@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from gpflow.likelihoods import Gaussian, Poisson, ScalarLikelihood
+from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson, ScalarLikelihood
 from typing_extensions import override
 
 from ..likelihoods import Probit
 from . import panels
-from .closed_forms import AtPower, GaussianTilting, PoissonExpectation, ProbitTilting
+from .closed_forms import AtPower, GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
 from .quadrature import AdaptiveQuadrature, Panels
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
@@ -42,6 +42,8 @@ def site_rule(projection: str, likelihood: ScalarLikelihood) -> TiltedRule:
         return AtPower(1.0, ProbitTilting(likelihood), rule)
     if isinstance(likelihood, Poisson) and likelihood.invlink in (tf.exp, tf.math.exp):
         return AtPower(0.0, PoissonExpectation(likelihood), rule)
+    if isinstance(likelihood, Gamma | Exponential) and likelihood.invlink in (tf.exp, tf.math.exp):
+        return AtPower(0.0, GammaExpectation(likelihood), rule)
     return rule
 
 
@@ -78,8 +80,10 @@ def _quantile_deviation(resolved: Panels, num_rows: tf.Tensor) -> tf.Tensor:
     within = half[:, None] * tf.matmul(density, tf.constant(panels.INTEGRALS, dtype), transpose_b=True)  # [W, K]
     mass = tf.math.segment_sum(within[:, -1], row)  # [R]
     within /= tf.gather(mass, row)[:, None]
-    # Each row adds 1 to the running total, which is taken off again.
-    before = tf.cumsum(within[:, -1], exclusive=True) - tf.cast(row, dtype)
+    number = tf.range(tf.size(row))
+    at = tf.stack([row, number - tf.gather(tf.math.segment_min(number, row), row)], axis=1)  # row, place in it
+    table = tf.scatter_nd(at, within[:, -1], [num_rows, tf.reduce_max(at[:, 1]) + 1])  # one row cannot spoil another
+    before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within, 0.0, 1.0)
     normal = tf.exp(-0.5 * tf.square(tf.math.ndtri(F)))  # φ(Φ⁻¹(F)) sqrt(2π), 0 where F is 0 or 1
     integral = half * tf.linalg.matvec(normal, tf.constant(panels.WEIGHTS[0], dtype))  # [W]

@@ -28,7 +28,9 @@ _EDGES = (-10.0, -4.5, 0.0, 4.5, 10.0)
 _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
 _MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
+_MAX_OPEN = 64  # panels of a row to be divided at once; more are noise, or not numbers, and stay as they are
 _MAX_NEWTON = 60
+_SHORTEST_STEP = 1e-12  # of a Newton step; where exp(f) begins to bend, m may be v y from the mode
 _NEAR_MODE = 0.3  # of the tilted distribution's standard deviation
 
 
@@ -135,7 +137,8 @@ class AdaptiveQuadrature(TiltedRule):
             inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
             tolerance = tf.where(tf.abs(left + half) > _OUTSIDE, outside, inside)
             resolved = tf.reduce_all(tf.transpose(tails) <= tolerance[:, None] * tf.gather(scale, row), axis=-1)
-            resolved = resolved | (number >= _MAX_LEVELS)
+            num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, R)  # [R]
+            resolved = resolved | (tf.gather(num_open, row) > _MAX_OPEN) | (number >= _MAX_LEVELS)
             accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
             done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), R)
             finished = (row, left, half, tf.transpose(integrands.P)) if keep_panels else ()
@@ -194,7 +197,8 @@ def _centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -
         candidate = f + length * step
         new_log_pi, new_step, new_at = evaluate(candidate)
         better = new_log_pi > log_pi
-        length = tf.where(better, tf.ones_like(length), 0.25 * length)
+        shorter = tf.where(length > _SHORTEST_STEP, 0.25 * length, tf.zeros_like(length))
+        length = tf.where(better, tf.ones_like(length), shorter)
         moved = (
             tf.where(better, new, old)
             for new, old in zip((candidate, new_log_pi, new_step, *new_at), (f, log_pi, step, *at), strict=True)
@@ -206,7 +210,7 @@ def _centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -
     log_pi, step, at = evaluate(m)
     length = tf.where(near(step, at.curvature), tf.zeros_like(m), tf.ones_like(m))
     _, f, log_pi, _, _, *at = tf.while_loop(
-        lambda number, f, log_pi, step, length, *at: (number < _MAX_NEWTON) & tf.reduce_any(length > 1e-6),
+        lambda number, f, log_pi, step, length, *at: (number < _MAX_NEWTON) & tf.reduce_any(length > 0.0),
         climb,
         (tf.constant(0), m, log_pi, step, length, *at),
     )

@@ -44,7 +44,7 @@ class Sites(tf.Module):
 
     @property
     def num_data(self) -> int:
-        """N"""
+        """N."""
         return int(tf.shape(self.precision)[0])
 
     def reset(self, num_data: int) -> None:
@@ -129,7 +129,7 @@ def look(
 
 def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:
     """
-    What each row adds to the energy, [C, n] (JMLR 18(104), eq. 38):
+    What each row adds to the energy, [C, n] (JMLR 18(104), eq. 38).
 
         log Z / α - log(r)/2α + (τ μ² - 2 h μ + α h² s)/2r
     """

@@ -24,10 +24,11 @@ class Cavity(NamedTuple):
 
 class Tilted(NamedTuple):
     """
-    The tilted distribution, [R] each. With Z = ∫ N(f; m, v) p(y|f)^α df:
+    The tilted distribution, [R] each.
 
-    log_normaliser is log Z / α, d1 and d2 its first two derivatives in m; where α = 0 they are E[log p] and its
-    derivatives. The tilted mean is m + α v d1. Also d log_normaliser / dv = (d2 + α d1²)/2.
+    With Z = ∫ N(f; m, v) p(y|f)^α df, log_normaliser is log Z / α, d1 and d2 its first two derivatives in m; where
+    α = 0 they are E[log p] and its derivatives. The tilted mean is m + α v d1. The derivative of log_normaliser in v
+    is (d2 + α d1²)/2.
     """
 
     log_normaliser: tf.Tensor

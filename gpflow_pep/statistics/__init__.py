@@ -7,6 +7,7 @@ from .covariances import covariance_with_rows, inducing_covariance, prior_covari
 from .derivatives import first_only
 from .evidence import factorise_B, log_gaussian, mahalanobis
 from .independent import IndependentSites
+from .leave_one_out import leave_one_out
 from .penalty import log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
@@ -33,6 +34,7 @@ __all__ = [
     "first_only",
     "floating_variables",
     "inducing_covariance",
+    "leave_one_out",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",

@@ -12,7 +12,7 @@ from typing_extensions import override
 from ..linalg import cholesky
 from .penalty import log_det_ratio, log_det_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
+from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
 
 _ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
@@ -93,6 +93,17 @@ class BlockSites(Sites):
             VDV=tf.matmul(_flat(V), _flat(tf.matmul(D_bar, V)), transpose_a=True),
             scale=tf.reduce_sum(m_bar),
         )
+
+    @override
+    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+        """With Sigma^-1 = [..., p_n, ...], without row n it is less by p_n p_n' / p_nn."""
+        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+        identity = tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=L.dtype)
+        precision = tf.linalg.cholesky_solve(factor, identity)  # [G, b, b]
+        noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
+        e, residual = (_flat(noise[..., None] * tf.matmul(precision, values)) for values in (V, r))
+        rest = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
+        return Removal(tf.transpose(_flat(V)), rest, tf.transpose(e), tf.reshape(noise, [-1]), residual)
 
     def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty * scale, X))

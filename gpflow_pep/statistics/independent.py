@@ -12,7 +12,7 @@ from typing_extensions import override
 from ..linalg import column_products, symmetric_product
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers, Sites
+from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
 
 
 class _Quantities(NamedTuple):
@@ -75,6 +75,11 @@ class IndependentSites(Sites):
             VDV=symmetric_product(Vd, V),
             scale=tf.reduce_sum(m_bar, axis=-1),
         )
+
+    @override
+    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+        V, d, w, _ = _quantities(L, rows, powers, scale)
+        return Removal(V, d, V, 1.0 / w, rows.residual)
 
 
 class LinearAdjoint:

@@ -71,6 +71,25 @@ class ChunkAdjoint(NamedTuple):
     """With respect to the scale m, [...]."""
 
 
+class Removal(NamedTuple):
+    """
+    What each row of a chunk adds to the sums that would be missing without it.
+
+    A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
+    """
+
+    V: tf.Tensor
+    """L^-1 Kuf, [M, n]."""
+    rest: tf.Tensor
+    """Variance of f given u, [n]."""
+    direction: tf.Tensor
+    """e, [M, n]."""
+    noise: tf.Tensor
+    """v, [n]."""
+    residual: tf.Tensor
+    """r, [n, P]."""
+
+
 class Sites(Protocol):
     """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
 
@@ -82,3 +101,6 @@ class Sites(Protocol):
 
     def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         """A chunk's part of the derivatives, given those with respect to the sums."""
+
+    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+        """What each row of a chunk, left out alone, takes with it."""

@@ -1,0 +1,44 @@
+"""Whether what was computed, or compiled, still belongs to the model as it is now."""
+
+import sys
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from ..statistics import floating_variables
+
+
+def parameter_values(alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
+    """Alpha and the values of all the parts' parameters, in one vector."""
+    return tf.concat([tf.reshape(value, [-1]) for value in (alpha, *floating_variables(*parts))], 0)
+
+
+def differs(now: tf.Tensor, then: tf.Variable) -> tf.Tensor:
+    """Whether two vectors differ, in length or any value, []; NaN differs from everything."""
+    then = tf.convert_to_tensor(then)
+    same_size = tf.equal(tf.size(now), tf.size(then))
+    return ~tf.cond(same_size, lambda: tf.reduce_all(now == then), lambda: tf.constant(False))
+
+
+class Structure:
+    """Numbers the structures that a model has had, each a list of parts, parameters and variables."""
+
+    def __init__(self) -> None:
+        self._number, self._known = 0, [object()]
+
+    def number(self, parts: Iterable[tf.Module]) -> int:
+        """Of the present parts; another one where any of them, or what it is made of, is another object."""
+        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
+        if len(present) != len(self._known) or any(a is not b for a, b in zip(present, self._known, strict=True)):
+            self._number, self._known = self._number + 1, present
+        return self._number
+
+
+def print_when(condition: tf.Tensor, message: str) -> None:
+    """A message on standard error, in a compiled function."""
+
+    def report() -> tf.Tensor:
+        with tf.control_dependencies([tf.print("gpflow_pep:", message, output_stream=sys.stderr)]):
+            return tf.constant(True)
+
+    tf.cond(condition, report, lambda: tf.constant(False))

@@ -1,0 +1,50 @@
+"""Leave-one-out predictions of regression models: what the other rows say of each row, at no refit."""
+
+import numpy as np
+import tensorflow as tf
+
+from ..linalg import column_products
+from .chunks import Chunks
+from .evidence import factorise_B
+from .rows import RowSource
+from .sites import Powers, Sites, Sums
+
+
+def leave_one_out(
+    rows: RowSource, chunks: Chunks, sites: Sites, powers: Powers, sums: Sums, scale: tf.Tensor, num_data: tf.Tensor
+) -> tf.Tensor:
+    """
+    log N(y_n; mean, variance) of every row given the others, hyperparameters held, summed over outputs, [N].
+
+    Without row n, B is less by e e'/v and c by e r/v (:class:`Removal`), so that with s_VV = V'B^-1 V and so on
+
+        mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
+    """
+    LB = factorise_B(sums.A)
+    whitened = tf.linalg.triangular_solve(LB, sums.c)  # chol(B)^-1 c, [M, P]
+    count = rows.num_chunks()
+    arrays = (
+        tf.TensorArray(sums.c.dtype, count, infer_shape=False),
+        tf.TensorArray(tf.int32, count, infer_shape=False),
+    )
+
+    def step(chunk: tf.Tensor, densities: tf.TensorArray, places: tf.TensorArray) -> tuple[tf.Tensor, ...]:
+        values = rows(chunk, *rows.inputs)
+        V, d, e, v, r = sites.removal(sums.L, values, _of_chunk(powers, chunks, chunk), scale)
+        TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
+        remaining = v - column_products(Te, Te)
+        cross = column_products(TV, Te)
+        surprise = (r - tf.matmul(Te, whitened, transpose_a=True)) / remaining[:, None]  # [n, P]
+        mean = tf.matmul(TV, whitened, transpose_a=True) - cross[:, None] * surprise
+        variance = d + column_products(TV, TV) + tf.square(cross) / remaining + values.noise
+        squares = tf.square(values.residual - mean) / variance[:, None]
+        density = -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1)
+        place = chunks.take(tf.range(num_data), chunk)
+        return chunk + 1, densities.write(chunk, density), places.write(chunk, place)
+
+    _, densities, places = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays))
+    return tf.scatter_nd(places.concat()[:, None], densities.concat(), num_data[None])
+
+
+def _of_chunk(powers: Powers, chunks: Chunks, chunk: tf.Tensor) -> Powers:
+    return Powers(*(chunks.take_blocks(power, chunk) for power in powers))

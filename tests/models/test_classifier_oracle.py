@@ -1,0 +1,190 @@
+"""PEPClassifier against reference numbers (tests/data): sites, energy, q(u), predictions and derivatives.
+
+The references are double precision with quadrature that converges exponentially, and agree with other programs to 1e-8
+(energy, q(u), predictions), 1e-6 (sites) and 1e-5 (derivatives) at least: these are the tolerances, relative to the
+largest number. Here sites have converged to TOL, which leaves q off by TOL/(1 - contraction), a few times 1e-11 (damped
+sweeps contract to less than a half), and the energy by its square where it is stationary. Quadrature is right to 1e-8
+in d1 and d2, in practice to 1e-12.
+
+There is no jitter, but where Z = X: there Kuu has condition numbers of up to 3e17 (MATH.md, sec. 9), and 1e-12 makes it
+positive definite. That makes d_n up to 1e-12, which changes the energy by about Σ d_n (h_n² + τ_n)/2 < 1e-10.
+"""
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import log_ndtr
+
+from gpflow_pep import PEPClassifier
+from gpflow_pep.likelihoods import Probit
+
+TOL = 1e-11
+ENERGY, SITES, POSTERIOR, GRADIENT = 1e-8, 1e-6, 1e-8, 1e-5
+LIKELIHOODS = {"probit": Probit, "probit_gpflow": gpflow.likelihoods.Bernoulli}
+MIXED_IN = {"probit": 0.0, "probit_gpflow": 1e-3}  # of each label, by GPflow
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def _cases(group):
+    content = json.loads((DATA / f"{group}.json").read_text())
+    return [{**case, "inputs": {**content["datasets"][case["dataset"]], **case["inputs"]}} for case in content["cases"]]
+
+
+def _named(cases):
+    return [pytest.param(case, id=case["name"]) for case in cases]
+
+
+SPARSE, FULL = _cases("probit_pep"), _cases("gpc_full")
+CASES = SPARSE + FULL
+WITH_GRADIENTS = [case for case in CASES if "grad" in case["expected"]]
+QUANTILE = [case for case in WITH_GRADIENTS if case["name"].endswith("QP")]
+
+
+def _jitter(case):
+    return 1e-12 if case["inputs"].get("Z", case["inputs"]["X"]) == case["inputs"]["X"] else 0.0
+
+
+@pytest.fixture(autouse=True)
+def _little_jitter(request):
+    case = request.node.callspec.params["case"]
+    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=_jitter(case), positive_minimum=0.0)):
+        yield
+
+
+@functools.cache
+def _model(dataset, likelihood, projection):
+    """One model for all cases that differ in alpha alone, so that little is compiled; they do not change it else."""
+    inputs = next(case["inputs"] for case in CASES if case["dataset"] == dataset)
+    X, Y = np.array(inputs["X"]), 0.5 * (1.0 + np.array(inputs["Y_pm1"])[:, None])
+    kernel = gpflow.kernels.SquaredExponential(**{k: v for k, v in inputs["kernel"].items() if k != "name"})
+    Z = np.array(inputs.get("Z", inputs["X"]))
+    return PEPClassifier((X, Y), kernel, LIKELIHOODS[likelihood](), Z, projection=projection)
+
+
+def _converged(case):
+    inputs = case["inputs"]
+    projection = "wasserstein" if case["name"].endswith("QP") else "kl"
+    model = _model(case["dataset"], inputs["likelihood"], projection)
+    model.alpha = inputs.get("alpha", 1.0)
+    assert model.update_sites(tol=TOL).converged
+    return model
+
+
+def _relative_error(actual, expected):
+    actual, expected = np.ravel(actual), np.ravel(expected)
+    return np.max(np.abs(actual - expected)) / np.max(np.abs(expected))
+
+
+def _gradients(model):
+    """Derivatives at fixed sites, through the logarithm where parameters are positive."""
+    parameters = {
+        "log_variance": model.kernel.variance,
+        "log_lengthscales": model.kernel.lengthscales,
+        "Z": model.inducing_variable.Z,
+    }
+    with tf.GradientTape() as tape:
+        objective = model.maximum_log_likelihood_objective()
+    variables = {name: parameter.unconstrained_variable for name, parameter in parameters.items()}
+    gradients = tape.gradient(objective, variables)
+    for name, parameter in list(parameters.items())[:2]:
+        with tf.GradientTape() as tape:
+            value = tf.math.log(tf.convert_to_tensor(parameter))
+        gradients[name] /= tape.gradient(value, variables[name])  # elementwise
+    return gradients
+
+
+def _assert_gradients(model, expected):
+    gradients = _gradients(model)
+    largest = max(np.max(np.abs(value)) for value in expected.values())
+    for name, value in expected.items():
+        assert np.max(np.abs(gradients[name] - value)) < GRADIENT * largest, name
+
+
+@pytest.mark.parametrize("case", _named(CASES))
+def test_converged(case):
+    model, expected = _converged(case), case["expected"]
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected["objective"], rel=0.0, abs=ENERGY)
+    assert _relative_error(model.sites.precision, expected["site_precision"]) < SITES
+    assert _relative_error(model.sites.linear, expected["site_precision_mean"]) < SITES
+    q_mu, q_cov = model.compute_qu()
+    assert _relative_error(q_mu, expected["q_mu"]) < POSTERIOR
+    assert _relative_error(q_cov, expected["q_cov"]) < POSTERIOR
+    Xtest = np.array(case["inputs"]["Xtest"])
+    mean, variance = model.predict_f(Xtest)
+    assert _relative_error(mean, expected["f_mean"]) < POSTERIOR
+    assert _relative_error(variance, expected["f_var"]) < POSTERIOR
+    assert _relative_error(model.predict_y(Xtest)[0], expected["prob"]) < POSTERIOR
+
+
+@pytest.mark.parametrize("case", _named(case for case in WITH_GRADIENTS if case not in QUANTILE))
+def test_derivatives(case):
+    """EP's energy is stationary in the sites: derivatives while they stay are those of the converged energy."""
+    model, expected = _converged(case), case["expected"]
+    _assert_gradients(model, expected["grad"])
+    if "grad_sites_fixed" in expected:
+        _assert_gradients(model, expected["grad_sites_fixed"])
+
+
+@pytest.mark.parametrize("case", _named(QUANTILE))
+def test_derivatives_of_quantile_propagation(case):
+    """
+    Its energy is not stationary: the objective's derivatives are those while the sites stay, `grad_sites_fixed`, and
+    the converged energy has others, `grad`, found by central differences. With steps of 1e-4 in a logarithm these are
+    off by 1e-8 f'''/6 and, with an energy right to some 1e-11 relative to itself, by 1e-7 |f|/1e-4: below GRADIENT.
+    """
+    model, expected = _converged(case), case["expected"]
+    _assert_gradients(model, expected["grad_sites_fixed"])
+
+    def difference(parameter, index):
+        value, energies = parameter.numpy(), []
+        for step in (1e-4, -1e-4):
+            moved = np.array(value)
+            moved[index] *= np.exp(step)
+            parameter.assign(moved)
+            status = model.update_sites(tol=TOL)
+            assert status.converged
+            energies.append(status.log_evidence)
+        parameter.assign(value)
+        return (energies[0] - energies[1]) / 2e-4
+
+    slopes = [difference(model.kernel.variance, ())]
+    slopes += [difference(model.kernel.lengthscales, d) for d in range(len(case["inputs"]["kernel"]["lengthscales"]))]
+    true = [expected["grad"]["log_variance"], *expected["grad"]["log_lengthscales"]]
+    fixed = [expected["grad_sites_fixed"]["log_variance"], *expected["grad_sites_fixed"]["log_lengthscales"]]
+    assert _relative_error(slopes, true) < GRADIENT
+    assert _relative_error(fixed, true) > 100 * GRADIENT
+
+
+@pytest.mark.parametrize("case", _named(case for case in FULL if case["name"].endswith("EP")))
+def test_expectation_propagation(case):
+    """
+    The evidence of GPML, algorithm 3.5 and eq. 3.65, at the model's sites: alpha = 1 with Z = X is the usual EP.
+
+    With S = diag(τ), B = I + S^1/2 K S^1/2 (condition number below 1e4) and cavities from Σ = K - K S^1/2 B^-1 S^1/2 K.
+    """
+    model = _converged(case)
+    X, Y = (values.numpy() for values in model.data)
+    K = model.kernel(X).numpy()
+    t, h = model.sites.precision.numpy()[:, 0], model.sites.linear.numpy()[:, 0]
+    root = np.sqrt(t)
+    B = np.eye(len(t)) + root[:, None] * K * root
+    covariance = K - (K * root) @ np.linalg.solve(B, root[:, None] * K)
+    mean = covariance @ h
+    s = np.diag(covariance)
+    precision = 1.0 / s - t
+    cavity_mean = (mean / s - h) / precision
+    sign = 2.0 * Y[:, 0] - 1.0
+    p = np.exp(log_ndtr(sign * cavity_mean / np.sqrt(1.0 + 1.0 / precision)))
+    log_Z = np.log(MIXED_IN[case["inputs"]["likelihood"]] * (1.0 - 2.0 * p) + p)
+    evidence = np.sum(log_Z + 0.5 * np.log1p(t / precision)) - 0.5 * np.linalg.slogdet(B)[1]
+    evidence += 0.5 * h @ covariance @ h
+    evidence += 0.5 * np.sum((cavity_mean**2 * t - 2.0 * cavity_mean * h) * precision / (precision + t))
+    evidence -= 0.5 * np.sum(h**2 / (precision + t))
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(evidence, rel=0.0, abs=ENERGY)
