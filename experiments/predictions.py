@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 from gpflow.models import GPModel
 
+from experiments.initialisation import Floats
 from gpflow_pep.datasets import Dataset
 
 FILE = "predictions.npz"
 _GRID = 300  # points across a single input
+_SQUARE = 120  # points along either of two inputs
 _MARGIN = 0.1  # of the inputs' range, on either side
 
 
@@ -22,10 +24,39 @@ def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
     mean, variance = model.predict_y(dataset.X_test)
     arrays = {"Z": model.inducing_variable.Z.numpy(), "mean": mean.numpy(), "variance": variance.numpy()}
     if dataset.X_train.shape[1] == 1:
-        low, high = dataset.X_train.min(), dataset.X_train.max()
-        margin = _MARGIN * (high - low)
-        arrays["x"] = np.linspace(low - margin, high + margin, _GRID)[:, None]
+        arrays["x"] = _across(dataset.X_train[:, 0], _GRID)[:, None]
         arrays["x_mean"], arrays["x_variance"] = (part.numpy() for part in model.predict_y(arrays["x"]))
+    return _saved(arrays, directory)
+
+
+def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, directory: Path) -> Path:
+    """
+    Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M, D], and the test
+    ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2`` [120] and ``x_probability`` [120, 120],
+    the same where the first input is x1[column] and the second x2[row].
+
+    :return: its path.
+    """
+    arrays = {
+        "Z_start": Z_start,
+        "Z": model.inducing_variable.Z.numpy(),
+        "probability": model.predict_y(dataset.X_test)[0].numpy(),
+    }
+    if dataset.X_train.shape[1] == 2:
+        arrays["x1"], arrays["x2"] = (_across(column, _SQUARE) for column in dataset.X_train.T)
+        points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
+        arrays["x_probability"] = model.predict_y(points)[0].numpy().reshape(_SQUARE, _SQUARE)
+    return _saved(arrays, directory)
+
+
+def _across(column: Floats, count: int) -> Floats:
+    """A grid over the values of an input, with a margin on either side."""
+    low, high = column.min(), column.max()
+    margin = _MARGIN * (high - low)
+    return np.linspace(low - margin, high + margin, count)
+
+
+def _saved(arrays: dict[str, Floats], directory: Path) -> Path:
     path = directory / FILE
     np.savez(path, **arrays)
     return path

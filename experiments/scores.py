@@ -1,10 +1,10 @@
-"""What is said of a regression model in numbers: its objective, its parameters, its predictions' scores."""
+"""What is said of a model in numbers: its objective, its parameters, its predictions' scores."""
 
 import numpy as np
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from gpflow_pep import metrics
+from gpflow_pep import PEPClassifier, metrics
 from gpflow_pep.datasets import Dataset
 
 
@@ -41,3 +41,24 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
         "smse": metrics.smse(dataset.Y_test, mean),
         "smll": metrics.smll(dataset.Y_test, mean, variance, dataset.Y_train),
     }
+
+
+def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
+    """
+    Of the predictions of the test labels: the fraction that is wrong, the mean negative log predictive probability and
+    the sum of the log predictive probabilities (nats).
+    """
+    probability = model.predict_y(dataset.X_test)[0].numpy()  # [N_test, 1], of label 1
+    log_densities = model.predict_log_density((dataset.X_test, dataset.Y_test)).numpy()  # [N_test]
+    return {
+        "error": float(np.mean((probability > 0.5) != (dataset.Y_test > 0.5))),
+        "nlpd": -float(np.mean(log_densities)),
+        "log_likelihood": float(np.sum(log_densities)),
+    }
+
+
+def loo_nlpd(model: GPModel) -> float | None:
+    """Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites."""
+    if not isinstance(model, PEPClassifier):
+        return None
+    return -float(np.mean(model.loo_log_predictive_density()))

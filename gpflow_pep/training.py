@@ -201,13 +201,11 @@ class _Training:
         """Some rows: their sites are updated, q with them, and the hyperparameters from them."""
         optimiser = tf_keras.optimizers.Adam(learning_rate)
         optimiser.build(self._variables)
-        rng = np.random.default_rng(0)
+        epoch = 0
         with self._restoring() as failure:
             while self.trace.iterations < steps:
-                order = rng.permutation(int(self.model.num_data))
-                batches = self.model.minibatches(
-                    order[start : start + batch_size] for start in range(0, len(order), batch_size)
-                )
+                batches = self.model.minibatches(batch_size, seed=epoch)
+                epoch += 1
                 for gradients in batches:
                     _check_finite(*gradients)
                     self._good = self._values()

@@ -1,7 +1,8 @@
-"""The data ingredient: which split of which data set, and how it is prepared."""
+"""The data ingredients: which split of which data set, and how it is prepared; one for each task."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,33 +10,58 @@ from sacred import Ingredient
 
 from experiments.recording import SAVE_GIT_INFO
 from gpflow_pep import datasets
+from gpflow_pep.datasets.info import Task
 
-data = Ingredient("data", save_git_info=SAVE_GIT_INFO)
 
-
-@data.config
 def _config() -> None:
-    # name of a data set: one of gpflow_pep.datasets.names()
-    dataset = "diabetes"
+    # name of a data set of the experiment's task: one of gpflow_pep.datasets.names(task=...)
+    dataset = ""
 
     # number of the split into training and test rows, from 0
     split = 0
 
-    # subtract the training part's mean from each column and divide by its standard deviation
+    # subtract the training part's mean from each column (labels excepted) and divide by its standard deviation
     standardise = True
 
     # train on at most this many rows, drawn with the seed (after standardising); None: on all
     max_train = None
 
 
-@data.capture
-def load(dataset: str, split: int, standardise: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
-    """The split that the configuration asks for."""
-    loaded = datasets.load(dataset, split, standardise=standardise)
-    N = len(loaded.X_train)
-    if max_train is None or max_train >= N:
-        return loaded
-    if max_train < 1:
-        raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
-    rows = np.random.RandomState(_seed).permutation(N)[:max_train]
-    return replace(loaded, X_train=loaded.X_train[rows], Y_train=loaded.Y_train[rows])
+def _data_for(task: Task, default: str) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
+    """The data ingredient of a task's experiments, and what loads the split that its configuration asks for."""
+    ingredient = Ingredient("data", save_git_info=SAVE_GIT_INFO)
+    ingredient.config(_config)
+    ingredient.add_config(dataset=default)
+
+    @ingredient.capture
+    def load(dataset: str, split: int, standardise: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
+        """The split that the configuration asks for."""
+        check_task(dataset, task)
+        loaded = datasets.load(dataset, split, standardise=standardise)
+        N = len(loaded.X_train)
+        if max_train is None or max_train >= N:
+            return loaded
+        if max_train < 1:
+            raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
+        rows = np.random.RandomState(_seed).permutation(N)[:max_train]
+        return replace(loaded, X_train=loaded.X_train[rows], Y_train=loaded.Y_train[rows])
+
+    return ingredient, load
+
+
+def check_task(dataset: str, task: Task) -> None:
+    """
+    Refuse a data set of another task.
+
+    :raises ValueError: where it is one, or there is no such data set.
+    """
+    found = datasets.describe(dataset).task
+    if found != task:
+        raise ValueError(
+            f"dataset is {dataset!r}, which is for {found} (python -m experiments.{found}); for {task} there are "
+            f"{', '.join(datasets.names(task=task))}."
+        )
+
+
+data, load = _data_for("regression", "diabetes")
+labelled_data, load_labelled = _data_for("classification", "breast-cancer")

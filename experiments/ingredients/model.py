@@ -74,6 +74,9 @@ def build(
     scale: float,
     block_size: int | None,
     M: int,
+    kernel: str,
+    lengthscales: float | None,
+    kernel_variance: float,
     noise_variance: float,
     max_jitter: float | None,
     _seed: int,
@@ -92,16 +95,16 @@ def build(
     if model not in constructors:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
     Z = cluster_centres(X, M, _seed)  # [M, D]
-    return constructors[model]((X, Y), build_kernel(X), Z, noise_variance=noise_variance)
+    covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
+    return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
 
 
-@gp.capture
-def build_kernel(
-    X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, _seed: int
+def stationary_kernel(
+    X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, seed: int
 ) -> gpflow.kernels.Kernel:
-    """The kernel that the configuration asks for, for inputs X [N, D]."""
+    """A kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each of them."""
     constructor: Any = getattr(gpflow.kernels, kernel, None)
     if not (isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)):
         raise ValueError(f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted.")
-    start = median_distance(X, _seed) if lengthscales is None else lengthscales
+    start = median_distance(X, seed) if lengthscales is None else lengthscales
     return constructor(variance=kernel_variance, lengthscales=[start] * X.shape[1])

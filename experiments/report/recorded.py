@@ -1,4 +1,4 @@
-"""A recorded run of the regression experiment, read from its directory."""
+"""A recorded run of the regression or the classification experiment, read from its directory."""
 
 import json
 from dataclasses import dataclass
@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from experiments.ingredients.classifier import classifier_title
 from experiments.ingredients.model import title
 from experiments.initialisation import Floats
 from experiments.predictions import FILE
+from gpflow_pep.datasets.info import Task
+
+_TITLES = {"regression": title, "classification": classifier_title}
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class RecordedRun:
     predictions: dict[str, Floats]
     """The arrays of ``predictions.npz``."""
 
+    task: Task = "regression"
+    """The name of the experiment."""
+
     @property
     def is_bound(self) -> bool:
         """Whether the objective is a lower bound of the log evidence, not an approximation to it."""
@@ -44,5 +51,6 @@ def read_run(directory: Path) -> RecordedRun:
     if entry["status"] != "COMPLETED":
         raise ValueError(f"{directory} is of a run with status {entry['status']}; only a completed run has results.")
     config = json.loads((directory / "config.json").read_text())
+    task: Task = entry["experiment"]["name"]
     with np.load(directory / FILE) as arrays:
-        return RecordedRun(title(config["gp"]), config, entry["result"], dict(arrays))
+        return RecordedRun(_TITLES[task](config["gp"]), config, entry["result"], dict(arrays), task)

@@ -1,23 +1,31 @@
 """A table of recorded runs on one data set, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from experiments.report.columns import aligned
 from experiments.report.recorded import RecordedRun
-
-_HEADINGS = ("method", "log evidence", "RMSE", "NLPD", "noise s.d.", "iterations", "seconds")
 
 
 def heading(runs: Sequence[RecordedRun]) -> str:
     """One line that says what the runs have in common: data set, split, N, D, M."""
     result, config = runs[0].result, runs[0].config
+    M = config["gp"]["M"]
+    inducing = "an inducing point at every input" if M is None else f"M = {M} inducing points"
     return (
         f"{config['data']['dataset']}, split {config['data']['split']}: N = {result['N']} training and "
-        f"{result['N_test']} test points, D = {result['D']}, M = {config['gp']['M']} inducing points"
+        f"{result['N_test']} test points, D = {result['D']}, {inducing}"
     )
 
 
 def units(runs: Sequence[RecordedRun]) -> str:
     """What the columns measure."""
+    if runs[0].task == "classification":
+        return (
+            "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. Error: fraction\n"
+            "of the test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of each\n"
+            "training label, from the sites of the others. Seconds: training, tracing of the graph included.\n"
+            "Iterations marked + are the limit, at those marked ! the optimiser gave up; it had not converged."
+        )
     targets = "standardised targets" if runs[0].config["data"]["standardise"] else "the targets as published"
     return (
         "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. RMSE, NLPD (nats):\n"
@@ -28,26 +36,45 @@ def units(runs: Sequence[RecordedRun]) -> str:
 
 def table(runs: Sequence[RecordedRun]) -> str:
     """The runs' results, one a line, in aligned columns."""
-    lines = [_HEADINGS, *(_cells(run) for run in runs)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
-    aligned = [_aligned(line, widths) for line in lines]
-    return "\n".join([aligned[0], "-" * len(aligned[0]), *aligned[1:]])
+    columns = _COLUMNS[runs[0].task]
+    return aligned([tuple(columns), *(tuple(cell(run) for cell in columns.values()) for run in runs)])
 
 
-def _cells(run: RecordedRun) -> tuple[str, ...]:
-    result = run.result
-    return (
-        run.title,
-        f"{'≥' if run.is_bound else '≈'} {result['objective_per_point']:.4f}",
-        f"{result['rmse']:.4f}",
-        f"{result['nlpd']:.4f}",
-        f"{result['noise_sd']:.4f}",
-        f"{result['iterations']}{' ' if result['converged'] else '+'}",
-        f"{result['seconds']:.1f}",
-    )
+def _number(name: str, digits: int = 4) -> Callable[[RecordedRun], str]:
+    """The entry of the result; a dash where the model has none."""
+
+    def cell(run: RecordedRun) -> str:
+        value = run.result[name]
+        return "–" if value is None else f"{value:.{digits}f}"
+
+    return cell
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """The first cell to the left, the others to the right."""
-    first, *others = zip(cells, widths, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])
+def _evidence(run: RecordedRun) -> str:
+    return f"{'≥' if run.is_bound else '≈'} {run.result['objective_per_point']:.4f}"
+
+
+def _iterations(run: RecordedRun) -> str:
+    limit = run.config.get("training", {}).get("maxiter")
+    at_limit = limit is None or run.result["iterations"] >= limit
+    return f"{run.result['iterations']}{' ' if run.result['converged'] else '+' if at_limit else '!'}"
+
+
+_METHOD_AND_EVIDENCE = {"method": lambda run: run.title, "log evidence": _evidence}
+_EFFORT = {"iterations": _iterations, "seconds": _number("seconds", 1)}
+_COLUMNS: dict[str, dict[str, Callable[[RecordedRun], str]]] = {
+    "regression": {
+        **_METHOD_AND_EVIDENCE,
+        "RMSE": _number("rmse"),
+        "NLPD": _number("nlpd"),
+        "noise s.d.": _number("noise_sd"),
+        **_EFFORT,
+    },
+    "classification": {
+        **_METHOD_AND_EVIDENCE,
+        "error": _number("error"),
+        "NLPD": _number("nlpd"),
+        "LOO NLPD": _number("loo_nlpd"),
+        **_EFFORT,
+    },
+}

@@ -21,7 +21,8 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); below -12 the asymptotic series of Mills' ratio.
     """
     far = x < _SERIES_BELOW
-    tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * tf.where(far, tf.zeros_like(x), tf.abs(x)))  # Phi(-|x|)
+    magnitude = tf.where(x > 0.0, x, -x)  # tf.abs has no derivative at 0, log Phi has
+    tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * tf.where(far, tf.zeros_like(x), magnitude))  # Phi(-|x|)
     near = tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(tail))
 
     def with_series() -> tf.Tensor:

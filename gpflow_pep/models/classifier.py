@@ -1,7 +1,8 @@
 """PEPClassifier: power EP and quantile propagation for any likelihood of scalar latent functions."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from ..observations import check_observations
 from ..posteriors import SitesPosterior
 from ..sites import (
     LatentRows,
+    Look,
     Posterior,
     Report,
     Sites,
     SitesStatus,
     SiteSums,
     Sweep,
+    TiltedRule,
     converge,
     converge_in_batches,
     derivatives,
@@ -37,8 +40,8 @@ from ..sites import (
     proper_start,
     site_rule,
     sweep,
-    update_batch,
     update_once,
+    update_rows,
 )
 from ..statistics import Chunks, SingleRows, SomeRows, Sums, floating_variables
 from .freshness import Structure, differs, parameter_values, print_when
@@ -195,13 +198,17 @@ class PEPClassifier(SparseGP):
         tol, damping = validation.positive_number(tol, "tol"), validation.fraction(damping, "damping")
         if batch_size is not None:
             batch_size = validation.positive_integer(batch_size, "batch_size")
-        sums, look, look_at = self.site_updates()
-        options: dict[str, Any] = {"max_sweeps": max_sweeps, "tol": tol, "damping": damping, "report": report}
+        structure = self._current_structure()
         self._fingerprint.assign([np.nan])
+        options: dict[str, Any] = {"max_sweeps": max_sweeps, "tol": tol, "damping": damping, "report": report}
+        sweep_in_batches = partial(self._sweep_in_batches, structure, np.random.default_rng(0), damping)
         if batch_size is None:
-            status = converge(self._sites, sums, look, **options)
+            # From nothing, a first sweep in batches saves several parallel ones.
+            warm_up = partial(sweep_in_batches, _warm_up_size(int(self.num_data)), True) if self._is_fresh() else None
+            status = converge(self._sites, *self._updates(structure), warm_up=warm_up, **options)
         else:
-            status = converge_in_batches(self._sites, sums, look, look_at, batch_size=batch_size, **options)
+            update = partial(sweep_in_batches, batch_size, False)
+            status = converge_in_batches(self._sites, *self._updates(structure), update, **options)
         self._fingerprint.assign(self._parameter_values())
         if not status.converged:
             warnings.warn(
@@ -217,27 +224,30 @@ class PEPClassifier(SparseGP):
 
         :param damping: the fraction of the update that is taken, less where B would not be proper.
         """
-        sums, look, _ = self.site_updates()
         self._fingerprint.assign([np.nan])
-        update_once(self._sites, sums, look, damping)
+        update_once(self._sites, *self._updates(self._current_structure()), damping)
 
-    def minibatches(self, batches: Iterable[AnyNDArray], damping: float = 1.0) -> Iterator[list[tf.Tensor]]:
+    def minibatches(self, batch_size: int, *, damping: float = 1.0, seed: int = 0) -> Iterator[list[tf.Tensor]]:
         """
-        For each batch of rows: its sites are updated, q with them, and the derivatives of the training loss in the
-        trainable variables are estimated from it. Hyperparameters may change in between; what the
-        other rows add to q follows them when this is called anew.
+        Stochastic training: for each minibatch of a random partition of the rows its sites are updated, q with them,
+        and the derivatives of the training loss in the trainable variables are estimated from it.
 
-        :param batches: arrays of row indices, each one chunk of rows.
+        Hyperparameters may change between minibatches. What the other rows add to q follows them when this is called
+        anew, for the next epoch.
+
+        :param batch_size: rows of a minibatch.
         :param damping: the fraction of an update that is taken, less where B would not be proper.
+        :param seed: of the partition.
         """
-        sums, look, look_at = self.site_updates()
         structure = self._current_structure()
+        sums, look = self._updates(structure)
         self._fingerprint.assign([np.nan])
-        state, _ = proper_start(self._sites, sums(), look)
-        for rows in batches:
-            state = SiteSums(self._inducing_factor(structure), state.A, state.c)
-            state = update_batch(self._sites, state, look_at, rows, damping)
-            yield self._minibatch_gradients(structure, state.A, state.c, tf.constant(rows, tf.int32))
+        state, _ = proper_start(self._sites, sums(), look.exact)
+        order = np.random.default_rng(seed).permutation(int(self.num_data)).astype(np.int32)
+        A, c, damping = state.A, state.c, tf.constant(damping, default_float())
+        for start in range(0, len(order), batch_size):
+            A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), damping)
+            yield gradients
 
     @check_shapes("return: [N]")
     def loo_log_predictive_density(self) -> tf.Tensor:
@@ -294,18 +304,23 @@ class PEPClassifier(SparseGP):
         L = self._factorise(self._inducing_covariance())
         return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
 
-    def site_updates(self) -> tuple[Callable[..., Any], ...]:
-        """
-        What updates of the sites are made of, compiled, at the present parameters: the sums of the sites, a look at
-        all rows under given sums, and one at some rows. See :mod:`gpflow_pep.sites.convergence`.
-        """
-        structure = self._current_structure()
+    def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
+        """The sums of the sites, and a look at all rows under given sums, compiled."""
+        look = Look(
+            rough=lambda state: self._look(structure, True, *state),
+            exact=lambda state: self._look(structure, False, *state),
+        )
+        return lambda: self._site_sums(structure), look
 
-        def look_at(state: SiteSums, rows: AnyNDArray) -> Sweep:
-            found: Sweep = self._look_at(structure, *state, tf.constant(rows, tf.int32))
-            return found
+    def _sweep_in_batches(
+        self, structure: int, rng: np.random.Generator, damping: float, size: int, rough: bool, state: SiteSums
+    ) -> SiteSums:
+        order = tf.constant(rng.permutation(int(self.num_data)), tf.int32)
+        return self._sweep(structure, rough, *state, order, tf.constant(size), tf.constant(damping, default_float()))
 
-        return lambda: self._site_sums(structure), lambda state: self._look(structure, *state), look_at
+    def _is_fresh(self) -> bool:
+        """Whether the sites say nothing yet."""
+        return not any(bool(tf.reduce_any(value != 0.0)) for value in (self._sites.precision, self._sites.linear))
 
     # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
 
@@ -314,27 +329,54 @@ class PEPClassifier(SparseGP):
         return self._site_tensors()
 
     @tf.function(autograph=False)
-    def _look(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
-        return sweep(self._rows(self._chunks), self._rule, self._sites, L, A, c, self._checked_alpha())
+    def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
+        rule = self._rule.rough() if rough else self._rule
+        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def _look_at(self, structure: int, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> Sweep:
-        some = self._rows(SomeRows(rows, self._chunk_size))
-        return sweep(some, self._rule, self._sites, L, A, c, self._checked_alpha())
+    def _sweep(
+        self,
+        structure: int,
+        rough: bool,
+        L: tf.Tensor,
+        A: tf.Tensor,
+        c: tf.Tensor,
+        order: tf.Tensor,
+        size: tf.Tensor,
+        damping: tf.Tensor,
+    ) -> SiteSums:
+        rule = self._rule.rough() if rough else self._rule
 
-    @tf.function(autograph=False)
-    def _inducing_factor(self, structure: int) -> tf.Tensor:
-        return self._factorise(self._inducing_covariance())
+        def step(start: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            state = self._updated(SiteSums(L, A, c), order[start : start + size], rule, damping)
+            return start + size, state.A, state.c
+
+        _, A, c = tf.while_loop(
+            lambda start, *_: start < tf.size(order), step, (tf.constant(0), A, c), parallel_iterations=1
+        )
+        return SiteSums(L, A, c)
 
     @tf.function(autograph=False, reduce_retracing=True)
-    def _minibatch_gradients(self, structure: int, A: tf.Tensor, c: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
+    def _minibatch(
+        self, structure: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        variables = self.trainable_variables
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.trainable_variables)
-            q = Posterior.of(self._factorise(self._inducing_covariance()), A, c)
-            batch = self._rows(SomeRows(rows, tf.size(rows)))
-            loss = -minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
-            loss -= self.log_prior_density()
-        return list(derivatives(tape, loss, self.trainable_variables))
+            tape.watch(variables)
+            L = self._factorise(self._inducing_covariance())
+            with tape.stop_recording():
+                state = self._updated(SiteSums(tf.stop_gradient(L), A, c), indices, self._rule, damping)
+            with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
+                q = Posterior.of(L, state.A, state.c)
+                batch = self._rows(SomeRows(indices, tf.size(indices)))
+                objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
+            loss = -objective - self.log_prior_density()
+        return state.A, state.c, list(derivatives(tape, loss, variables))
+
+    def _updated(self, state: SiteSums, indices: tf.Tensor, rule: TiltedRule, damping: tf.Tensor) -> SiteSums:
+        """After an update of the sites of some rows."""
+        rows = self._rows(SomeRows(indices, self._chunk_size))
+        return update_rows(rows, indices, rule, self._sites, state, self._checked_alpha(), damping)
 
     @tf.function(autograph=False)
     def _leave_one_out(self, structure: int) -> tf.Tensor:
@@ -383,6 +425,11 @@ class PEPClassifier(SparseGP):
         elif self.is_stale and not self._warned:
             self._warned = True
             warnings.warn(_STALE, stacklevel=3)
+
+
+def _warm_up_size(num_data: int) -> int:
+    """Rows of a batch: at least eight batches, of 64 to 512 rows."""
+    return min(max(num_data // 8, 64), 512)
 
 
 def _observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:

@@ -1,10 +1,19 @@
 """Gaussian sites for any likelihood: tilted distributions, their projections, sweeps and the energy."""
 
-from .convergence import Report, SitesStatus, converge, converge_in_batches, proper_start, update_batch, update_once
+from .convergence import (
+    Look,
+    Report,
+    SitesStatus,
+    converge,
+    converge_in_batches,
+    proper_start,
+    update_once,
+)
 from .energy import energy
 from .gaussian import Posterior, SiteSums
 from .latent import LatentRows
 from .leave_one_out import leave_one_out
+from .minibatch import update_rows
 from .projections import site_rule
 from .stochastic import minibatch_objective
 from .sweep import Sites, Sweep, sweep
@@ -13,6 +22,7 @@ from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 __all__ = [
     "Cavity",
     "LatentRows",
+    "Look",
     "Posterior",
     "Report",
     "Rows",
@@ -31,6 +41,6 @@ __all__ = [
     "proper_start",
     "site_rule",
     "sweep",
-    "update_batch",
     "update_once",
+    "update_rows",
 ]

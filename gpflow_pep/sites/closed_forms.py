@@ -72,7 +72,7 @@ class GammaExpectation(TiltedRule):
         y = rows.Y[:, 0]
         k = tf.ones_like(y)
         if isinstance(self._likelihood, Gamma):
-            k *= self._likelihood._shape(rows.X)[..., 0]
+            k = tf.broadcast_to(self._likelihood._shape(rows.X), tf.shape(rows.Y))[:, 0]
         expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
         constant = tf.math.xlogy(k - 1.0, y) - tf.math.lgamma(k)
         return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
@@ -90,6 +90,10 @@ class AtPower(TiltedRule):
             return lambda: tuple(rule.moments(cavity, rows, alpha))
 
         return Tilted(*tf.cond(tf.equal(alpha, self._power), by(self._there), by(self._elsewhere)))
+
+    @override
+    def rough(self) -> TiltedRule:
+        return AtPower(self._power, self._there, self._elsewhere.rough())
 
     @override
     def sensitivity(

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
 
 from .energy import log_integral
 from .gaussian import Posterior, SiteSums
 from .sweep import Sites, Sweep
 
 _SMALLEST_STEP = 1e-4
+# A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
+_ROUGHLY, _MAX_ROUGH = 0.02, 5
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ Report = Callable[[SitesStatus], None]
 """Called after every sweep."""
 
 
+class Look(NamedTuple):
+    """What all sites should become under given sums, to a few digits or exactly."""
+
+    rough: Callable[[SiteSums], Sweep]
+    exact: Callable[[SiteSums], Sweep]
+
+
 class _Damping:
     """
     The fraction of an update that is taken. It is halved when an update undid much of the one before, or made the
@@ -49,6 +58,7 @@ class _Damping:
         self._last: tuple[float, tf.Tensor] | None = None
 
     def adapt(self, found: Sweep) -> None:
+        """Take in what the last look found."""
         change, direction = float(found.change), found.c
         if self._last is not None:
             last_change, last = self._last
@@ -60,61 +70,82 @@ class _Damping:
         self._last = (change, direction)
 
     def reject(self, fraction: float) -> None:
+        """The step had to be made this small."""
         self.fraction = fraction
+        self.forget()
+
+    def forget(self) -> None:
+        """What comes next is not to be compared with what came before."""
         self._last = None
 
 
 def converge(
     sites: Sites,
     sums: Callable[[], SiteSums],
-    look: Callable[[SiteSums], Sweep],
+    look: Look,
     *,
     max_sweeps: int,
     tol: float,
     damping: float,
     report: Report | None = None,
+    warm_up: Callable[[SiteSums], SiteSums] | None = None,
 ) -> SitesStatus:
     """
     Parallel sweeps: all sites are updated from the same q, by a fraction that adapts.
 
+    While changes are large a rough look at the tilted distributions is enough; the last ones are exact.
+
     :param sums: computes the sums from the sites.
     :param look: what the sites should become under given sums.
+    :param warm_up: a first sweep, from given sums to new ones, that is done in another way.
     :raises FloatingPointError: where there is no update that keeps everything proper.
     """
-    state, found = proper_start(sites, sums(), look)
-    control, sweeps = _Damping(damping), 0
+    state = sums() if warm_up is None else warm_up(sums())
+    state, found = proper_start(sites, state, look.rough)
+    control, sweeps = _Damping(damping), int(warm_up is not None)
+    rough_looks, last_change = 1, np.inf
     while True:
+        change = float(found.change)
+        if rough_looks and (
+            change < max(_ROUGHLY, tol) or change > last_change or rough_looks > _MAX_ROUGH or sweeps >= max_sweeps
+        ):
+            state, found = proper_start(sites, state, look.exact)
+            control, rough_looks = _Damping(damping), 0
+        last_change = change
         status = _status(state, found, tol, sweeps, control.fraction)
         if report is not None:
             report(status)
-        if status.converged or sweeps == max_sweeps:
+        if status.converged or sweeps >= max_sweeps:
             return status
         control.adapt(found)
-        step = _proper_step(state, found, control.fraction)
-        _move(sites, step, found)
-        try:
-            candidate = state.moved(step, found.A, found.c)
-            new = look(candidate)
-            while not _is_proper(new):  # back half of the way, until all cavities are proper
-                _move(sites, -0.5 * step, found)
-                step = _halved(step)
-                control.reject(step)
-                candidate = state.moved(step, found.A, found.c)
-                new = look(candidate)
-        except BaseException:
-            _move(sites, -step, found)
-            raise
-        state, found = candidate, new
+        state, found = _advance(sites, state, found, control, look.rough if rough_looks else look.exact)
         sweeps += 1
+        rough_looks += bool(rough_looks)
+
+
+def _advance(
+    sites: Sites, state: SiteSums, found: Sweep, control: _Damping, look: Callable[[SiteSums], Sweep]
+) -> tuple[SiteSums, Sweep]:
+    """One step along what was found, as far as everything stays proper: the new sums and what is found there."""
+    step = _proper_step(state, found, control.fraction)
+    _move(sites, step, found)
+    try:
+        while not _is_proper(new := look(candidate := state.moved(step, found.A, found.c))):
+            _move(sites, -0.5 * step, found)
+            step = _halved(step)
+            control.reject(step)
+    except BaseException:
+        _move(sites, -step, found)
+        raise
+    return candidate, new
 
 
 def converge_in_batches(
     sites: Sites,
     sums: Callable[[], SiteSums],
-    look: Callable[[SiteSums], Sweep],
-    look_at: Callable[[SiteSums, AnyNDArray], Sweep],
+    look: Look,
+    update: Callable[[SiteSums], SiteSums],
     *,
-    batch_size: int,
     max_sweeps: int,
     tol: float,
     damping: float,
@@ -123,45 +154,23 @@ def converge_in_batches(
     """
     Minibatch sweeps: q is updated after every batch, and all rows are looked at once a sweep, for the status.
 
-    :param look_at: what the sites of some rows should become.
+    :param update: updates all sites, batch by batch (:func:`.minibatch.update_rows`): from given sums to new ones.
     """
-    state, found = proper_start(sites, sums(), look)
-    rng = np.random.default_rng(0)
+    state, found = proper_start(sites, sums(), look.exact)
     for sweeps in range(max_sweeps + 1):
         status = _status(state, found, tol, sweeps, damping)
         if report is not None:
             report(status)
-        if status.converged:
+        if status.converged or sweeps == max_sweeps:
             break
-        if sweeps < max_sweeps:
-            order = rng.permutation(sites.num_data)
-            for start in range(0, len(order), batch_size):
-                state = update_batch(sites, state, look_at, order[start : start + batch_size], damping)
-            state, found = proper_start(sites, state, look)
+        state, found = proper_start(sites, update(state), look.exact)
     return status
 
 
-def update_batch(
-    sites: Sites,
-    state: SiteSums,
-    look_at: Callable[[SiteSums, AnyNDArray], Sweep],
-    rows: AnyNDArray,
-    damping: float,
-) -> SiteSums:
-    """The sites of some rows, each with a proper cavity, are updated by at most `damping`: the new sums."""
-    found = look_at(state, rows)
-    if not np.isfinite(float(found.change)):
-        return state
-    step = _proper_step(state, found, damping)
-    _move(sites, step, found, rows)
-    return state.moved(step, found.A, found.c)
-
-
-def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Callable[[SiteSums], Sweep], damping: float) -> Sweep:
-    """One parallel update, by at most `damping`; its cavities are not looked at. Returns what was found before it."""
-    state, found = proper_start(sites, sums(), look)
+def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Look, damping: float) -> None:
+    """One parallel update, by at most `damping`, from an exact look; its cavities are not looked at."""
+    state, found = proper_start(sites, sums(), look.exact)
     _move(sites, _proper_step(state, found, damping), found)
-    return found
 
 
 def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
@@ -201,12 +210,9 @@ def _halved(step: float) -> float:
     return 0.5 * step
 
 
-def _move(sites: Sites, step: float, found: Sweep, rows: AnyNDArray | None = None) -> None:
+def _move(sites: Sites, step: float, found: Sweep) -> None:
     for variable, change in zip((sites.precision, sites.linear), found.site, strict=True):
-        if rows is None:
-            variable.assign_add(step * change)
-        else:
-            variable.scatter_add(tf.IndexedSlices(step * change, rows))
+        variable.assign_add(step * change)
 
 
 def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: float) -> SitesStatus:

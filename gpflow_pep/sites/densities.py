@@ -48,11 +48,11 @@ def _differentiated(log_prob: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Ten
 
 @log_density.register
 def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
-    """It divides its arguments between likelihoods, for which they must have all of their dimensions."""
+    """It divides its arguments between likelihoods, for which they must have all of their rows, in one dimension."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        X, Y = (tf.repeat(values[None], tf.shape(F)[0], axis=0) for values in (X, Y))
-        return likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0]
+        X, Y = (tf.tile(values, [tf.shape(F)[0], 1]) for values in (X, Y))
+        return tf.reshape(likelihood._scalar_log_prob(X, tf.reshape(F, [-1, 1]), Y), tf.shape(F))
 
     return _differentiated(log_prob)
 

@@ -65,6 +65,10 @@ class Wasserstein(TiltedRule):
         )
 
     @override
+    def rough(self) -> TiltedRule:
+        return self._quadrature.rough()
+
+    @override
     def sensitivity(
         self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

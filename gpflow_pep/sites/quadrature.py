@@ -16,7 +16,9 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from . import panels
-from .densities import Density, LogDensity, log_density
+from .densities import LogDensity, log_density
+from .mode import Centred, centre
+from .rough import ModeCentredHermite
 from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 
 # Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
@@ -29,9 +31,6 @@ _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
 _MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
 _MAX_OPEN = 64  # panels of a row to be divided at once; more are noise, or not numbers, and stay as they are
-_MAX_NEWTON = 60
-_SHORTEST_STEP = 1e-12  # of a Newton step; where exp(f) begins to bend, m may be v y from the mode
-_NEAR_MODE = 0.3  # of the tilted distribution's standard deviation
 
 
 class Panels(NamedTuple):
@@ -50,19 +49,6 @@ _NUM_INTEGRALS, _NUM_WATCHED = 7, 4
 _LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 _HARDLY = 3.0  # cavity standard deviations
 _NARROW = 0.5  # ratio of the tilted to the cavity's variance
-
-
-class _Centred(NamedTuple):
-    """Rows in units of their own cavity: f = centre + sd x; [R] each."""
-
-    centre: tf.Tensor
-    sd: tf.Tensor
-    shift: tf.Tensor
-    """(centre - m) / sd"""
-    height: tf.Tensor
-    """α l(centre) - shift²/2, so that π is about 1 there before it is normalised."""
-    slope: tf.Tensor
-    """l'(centre)"""
 
 
 class _Integrals(NamedTuple):
@@ -92,13 +78,17 @@ class AdaptiveQuadrature(TiltedRule):
 
     @override
     def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
-        centred = _centre(self._density, cavity, rows, alpha)
+        centred = centre(self._density, cavity, rows, alpha)
         sums, _ = self._integrate(centred, rows, alpha, keep_panels=False)
         return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
 
+    @override
+    def rough(self) -> TiltedRule:
+        return ModeCentredHermite(self._density)
+
     def moments_and_panels(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> tuple[Tilted, Panels]:
         """The tilted distributions, and the panels that resolve their densities."""
-        centred = _centre(self._density, cavity, rows, alpha)
+        centred = centre(self._density, cavity, rows, alpha)
         sums, panels = self._integrate(centred, rows, alpha, keep_panels=True)
         return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), panels
 
@@ -107,7 +97,7 @@ class AdaptiveQuadrature(TiltedRule):
         self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """d log_normaliser = E_π[d log p], on the panels that resolve π."""
-        centred = _centre(self._density, cavity, rows, alpha)
+        centred = centre(self._density, cavity, rows, alpha)
         sums, resolved = self._integrate(centred, rows, alpha, keep_panels=True)
         row, left, half, density = resolved
         weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * panels.WEIGHTS)  # [K, W]
@@ -119,9 +109,7 @@ class AdaptiveQuadrature(TiltedRule):
             total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
         return derivatives(tape, total, sources)
 
-    def _integrate(
-        self, centred: _Centred, rows: Rows, alpha: tf.Tensor, *, keep_panels: bool
-    ) -> tuple[tf.Tensor, Any]:
+    def _integrate(self, centred: Centred, rows: Rows, alpha: tf.Tensor, *, keep_panels: bool) -> tuple[tf.Tensor, Any]:
         """The integrals [R, 7], and the panels where they are asked for."""
         dtype, R = centred.sd.dtype, tf.shape(centred.sd)[0]
         nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
@@ -173,50 +161,6 @@ def _take(values: Any, row: tf.Tensor) -> Any:
     return type(values)(*(tf.gather(value, row) for value in values))
 
 
-def _centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> _Centred:
-    """
-    Near the mode of π, by Newton steps from m that are shortened until log π grows; where l is not concave, from a
-    curvature that is. Any centre gives the same integrals; the mode needs the fewest panels.
-    """
-    m, v = cavity.mean, cavity.variance
-    sd = tf.sqrt(v)
-
-    def evaluate(f: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Density]:
-        """log π + constant, Newton's step and l, l', l'' at f."""
-        at = Density(*(value[0] for value in density(f[None], rows.X, rows.Y)))
-        log_pi = alpha * at.log_prob - 0.5 * tf.square((f - m) / sd)
-        uphill = v * alpha * at.slope - (f - m)
-        step = uphill / (1.0 + v * alpha * tf.nn.relu(-at.curvature))
-        return tf.where(tf.math.is_finite(log_pi), log_pi, -np.inf), step, at
-
-    def near(step: tf.Tensor, curvature: tf.Tensor) -> tf.Tensor:
-        """Whether the mode is near, in the tilted distribution's standard deviation."""
-        return tf.abs(step) * tf.sqrt(1.0 / v + alpha * tf.nn.relu(-curvature)) < _NEAR_MODE
-
-    def climb(number: tf.Tensor, f: tf.Tensor, log_pi: tf.Tensor, step: tf.Tensor, length: tf.Tensor, *at: tf.Tensor):
-        candidate = f + length * step
-        new_log_pi, new_step, new_at = evaluate(candidate)
-        better = new_log_pi > log_pi
-        shorter = tf.where(length > _SHORTEST_STEP, 0.25 * length, tf.zeros_like(length))
-        length = tf.where(better, tf.ones_like(length), shorter)
-        moved = (
-            tf.where(better, new, old)
-            for new, old in zip((candidate, new_log_pi, new_step, *new_at), (f, log_pi, step, *at), strict=True)
-        )
-        f, log_pi, step, *at = moved
-        length = tf.where(near(step, at[2]), tf.zeros_like(length), length)
-        return number + 1, f, log_pi, step, length, *at
-
-    log_pi, step, at = evaluate(m)
-    length = tf.where(near(step, at.curvature), tf.zeros_like(m), tf.ones_like(m))
-    _, f, log_pi, _, _, *at = tf.while_loop(
-        lambda number, f, log_pi, step, length, *at: (number < _MAX_NEWTON) & tf.reduce_any(length > 0.0),
-        climb,
-        (tf.constant(0), m, log_pi, step, length, *at),
-    )
-    return _Centred(f, sd, (f - m) / sd, log_pi, at[1])
-
-
 class _Integrands(NamedTuple):
     """At the nodes of each panel, [K, W] each; see :class:`_Integrals`."""
 
@@ -227,7 +171,7 @@ class _Integrands(NamedTuple):
     change: tf.Tensor
 
 
-def _integrands(density: LogDensity, x: tf.Tensor, centred: _Centred, rows: Rows, alpha: tf.Tensor) -> _Integrands:
+def _integrands(density: LogDensity, x: tf.Tensor, centred: Centred, rows: Rows, alpha: tf.Tensor) -> _Integrands:
     """What is integrated over x [K, W]."""
     log_prob, l1, l2 = density(centred.centre + centred.sd * x, *rows)
     exponent = -0.5 * tf.square(x + centred.shift)
@@ -261,7 +205,7 @@ def _integrals(integrands: _Integrands, left: tf.Tensor, half: tf.Tensor) -> tup
     return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
 
 
-def _tilted(centred: _Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
+def _tilted(centred: Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
     """
     Moments give d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v), which is right where π is much narrower than
     the cavity; elsewhere they cancel, but d1 = E_π l' and d2 = E_π l'' + α Var_π l' do not.

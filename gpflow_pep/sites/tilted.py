@@ -44,6 +44,10 @@ class TiltedRule(Protocol):
     def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
         """The tilted distribution of each row; not differentiable."""
 
+    def rough(self) -> "TiltedRule":
+        """A cheaper rule, good to a few digits, where there is one."""
+        return self
+
     def sensitivity(
         self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

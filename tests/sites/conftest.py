@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gpflow
-import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf

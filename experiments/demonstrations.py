@@ -1,0 +1,112 @@
+"""What is demonstrated of each task: data set, sizes and methods. Imports nothing that takes long."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a demonstration is."""
+
+    M: int = 50
+    """Inducing points."""
+
+    block_size: int = 50
+    """Rows per block of BT-SGPR."""
+
+    max_train: int | None = 2000
+    """Training rows at most; None: all."""
+
+    maxiter: int = 200
+    """Iterations of L-BFGS at most."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """The demonstration of a task."""
+
+    title: str
+    """What is done, with which models."""
+
+    dataset: str
+    """The default data set, which needs no network."""
+
+    methods: tuple[dict[str, Any], ...]
+    """What the methods' configurations differ in."""
+
+    example: dict[str, Any]
+    """The one that is suggested as a single run."""
+
+    how_to_read: str
+    """What the table does and does not say."""
+
+    size: Size
+    """The usual size."""
+
+    sizes: dict[str, Size] = field(default_factory=dict)
+    """That of data sets which need another."""
+
+    def configurations(self, dataset: str, *, split: int, short: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """What the runs on a data set have in common, and in what they differ."""
+        size = self.sizes.get(dataset, self.size)
+        common = {
+            "dataset": dataset,
+            "split": split,
+            "max_train": size.max_train,
+            "M": size.M,
+            "maxiter": _SHORT_MAXITER if short else size.maxiter,
+            "seed": _SEED,
+        }
+        blocks = {"block_size": size.block_size}
+        return common, [method | (blocks if method["model"] == "BTSGPR" else {}) for method in self.methods]
+
+
+_SEED = 0
+_SHORT_MAXITER = 5
+
+DEMONSTRATIONS = {
+    "regression": Demonstration(
+        title="sparse GP regression with GPflow's SGPR and the models of gpflow_pep",
+        dataset="diabetes",
+        methods=(
+            {"model": "SGPR"},
+            {"model": "TSGPR"},
+            {"model": "BTSGPR"},
+            {"model": "PEPR", "alpha": 0.5},
+            {"model": "TPEP", "alpha": 0.5},
+            {"model": "PEPR", "alpha": 1.0},
+        ),
+        example={"model": "PEPR", "alpha": 0.5},
+        how_to_read=(
+            "One split: differences of the scores this small mean little. α = 1 (FITC) is known to overestimate the\n"
+            "evidence and to underestimate the noise; bounds can be compared with each other."
+        ),
+        size=Size(),
+        sizes={
+            "diabetes": Size(M=5, block_size=40, max_train=None),  # few enough for the methods to differ
+            "snelson": Size(M=5, block_size=18, max_train=None),  # as Bui and Titsias (2025): 5 points, 10 blocks
+        },
+    ),
+    "classification": Demonstration(
+        title="sparse GP classification with GPflow's SVGP, power EP and quantile propagation",
+        dataset="breast-cancer",
+        methods=(
+            {"model": "SVGP"},
+            {"model": "PEP", "alpha": 0.0},
+            {"model": "PEP", "alpha": 0.5},
+            {"model": "PEP", "alpha": 1.0},
+            {"model": "QP", "alpha": 1.0},
+        ),
+        example={"model": "PEP", "alpha": 0.5},
+        how_to_read=(
+            "One split: differences of the scores this small mean little. PEP with α = 0 has the bound that SVGP\n"
+            "approaches; with α > 0 the evidence is approximated, and is no bound. LOO NLPD needs no test points: it\n"
+            "comes with the sites, which SVGP does not have."
+        ),
+        size=Size(M=30, maxiter=100),
+        sizes={
+            "breast-cancer": Size(M=10, max_train=None, maxiter=60),
+            "banana": Size(M=20, max_train=None, maxiter=100),
+        },
+    ),
+}

@@ -1,0 +1,157 @@
+"""The training ingredient of classification: models with sites, and SVGP as their peer."""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import gpflow
+from sacred import Ingredient
+
+from experiments.recording import SAVE_GIT_INFO
+from experiments.svgp import train_svgp
+from gpflow_pep.datasets import Dataset
+from gpflow_pep.training import OPTIMISERS, fit
+
+site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
+
+Report = Callable[[int, float], None]
+"""Called after iterations with their number, from 1, and the last log evidence; in minibatch training once an epoch."""
+
+
+@dataclass(frozen=True)
+class SiteTraining:
+    """How a training ended."""
+
+    log_evidence: float
+    """The model's log evidence, at converged sites if they did, in nats."""
+
+    iterations: int
+    """Iterations of L-BFGS, or steps of Adam."""
+
+    seconds: float
+    """Wall time, tracing of the graph included, the reports not."""
+
+    converged: bool
+    """Whether the optimiser says that it has converged (Adam never does) and the sites have."""
+
+    message: str
+    """Why it stopped."""
+
+    sweeps: int | None
+    """Sweeps of the last update of the sites; None: the model has none."""
+
+    sites_change: float | None
+    """The largest change of a marginal, in its standard deviations, that another sweep would have made."""
+
+
+@site_training.config
+def _config() -> None:
+    # lbfgs (on all rows, at converged sites) or adam (one update of the sites a step; SVGP: one natural gradient)
+    optimiser = "lbfgs"
+
+    # iterations: L-BFGS does at most that many, Adam exactly
+    maxiter = 200
+
+    # Adam's learning rate
+    learning_rate = 0.01
+
+    # rows of a minibatch, for adam; None: all rows
+    batch_size = None
+
+    # sweeps over the sites in a row, at most: whenever lbfgs evaluates the evidence, four times as many in the end
+    max_sweeps = 50
+
+    # iterations from one entry in the logs to the next
+    log_interval = 10
+
+
+@site_training.capture
+def train_classifier(
+    model: gpflow.models.GPModel,
+    dataset: Dataset,
+    report: Report,
+    optimiser: str,
+    maxiter: int,
+    learning_rate: float,
+    batch_size: int | None,
+    max_sweeps: int,
+    _seed: int,
+) -> SiteTraining:
+    """
+    Learn hyperparameters and q(u). A model with sites that cannot go on stops, and its message says why.
+
+    :raises ValueError: naming the entry of the configuration that cannot be used.
+    """
+    if optimiser not in OPTIMISERS:
+        raise ValueError(f"optimiser is {optimiser!r}; accepted are {', '.join(OPTIMISERS)}.")
+    if batch_size is not None and optimiser != "adam":
+        raise ValueError(f"batch_size is {batch_size}; with optimiser={optimiser} only None is accepted.")
+    untimed, began = _Untimed(report), time.perf_counter()
+    if isinstance(model, gpflow.models.SVGP):
+        ended = _svgp(model, dataset, untimed, optimiser, maxiter, learning_rate, batch_size, _seed)
+    else:
+        result = fit(
+            model,
+            optimiser=optimiser,
+            max_iterations=maxiter,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_sweeps=max_sweeps,
+            report=untimed,
+        )
+        ended = SiteTraining(
+            log_evidence=result.log_evidence[-1],
+            iterations=result.iterations,
+            seconds=0.0,
+            converged=result.converged,
+            message=result.message,
+            sweeps=result.sites.sweeps,
+            sites_change=result.sites.change,
+        )
+    return replace(ended, seconds=time.perf_counter() - began - untimed.seconds)
+
+
+def _svgp(
+    model: gpflow.models.SVGP,
+    dataset: Dataset,
+    report: Report,
+    optimiser: str,
+    maxiter: int,
+    learning_rate: float,
+    batch_size: int | None,
+    seed: int,
+) -> SiteTraining:
+    data = (dataset.X_train, dataset.Y_train)
+    ended = train_svgp(
+        model,
+        data,
+        lambda iteration, loss: report(iteration, -loss),
+        optimiser=optimiser,
+        maxiter=maxiter,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    bound = float(model.maximum_log_likelihood_objective(data))
+    return SiteTraining(bound, ended.iterations, ended.seconds, ended.converged, ended.message, None, None)
+
+
+class _Untimed:
+    """Passes reports on, and adds up the time that they take."""
+
+    def __init__(self, report: Report):
+        self.seconds = 0.0
+        self._report = report
+
+    def __call__(self, iteration: int, log_evidence: float) -> None:
+        began = time.perf_counter()
+        self._report(iteration, log_evidence)
+        self.seconds += time.perf_counter() - began
+
+
+@site_training.capture
+def logs_between(last: int, iteration: int, log_interval: int) -> bool:
+    """Whether the logs get an entry after this iteration, when `last` was the one reported before it."""
+    return iteration // log_interval > last // log_interval

@@ -1,0 +1,140 @@
+"""
+Dense expectation propagation and quantile propagation on the sets of Zhang et al. (2019): error and log likelihood.
+
+    python -m experiments.quantile_propagation [--sets qp-crabs qp-sonar] [--folds 10] [--maxiter 40]
+
+Each fold of each method is a run of `experiments.classification` with the settings Q1, recorded in ``runs/``; a table
+gives means over the folds with their standard errors, beside the published figures.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from experiments.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
+from experiments.report.columns import aligned
+
+SETS = (
+    "qp-ionosphere",
+    "qp-cancer",
+    "qp-crabs",
+    "qp-sonar",
+    *(f"qp-{published}-{pair}" for published in ("iris", "wine") for pair in (12, 13, 23)),
+)
+_METHODS = {"EP": "PEP", "QP": "QP"}  # the paper's name, and that of the model
+_HEADINGS = (
+    "set",
+    "error % EP",
+    "QP",
+    "published",
+    "log lik. EP",
+    "QP",
+    "published",
+    "QP − EP",
+    "s/run",
+    "limit",
+    "stopped",
+)
+_HOW_TO_READ = (
+    "Mean over the folds ± its standard error. Error: of the test labels, smaller is better. Log lik.: log predictive\n"
+    "probability of the test labels, summed over a fold (nats), larger is better. QP − EP: its difference, fold by fold.\n"
+    "Published: EP / QP of Zhang et al. (2019), on other folds. Of the runs of both methods: s/run, training; limit, how\n"
+    "many had not converged at the last iteration; stopped, how many ended earlier without converging: their last good\n"
+    "state is scored, and run.json says why."
+)
+
+_Results = list[dict[str, Any]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the comparison; see ``--help``."""
+    asked = _parser().parse_args(arguments)
+
+    # Imported after the arguments are understood, since it takes seconds.
+    from experiments.ingredients.data import check_task
+    from gpflow_pep import datasets
+
+    try:
+        for name in asked.sets:
+            check_task(name, "classification")
+            datasets.load(name, asked.folds - 1)
+    except (ValueError, OSError) as error:  # no such set or fold; no network, or not the published file
+        sys.exit(str(error))
+    began = time.perf_counter()
+    lines: list[tuple[str, ...]] = [_HEADINGS]
+    with tqdm(total=len(asked.sets) * len(_METHODS) * asked.folds, unit="run", mininterval=5.0) as bar:
+        for name in asked.sets:
+            results: dict[str, _Results] = {method: [] for method in _METHODS}
+            for fold in range(asked.folds):
+                for method in _METHODS:
+                    bar.set_postfix_str(f"{name}, fold {fold}, {method}", refresh=False)
+                    results[method].append(_run(name, fold, _METHODS[method], asked))
+                    bar.update()
+            lines.append(_line(name, results["EP"], results["QP"], asked.maxiter))
+            bar.write("  ".join(lines[-1]))
+    minutes = (time.perf_counter() - began) / 60
+    print(f"\n{asked.folds} folds, in {minutes:.1f} minutes\n\n{aligned(lines)}\n\n{_HOW_TO_READ}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    description = (__doc__ or "").strip().split("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m experiments.quantile_propagation", description=description)
+    parser.add_argument(
+        "--sets", nargs="+", default=SETS, metavar="SET", help="besides the default ones, qp-pima and qp-usps-3-5"
+    )
+    parser.add_argument("--folds", type=int, default=10, help="the first so many splits of each set (%(default)s)")
+    parser.add_argument("--maxiter", type=int, default=40, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    return parser
+
+
+def _run(name: str, fold: int, model: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """The result of one fold of one method."""
+    from experiments.classification import ex
+
+    updates = {"dataset": name, "split": fold, "model": model, "maxiter": asked.maxiter, "progress": False, "seed": 0}
+    options = {"--file_storage": str(asked.runs), "--loglevel": "ERROR"}
+    run = ex.run(config_updates=updates, named_configs=["Q1"], options=options)
+    return dict(run.result or {})
+
+
+def _line(name: str, ep: _Results, qp: _Results, maxiter: int) -> tuple[str, ...]:
+    errors = [[100.0 * result["error"] for result in results] for results in (ep, qp)]
+    runs = [*ep, *qp]
+    at_limit = [not result["converged"] and result["iterations"] >= maxiter for result in runs]
+    sums = [[result["log_likelihood"] for result in results] for results in (ep, qp)]
+    return (
+        name,
+        *map(_mean, errors),
+        _published(QP_ERROR.get(name)),
+        *map(_mean, sums),
+        _published(QP_LOG_LIKELIHOOD.get(name)),
+        _mean(np.subtract(sums[1], sums[0]).tolist()),
+        f"{np.mean([result['seconds'] for result in runs]):.0f}",
+        f"{sum(at_limit)}/{len(runs)}",
+        f"{sum(not result['converged'] for result in runs) - sum(at_limit)}/{len(runs)}",
+    )
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Mean and standard error."""
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
+
+
+def _published(pair: Pair | None) -> str:
+    return "–" if pair is None else f"{pair.ep:.2f} / {pair.qp:.2f}"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
+        sys.exit("\nInterrupted. The runs so far are kept.")

@@ -1,0 +1,52 @@
+"""Updates of some sites at a time, and of q after each batch, in one compiled loop."""
+
+import tensorflow as tf
+
+from .gaussian import SiteSums
+from .latent import LatentRows
+from .sweep import Sites, sweep
+from .tilted import TiltedRule
+
+_SMALLEST_STEP = 1e-4
+
+
+def update_rows(
+    rows: LatentRows,
+    indices: tf.Tensor,
+    rule: TiltedRule,
+    sites: Sites,
+    state: SiteSums,
+    alpha: tf.Tensor,
+    damping: tf.Tensor,
+) -> SiteSums:
+    """
+    The sites of some rows become, by the fraction `damping`, what q makes them, and q's sums follow.
+
+    Sites without a proper cavity stay; the fraction is halved until B is positive definite, or nothing changes.
+
+    :param rows: those rows.
+    :param indices: which ones they are, [n].
+    """
+    found = sweep(rows, rule, sites, *state, alpha)
+
+    def is_improper(step: tf.Tensor) -> tf.Tensor:
+        A = state.A + step * found.A
+        B = tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
+        return ~tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(B))) & (step > 0.0)
+
+    def halve(step: tf.Tensor) -> tf.Tensor:
+        return tf.where(step < _SMALLEST_STEP, tf.zeros_like(step), 0.5 * step)
+
+    start = tf.where(tf.math.is_finite(found.change), damping, tf.zeros_like(damping))
+    step = tf.while_loop(is_improper, lambda step: [halve(step)], [start])[0]
+    moves = [
+        variable.scatter_add(tf.IndexedSlices(_times(step, change), indices))
+        for variable, change in zip((sites.precision, sites.linear), found.site, strict=True)
+    ]
+    with tf.control_dependencies([move for move in moves if isinstance(move, tf.Tensor)]):
+        return SiteSums(state.L, state.A + _times(step, found.A), state.c + _times(step, found.c))
+
+
+def _times(step: tf.Tensor, change: tf.Tensor) -> tf.Tensor:
+    """step change, 0 where step is, whatever the change."""
+    return tf.where(step > 0.0, step * change, tf.zeros_like(change))

@@ -1,0 +1,202 @@
+"""Binary likelihoods against 40 digits, in both codings of the labels.
+
+log_ndtr: erfc is good to 2 or 3 units in the last place, log1p and log to 1; below -12 the series' first term left out
+is 23!!/12^24 = 4e-16 of one factor. But erfc(x) = exp(-x²) ... magnifies the rounding of its argument x/√2 by x², and
+log takes that off again where log Phi is itself of order -x²/2: 1e-15 or so there, for x > 0 x² 2^-53, 2e-13 at 37. Past 37.5 log Phi is
+subnormal, which TensorFlow takes for 0.
+"""
+
+import gpflow
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+from mpmath import mp, mpf
+
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.likelihoods.binary import log_ndtr
+
+UNIT = 2.0**-53
+LABELS = [(0, 1), (-1, 1)]
+both_labels = pytest.mark.parametrize("labels", LABELS)
+both = pytest.mark.parametrize("kind", [Probit, Logit])
+F = np.array([-60.0, -13.0, -5.0, -1.2, 0.0, 0.3, 2.0, 6.0, 20.0])
+MEANS, VARIANCES = np.array([-3.0, -0.4, 0.0, 1.1, 4.0]), np.array([0.3, 2.0, 1.0, 0.05, 9.0])
+
+
+@pytest.fixture(autouse=True)
+def forty_digits():
+    with mp.workdps(40):
+        yield
+
+
+def log_phi(x):
+    x = mpf(float(x))
+    return mp.log1p(-mp.erfc(x / mp.sqrt(2)) / 2) if x > 0 else mp.log(mp.erfc(-x / mp.sqrt(2)) / 2)
+
+
+def log_sigmoid(x):
+    x = mpf(float(x))
+    return -mp.log1p(mp.exp(-x))
+
+
+LOG_CDF = {Probit: log_phi, Logit: log_sigmoid}
+
+
+def floats(values):
+    return np.array([float(value) for value in values])
+
+
+def probability(kind, mean, variance):
+    """∫ S(f) N(f; mean, variance) df."""
+    mean, variance = mpf(float(mean)), mpf(float(variance))
+    sd = mp.sqrt(variance)
+
+    def integrand(x):
+        return mp.exp(LOG_CDF[kind](mean + sd * x)) * mp.npdf(x)
+
+    with mp.workdps(20):
+        return mpmath.quad(integrand, [-10, -5, -2, 0, 2, 5, 10], maxdegree=4)
+
+
+# --- log Phi --------------------------------------------------------------------------------------------------------
+
+
+def test_log_ndtr():
+    edge = [-12.0, np.nextafter(-12.0, -13.0), np.nextafter(-12.0, 0.0), -1e-300, 0.0, 1e-300]
+    x = np.concatenate([np.linspace(-300.0, 37.0, 1500), np.random.default_rng(0).uniform(-14.0, 8.0, 500), edge])
+    found, expected = log_ndtr(tf.constant(x)).numpy(), [log_phi(value) for value in x]
+    error = floats(abs(mpf(float(one)) - other) / abs(other) for one, other in zip(found, expected, strict=True))
+    below = x <= 0.0
+    assert np.max(error[below]) <= 20 * UNIT
+    assert np.all(error[~below] <= (20 + 2 * x[~below] ** 2) * UNIT)
+
+
+def test_log_ndtr_of_extremes():
+    x = tf.constant([-1e150, -1e10, 40.0, 1e10], tf.float64)
+    np.testing.assert_allclose(log_ndtr(x), [-0.5e300, -0.5e20, 0.0, 0.0], rtol=1e-15, atol=1e-300)
+    assert np.all(np.isfinite(log_ndtr(tf.constant([], tf.float64))))
+
+
+def test_log_ndtr_gradient():
+    """φ(x)/Phi(x), also at 0 (where that of |x| is 0) and beside values for which the other branch is taken."""
+    x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = log_ndtr(x)
+    expected = floats(mp.npdf(mpf(float(f))) / mp.exp(log_phi(f)) for f in x.numpy())
+    # exp(-x²/2) of a rounded x²: 450 roundings at 30.
+    np.testing.assert_allclose(tape.gradient(value, x), expected, rtol=1e-12)
+
+
+# --- likelihoods ----------------------------------------------------------------------------------------------------
+
+
+def call(function, *columns):
+    """A likelihood's method on columns of numbers, with X."""
+    columns = [tf.constant(np.asarray(column, float)[:, None]) for column in columns]
+    return function(tf.zeros_like(columns[0]), *columns)
+
+
+@both
+@both_labels
+def test_log_prob(kind, labels):
+    """Good to 1e-14 where log p is not below 1e-80; the sum of both is 1."""
+    likelihood = kind(labels=labels)
+    low, high = (call(likelihood.log_prob, F, np.full(9, label)).numpy() for label in labels)
+    np.testing.assert_allclose(high, floats(LOG_CDF[kind](f) for f in F), rtol=1e-13)
+    np.testing.assert_allclose(low, floats(LOG_CDF[kind](-f) for f in F), rtol=1e-13)
+    np.testing.assert_allclose(np.exp(low) + np.exp(high), 1.0, rtol=1e-14)
+
+
+@both
+def test_log_prob_far_out(kind):
+    """Neither overflows nor underflows."""
+    found = call(kind().log_prob, [-800.0, 800.0, 800.0, -800.0], [1.0, 1.0, 0.0, 0.0]).numpy()
+    assert found[1] == 0.0 and found[3] == 0.0 and found[0] == found[2]
+    assert found[0] == pytest.approx(float(LOG_CDF[kind](-800.0)), rel=1e-14)
+
+
+@both
+@both_labels
+def test_conditional_moments(kind, labels):
+    likelihood, (low, high) = kind(labels=labels), labels
+    mean, variance = (call(method, F) for method in (likelihood.conditional_mean, likelihood.conditional_variance))
+    p = floats(mp.exp(LOG_CDF[kind](f)) for f in F)
+    q = floats(mp.exp(LOG_CDF[kind](-f)) for f in F)
+    # 1 - p leaves 1e-16 where p is nearly 1; p itself is good to x² roundings.
+    np.testing.assert_allclose(mean[:, 0], low * q + high * p, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(variance[:, 0], (high - low) ** 2 * p * q, rtol=1e-12, atol=1e-15)
+
+
+@both
+@both_labels
+def test_predictions(kind, labels):
+    """
+    Probit: in closed form. Logit: by GPflow's Gauss-Hermite with 20 nodes, good to 1e-3 at variance 9 (a sigmoid over
+    three units, nodes that are 1.4 apart).
+    """
+    likelihood, (low, high) = kind(labels=labels), labels
+    p = floats(probability(kind, m, v) for m, v in zip(MEANS, VARIANCES, strict=True))
+    tolerance = 1e-13 if kind is Probit else 1e-3
+    mean, variance = call(likelihood.predict_mean_and_var, MEANS, VARIANCES)
+    np.testing.assert_allclose(mean[:, 0], low + (high - low) * p, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(variance[:, 0], (high - low) ** 2 * p * (1 - p), rtol=20 * tolerance)
+    for label, expected in ((low, np.log1p(-p)), (high, np.log(p))):
+        density = call(likelihood.predict_log_density, MEANS, VARIANCES, np.full(5, label))
+        np.testing.assert_allclose(density, expected, rtol=20 * tolerance)
+
+
+def test_a_certain_prediction_keeps_its_digits():
+    """log p = -1e-23, not 0."""
+    found = float(call(Probit().predict_log_density, [10.0], [1e-4], [1.0])[0])
+    assert found == pytest.approx(float(log_phi(mpf(10) / mp.sqrt(1 + mpf(1e-4)))), rel=1e-12)
+
+
+@both
+@both_labels
+def test_predict_y_of_several_outputs(kind, labels):
+    """Densities are summed over outputs, means are not."""
+    likelihood, X = kind(labels=labels), np.zeros((3, 1))
+    Fmu, Fvar = np.array([[0.3, -1.0], [2.0, 0.1], [-0.4, 0.0]]), np.full((3, 2), 0.7)
+    Y = np.array([labels, labels[::-1], labels], float)
+    together = likelihood.predict_log_density(X, Fmu, Fvar, Y)
+    each = sum(likelihood.predict_log_density(X, Fmu[:, [k]], Fvar[:, [k]], Y[:, [k]]) for k in range(2))
+    np.testing.assert_allclose(together, each, rtol=1e-13)
+    assert likelihood.predict_mean_and_var(X, Fmu, Fvar)[0].shape == (3, 2)
+
+
+@both
+@both_labels
+def test_variational_expectations_are_gpflow_quadrature(kind, labels):
+    """Against E log S in 20 digits: 20 nodes are good to 1e-6 at variance 1 (poles at a distance of 2 or more)."""
+    likelihood, variance = kind(labels=labels), np.full(5, 0.5)
+    found = call(likelihood.variational_expectations, MEANS, variance, np.full(5, labels[1]))
+    with mp.workdps(20):
+        expected = [
+            mpmath.quad(
+                lambda x, m=m: LOG_CDF[kind](mpf(float(m)) + mp.sqrt(0.5) * x) * mp.npdf(x), [-9, -4, 0, 4, 9], maxdegree=4
+            )
+            for m in MEANS
+        ]
+    np.testing.assert_allclose(found, floats(expected), rtol=1e-5)
+    by_gpflow = likelihood.quadrature(
+        lambda f: likelihood.log_cdf(f), tf.constant(MEANS[:, None]), tf.constant(variance[:, None])
+    )
+    np.testing.assert_allclose(found, by_gpflow[:, 0], rtol=1e-13)
+
+
+@both
+def test_labels_at_the_door(kind):
+    for labels in ((1, 2), (1, 0), (0, 1, 2), (-1, 0)):
+        with pytest.raises(ValueError, match=r"labels must be \(0, 1\) or \(-1, 1\), got"):
+            kind(labels=labels)
+    assert kind(labels=[-1, 1]).labels == (-1, 1) and kind().labels == (0, 1)
+
+
+def test_not_gpflows_probit():
+    """Which mixes 0.002 of a fair coin into it."""
+    f = np.array([[-1.5], [0.2], [7.0]])
+    gpflows = gpflow.likelihoods.Bernoulli().conditional_mean(np.zeros((3, 1)), f)
+    ours = Probit().conditional_mean(np.zeros((3, 1)), f)
+    np.testing.assert_allclose(gpflows, 1e-3 + (1.0 - 2e-3) * ours, rtol=1e-12)

@@ -1,0 +1,256 @@
+"""PEPClassifier where it becomes something known: PEPR, SVGP's optimum, and itself in other orders and portions.
+
+Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3. Two routes to one number differ by rounding,
+1e-9 at the worst as in test_limits.py: CLOSE, relative to the largest. Where both are fixed points, iterated to TOL,
+each is off by TOL/(1 - contraction): some 1e-11, below CLOSE too.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Matern52, SquaredExponential
+
+from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep.likelihoods import Logit, Probit
+
+CLOSE, TOL = 1e-9, 1e-12
+
+
+def _linear_mean(P):
+    return gpflow.functions.Linear(np.linspace(-0.4, 0.6, 2 * P).reshape(2, P), np.full(P, 0.3))
+
+
+def _labels(problem, P=1):
+    """Labels that a straight line does not divide."""
+    X, Y, Z, Xnew = problem(P=P)
+    return X, np.where(np.median(Y, axis=0) < Y, 1.0, 0.0), Z, Xnew
+
+
+def _objective(model):
+    return model.maximum_log_likelihood_objective().numpy()
+
+
+def _state(model):
+    return [model.sites.precision.numpy(), model.sites.linear.numpy(), _objective(model)]
+
+
+def _converge(model, tol=TOL, **options):
+    status = model.update_sites(tol=tol, **options)
+    assert status.converged
+    return status
+
+
+# --- a Gaussian likelihood ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("P", "projection"), [(1, "kl"), (2, "wasserstein")])
+def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
+    """For every alpha, and after alpha has changed; the sites do not depend on the cavity: one sweep, exactly."""
+    X, Y, Z, Xnew = problem(P=P)
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
+        "likelihood": gpflow.likelihoods.Gaussian(0.15),
+        "inducing_variable": InducingPoints(Z),
+        "mean_function": _linear_mean(P),
+    }
+    pepr = PEPR((X, Y), alpha=0.3, **parts)
+    model = PEPClassifier((X, Y), alpha=0.3, projection=projection, **parts)
+    for alpha in (0.3, 0.0, 1.0):
+        pepr.alpha, model.alpha = alpha, alpha
+        status = _converge(model)
+        assert status.sweeps <= 2
+        assert status.log_evidence == pytest.approx(_objective(pepr), rel=CLOSE)
+        assert_same(model, pepr, CLOSE)
+        for full_cov in (False, True):
+            assert_close(model.predict_f(Xnew, full_cov), pepr.predict_f(Xnew, full_cov), CLOSE)
+        assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
+        if P == 1:
+            assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
+        d = np.diag(_rest(model))
+        np.testing.assert_allclose(model.sites.precision, np.tile(1.0 / (0.15 + alpha * d), (P, 1)).T, rtol=CLOSE)
+
+
+def _rest(model):
+    """Kff - Qff."""
+    X, Z = model.data[0].numpy(), model.inducing_variable.Z.numpy()
+    Kuu = model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z))
+    Kuf = model.kernel(Z, X).numpy()
+    return model.kernel(X).numpy() - Kuf.T @ np.linalg.solve(Kuu, Kuf)
+
+
+def test_gaussian_noise_that_varies_is_pepr(problem, varying_noise, assert_same, assert_close):
+    X, Y, Z, Xnew = problem(P=2)
+    parts = {"kernel": Matern52(1.2), "likelihood": varying_noise("scale"), "inducing_variable": InducingPoints(Z)}
+    pepr = PEPR((X, Y), alpha=0.6, **parts)
+    model = PEPClassifier((X, Y), alpha=0.6, **parts)
+    _converge(model)
+    assert_same(model, pepr, CLOSE)
+    assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
+
+
+# --- alpha = 0 ------------------------------------------------------------------------------------------------------
+
+
+def _gauss_hermite(likelihood, nodes):
+    likelihood.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, nodes)
+    return likelihood
+
+
+@pytest.mark.parametrize("likelihood", [Probit, Logit])
+def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradients, assert_close):
+    """
+    SVGP's bound, with 100 Gauss-Hermite nodes right to 1e-13 for variances up to 2, equals the energy at q(u); it is
+    stationary there: sites that are off by TOL and q(u) by some 1e-11 leave a slope of 1e-11 times the curvature in
+    q_mu and q_sqrt, the condition number of q(u)'s covariance, some 1e3.
+    """
+    X, Y, Z, Xnew = _labels(problem)
+    parts = {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
+        "likelihood": _gauss_hermite(likelihood(), 100),
+        "inducing_variable": InducingPoints(Z),
+        "mean_function": _linear_mean(1),
+    }
+    model = PEPClassifier((X, Y), alpha=0.0, **parts)
+    status = _converge(model)
+    q_mu, q_cov = model.compute_qu()
+    svgp = gpflow.models.SVGP(q_mu=q_mu, q_sqrt=tf.linalg.cholesky(q_cov)[None], whiten=False, **parts)
+    shared = [*model.trainable_variables]
+    with tf.GradientTape() as tape:
+        bound = svgp.elbo((X, Y))
+    sources = [svgp.q_mu.unconstrained_variable, svgp.q_sqrt.unconstrained_variable, *shared]
+    mean_slope, root_slope, *gradients = tape.gradient(bound, sources)
+    assert status.log_evidence == pytest.approx(float(bound), abs=1e-10)
+    assert np.max(np.abs(mean_slope)) < 1e-8
+    assert np.max(np.abs(root_slope)) < 1e-8
+    value, expected = value_and_gradients(model, shared)
+    assert value == pytest.approx(status.log_evidence, rel=1e-12)
+    assert_close(gradients, expected, 1e-8)
+    assert_close(model.predict_f(Xnew, full_cov=True), svgp.predict_f(Xnew, full_cov=True), CLOSE)
+    for move in (1e-3, -1e-3):  # the bound is concave in q_mu, with a curvature of at least 1
+        svgp.q_mu.assign(q_mu + move)
+        assert float(svgp.elbo((X, Y))) < float(bound) - 1e-7
+
+
+@pytest.mark.parametrize(("projection", "tol"), [("kl", 1e-12), ("wasserstein", 1e-9)])
+def test_continuous_at_alpha_zero(problem, projection, tol):
+    """
+    F(a) - F(0) is a F'(0) + O(a²): the difference quotients at 1e-3 and 1e-4 agree to some 1e-3 of themselves. The
+    Wasserstein distance, which is divided by alpha, has rounding errors of 1e-15: tol must be above 1e-11; an energy
+    that is off by 1e-9 makes 1e-5 of the quotient.
+    """
+    X, Y, Z, _ = _labels(problem)
+    model = PEPClassifier((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection=projection)
+    at_zero = _converge(model, tol).log_evidence
+    slopes = []
+    for alpha in (1e-3, 1e-4):
+        model.alpha = alpha
+        slopes.append((_converge(model, tol).log_evidence - at_zero) / alpha)
+    assert slopes[0] > 0.1
+    assert slopes[0] == pytest.approx(slopes[1], rel=2e-3)
+
+
+# --- the same fixed point -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def swept(problem):
+    """A model with converged sites, its state, and a function that makes one like it."""
+    X, Y, Z, _ = _labels(problem, P=2)
+
+    def make(data=(X, Y), likelihood=None, **options):
+        kernel = SquaredExponential(3.0, lengthscales=[0.8, 1.1])
+        return PEPClassifier(data, kernel, likelihood or Probit(), Z, alpha=0.6, **options)
+
+    model = make()
+    _converge(model)
+    return model, _state(model), make
+
+
+@pytest.fixture(scope="module")
+def other(swept):
+    """Another such model, for other data: compiled once."""
+    return swept[2]()
+
+
+@pytest.mark.parametrize("chunk_size", [7, 23])
+def test_chunks(swept, chunk_size, assert_close):
+    """The order of sums is all that differs, at every sweep."""
+    _, expected, make = swept
+    model = make(chunk_size=chunk_size)
+    _converge(model)
+    assert_close(_state(model), expected, CLOSE)
+
+
+def test_order_of_rows(swept, other, assert_close):
+    model, (precision, linear, value), _ = swept
+    order = np.random.default_rng(4).permutation(24)
+    other.data = tuple(values.numpy()[order] for values in model.data)
+    _converge(other)
+    assert_close(_state(other), [precision[order], linear[order], value], CLOSE)
+
+
+def test_repeated_updates_stay(swept, assert_close):
+    model, expected, _ = swept
+    assert _converge(model).sweeps == 0
+    assert_close(_state(model), expected, 1e-15)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 24, 100])
+def test_batches(swept, batch_size, assert_close):
+    model, expected, _ = swept
+    model.reset_sites()
+    _converge(model, batch_size=batch_size)
+    assert_close(_state(model), expected, CLOSE)
+
+
+@pytest.mark.parametrize("damping", [0.3, 0.8])
+def test_damping(swept, damping, assert_close):
+    model, expected, _ = swept
+    model.reset_sites()
+    _converge(model, damping=damping)
+    assert_close(_state(model), expected, CLOSE)
+
+
+def test_where_sites_start_from(swept, assert_close):
+    """From proper and improper ones: with a log-concave likelihood there is one fixed point."""
+    model, expected, _ = swept
+    rng = np.random.default_rng(5)
+    for size in (0.5, 5.0):
+        model.sites.precision.assign(size * rng.normal(size=(24, 2)))
+        model.sites.linear.assign(size * rng.normal(size=(24, 2)))
+        _converge(model)
+        assert_close(_state(model), expected, CLOSE)
+
+
+def test_the_other_label_turns_the_sign(swept, other, assert_close):
+    model, (precision, linear, value), _ = swept
+    X, Y = (values.numpy() for values in model.data)
+    other.data = (X, 1.0 - Y)
+    _converge(other)
+    assert_close(_state(other), [precision, -linear, value], CLOSE)
+
+
+def test_outputs_add_up(swept, assert_close):
+    """Two columns of labels share hyperparameters and are independent otherwise: two models of one each."""
+    model, (precision, linear, value), make = swept
+    X, Y = (values.numpy() for values in model.data)
+    one, total = make((X, Y[:, :1])), 0.0
+    for column in (0, 1):
+        one.data = (X, Y[:, [column]])
+        total += _converge(one).log_evidence
+        expected = [values[:, [column]] for values in (precision, linear)]
+        assert_close([one.sites.precision.numpy(), one.sites.linear.numpy()], expected, CLOSE)
+        expected = [values.numpy()[:, [column]] for values in model.predict_f(X)]
+        assert_close(one.predict_f(X), expected, CLOSE)
+    assert total == pytest.approx(float(value), rel=CLOSE)
+
+
+def test_labels_of_either_coding(swept, assert_close):
+    model, expected, make = swept
+    X, Y = (values.numpy() for values in model.data)
+    signed = make((X, 2.0 * Y - 1.0), Probit(labels=(-1, 1)))
+    _converge(signed)
+    assert_close(_state(signed), expected, CLOSE)
+    assert_close([signed.predict_y(X)[0]], [2.0 * model.predict_y(X)[0] - 1.0], CLOSE)

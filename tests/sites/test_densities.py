@@ -1,0 +1,157 @@
+"""Log densities and their derivatives in f, elementwise: against 30 digits, automatic differentiation, and far out.
+
+A value, slope or curvature is a few operations (log_ndtr: tests/likelihoods/test_binary.py), each good to 2^-53, but f
+is multiplied by up to itself (f²/2 in an exponent): relative errors up to f² 2^-53 = 1e-12 for |f| <= 100. In a
+probit's curvature -h (x + h), x + h = 1/|x| cancels down to x^-2 of itself at the wrong end: there x⁴ 2^-53.
+"""
+
+import gpflow
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+from mpmath import mp, mpf
+from scipy.stats import norm
+
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.sites.densities import log_density
+
+F = np.array([-100.0, -37.0, -12.5, -11.9, -3.0, -0.4, 0.0, 1e-3, 0.7, 2.0, 8.0, 20.0, 37.5])
+RELATIVE = 1e-11
+
+
+def evaluate(likelihood, f, y, columns=1):
+    """Log density, slope and curvature [K, R] at f [K] or [K, R], of R rows with y each."""
+    f = np.broadcast_to(f[:, None] if f.ndim == 1 else f, (len(f), columns))
+    Y = np.broadcast_to(np.atleast_2d(y), (columns, np.atleast_2d(y).shape[1]))
+    X = tf.zeros([columns, 1], tf.float64)
+    return tuple(part.numpy() for part in log_density(likelihood)(tf.constant(f), X, tf.constant(Y, tf.float64)))
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["probit", "logit"])
+def test_binary(high_precision, name, y):
+    make, density = high_precision["LIKELIHOODS"][name]
+    found = evaluate(make(), F, y)
+    with mp.workdps(40):
+        expected = np.array([[float(part) for part in density(y).at(mpf(float(f)))] for f in F]).T
+    for one, other, power in zip(found, expected, (0, 0, 4), strict=True):
+        assert np.all(np.abs(one[:, 0] - other) <= (RELATIVE + np.abs(F) ** power * 2.0**-53) * np.abs(other))
+
+
+def test_a_probit_curvature_far_out_keeps_its_digits():
+    """-h (x + h) for x = -30: x + h = 0.033 of two numbers of 30, 1000 times their rounding."""
+    slope, curvature = (part[0, 0] for part in evaluate(Probit(), np.array([-30.0]), 1.0)[1:])
+    with mp.workdps(40):
+        h = mp.npdf(30) / mp.ncdf(-30)
+        assert slope == pytest.approx(float(h), rel=1e-12)
+        assert curvature == pytest.approx(float(-h * (h - 30)), rel=1e-10)
+
+
+def test_poisson():
+    likelihood = gpflow.likelihoods.Poisson(binsize=0.3)
+    found = evaluate(likelihood, F, 5.0)
+    with mp.workdps(30):
+        g = [mpf(float(f)) + mp.log(mpf(0.3)) for f in F]
+        expected = [[5 * x - mp.exp(x) - mp.log(120), 5 - mp.exp(x), -mp.exp(x)] for x in g]
+    # 5 - exp(g) cancels by at most a factor of 10 at these f.
+    for one, other in zip(found, np.array(expected, float).T, strict=True):
+        np.testing.assert_allclose(one[:, 0], other, rtol=RELATIVE)
+    far = evaluate(likelihood, np.array([-800.0, 800.0]), 5.0)
+    assert np.all(np.isfinite([part[0, 0] for part in far]))
+    assert [part[1, 0] for part in far] == [-np.inf] * 3  # never NaN
+
+
+def test_bernoulli_of_a_sigmoid_is_the_logit():
+    """GPflow's own log(1 - p) is -inf from f = 37 on."""
+    far = np.append(F, [-800.0, 800.0])
+    for y in (0.0, 1.0):
+        ours = evaluate(Logit(), far, y)
+        for link in (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid):
+            np.testing.assert_array_equal(evaluate(gpflow.likelihoods.Bernoulli(invlink=link), far, y), ours)
+    np.testing.assert_allclose(np.squeeze(evaluate(Logit(), np.array([-800.0]), 1.0)), [-800.0, 1.0, 0.0], atol=0.0)
+    np.testing.assert_array_equal(np.squeeze(evaluate(Logit(), np.array([800.0]), 1.0)), [-0.0, 0.0, -0.0])
+
+
+def test_ordinal_at_the_outermost_bins():
+    """
+    Where GPflow's own log_prob is NaN, TensorFlow's erf of an infinite bin edge. Derivatives by central differences:
+    h²/6 of a third derivative of order 1, 1e-8, and 1e-16/h.
+    """
+    likelihood, f, h = gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 0.5])), np.linspace(-6.0, 6.0, 9), 1e-4
+    likelihood.sigma.assign(0.8)
+    for y in range(4):
+        value, slope, curvature = (part[:, 0] for part in evaluate(likelihood, f, float(y)))
+        edges = np.array([-np.inf, -1.0, 0.2, 0.5, np.inf]) / 0.8
+        below, above = (1e-3 + (1.0 - 2e-3) * norm.cdf(edges[y + k] - f / 0.8) for k in (0, 1))
+        np.testing.assert_allclose(value, np.log(above - below + 1e-6), rtol=RELATIVE)
+        left, right = (evaluate(likelihood, f + step, float(y)) for step in (-h, h))
+        np.testing.assert_allclose(slope, (right[0] - left[0])[:, 0] / (2 * h), atol=1e-7)
+        np.testing.assert_allclose(curvature, (right[1] - left[1])[:, 0] / (2 * h), atol=1e-7)
+
+
+AUTOMATIC = {
+    "probit": (Probit(), 1.0),
+    "logit": (Logit(), 0.0),
+    "poisson": (gpflow.likelihoods.Poisson(binsize=0.3), 4.0),
+    "bernoulli": (gpflow.likelihoods.Bernoulli(), 0.0),
+    "student t": (gpflow.likelihoods.StudentT(scale=0.3), 0.4),
+    "gamma": (gpflow.likelihoods.Gamma(shape=2.0), 0.4),
+    "beta": (gpflow.likelihoods.Beta(scale=3.0), 0.4),
+}
+
+
+@pytest.mark.parametrize("name", AUTOMATIC)
+def test_derivatives_are_those_of_log_prob(name):
+    """Of the likelihood's public `log_prob`, twice by tapes; near 0, where that is accurate itself."""
+    likelihood, y = AUTOMATIC[name]
+    f = tf.constant(np.linspace(-3.0, 3.0, 11)[:, None])
+    with tf.GradientTape() as outer:
+        outer.watch(f)
+        with tf.GradientTape() as inner:
+            inner.watch(f)
+            value = likelihood.log_prob(tf.zeros([11, 1], tf.float64), f, tf.fill([11, 1], tf.constant(y, tf.float64)))
+        slope = inner.gradient(value, f)
+    curvature = outer.gradient(slope, f)
+    found = evaluate(likelihood, f.numpy()[:, 0], y)
+    for one, other in zip(found, (value[:, None], slope, curvature), strict=True):
+        np.testing.assert_allclose(one, other, rtol=RELATIVE, atol=1e-13)
+
+
+def test_no_dependence_on_f():
+    """Derivatives that do not exist are 0, not an error."""
+
+    class Constant(gpflow.likelihoods.StudentT):
+        def _scalar_log_prob(self, X, F, Y):
+            return tf.zeros_like(F) - 1.0
+
+    value, slope, curvature = evaluate(Constant(), F, 0.0)
+    assert np.all(value == -1.0) and np.all(slope == 0.0) and np.all(curvature == 0.0)
+
+
+def test_switched_rows():
+    """A grid of values [K, R], each column with its row's likelihood."""
+    parts = [gpflow.likelihoods.StudentT(scale=0.3), Logit()]
+    f = np.random.default_rng(0).normal(size=(4, 3))
+    Y = np.array([[0.5, 0.0], [1.0, 1.0], [-0.7, 0.0]])
+    X = tf.zeros([3, 1], tf.float64)
+    found = log_density(gpflow.likelihoods.SwitchedLikelihood(parts))(tf.constant(f), X, tf.constant(Y))
+    for column, (y, which) in enumerate(Y):
+        alone = evaluate(parts[int(which)], f[:, column], y)
+        for one, other in zip(found, alone, strict=True):
+            np.testing.assert_allclose(one[:, column], other[:, 0], rtol=RELATIVE)
+
+
+def test_links_that_are_not_exponential_are_differentiated_automatically():
+    """softplus at f = 0.3: rate r = log(1 + e^f), l = y log r - r - log y!."""
+    value, slope, curvature = (
+        part[0, 0] for part in evaluate(gpflow.likelihoods.Poisson(invlink=tf.nn.softplus), np.array([0.3]), 2.0)
+    )
+    with mp.workdps(30):
+
+        def log_prob(f):
+            rate = mp.log1p(mp.exp(f))
+            return 2 * mp.log(rate) - rate - mp.log(2)
+
+        expected = [float(mpmath.diff(log_prob, mpf(0.3), n)) for n in range(3)]
+    np.testing.assert_allclose([value, slope, curvature], expected, rtol=RELATIVE)

@@ -1,0 +1,243 @@
+"""Adaptive quadrature against integrals of 40 digits, what it costs, and what it does where there is no answer.
+
+REQUIRED, 1e-8 relative, is what the module promises of log Z, d1 and d2. Where one of them all but vanishes because its
+integrand has both signs (below CROSSING = 1/100 of the integral of the modulus) it is 1e-8 of that integral. (A probit's
+or logit's never do: there 1e-8 of d2 = 1e-23 is asked for.) At the nodes l, l' and l'' are good to 1e-15 or so, which
+sets no limit; the limit is the panels' tolerance, 2e-7, of whose square errors are a small multiple.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.sites import panels, site_rule
+from gpflow_pep.sites.quadrature import AdaptiveQuadrature
+
+REQUIRED, CROSSING = 1e-8, 1e-2
+QUANTITIES = ("log_normaliser", "d1", "d2", "ratio")
+ALPHAS = (0.0, 0.01, 0.5, 1.0)
+
+
+def errors(found, cases):
+    """Of log_normaliser, d1, d2 and ratio, [4, R]: relative, or as the module's docstring has it."""
+    values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
+    scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
+    return np.abs(np.stack(found) - values) / scales
+
+
+def assert_within(found, cases, limit=REQUIRED):
+    assert np.all(np.isfinite(found))
+    for name, error in zip(QUANTITIES, errors(found, cases), strict=True):
+        worst = np.argmax(error)
+        assert error[worst] <= limit, f"{name} at mean, variance, alpha {cases[worst, :3]}: {error[worst]:.1e}"
+
+
+def groups_of(references, alpha):
+    for group in references:
+        cases = np.array(group["cases"])
+        yield group["likelihood"], group["y"], cases[cases[:, 2] == alpha]
+
+
+# --- against 40 digits ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("direct", [False, True])
+def test_recorded_cases(references, high_precision, moments, alpha, direct):
+    """Means -10 to 10, variances 1e-4 to 1e3; by `site_rule`, with its closed forms, and without them."""
+    for name, y, cases in groups_of(references, alpha):
+        assert len(cases) == 20
+        if direct and name == "poisson" and alpha == 0.0:
+            continue  # the mass of exp(f) is v from m: closed form only
+        likelihood = high_precision["LIKELIHOODS"][name][0]()
+        rule = AdaptiveQuadrature(likelihood) if direct else site_rule("kl", likelihood)
+        assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
+
+
+@pytest.mark.parametrize(
+    ("name", "y", "mean", "variance", "alpha"),
+    [
+        ("probit", 0.0, 1.3, 7.0, 0.3),
+        ("logit", 0.0, -4.0, 0.3, 1.0),
+        ("poisson", 12.0, 8.0, 0.5, 0.7),
+        ("student_t", -3.0, 4.0, 3.0, 0.5),
+        ("bernoulli", 0.0, 3.0, 60.0, 1.0),
+    ],
+)
+def test_more_cases(high_precision, moments, name, y, mean, variance, alpha):
+    """Integrated here and now: what is recorded can be made again."""
+    make, density = high_precision["LIKELIHOODS"][name]
+    reference = high_precision["tilted"](density(y), mean, variance, alpha)
+    case = np.array([[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
+    assert_within(moments(AdaptiveQuadrature(make()), y, mean, variance, alpha), case)
+
+
+def test_the_other_label_is_the_mirror_image(references, high_precision, moments):
+    for alpha in ALPHAS:
+        for name, y, cases in groups_of(references, alpha):
+            if name in ("probit", "logit", "bernoulli"):
+                likelihood = high_precision["LIKELIHOODS"][name][0]()
+                found = moments(AdaptiveQuadrature(likelihood), 1.0 - y, -cases[:, 0], cases[:, 1], alpha)
+                assert_within(found._replace(d1=-found.d1), cases)
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.02])
+def test_a_narrow_peak_far_out(high_precision, moments, scale):
+    """
+    Student's t, an observation 6 to 8.5 cavity standard deviations from m: its peak, 1/50 of a panel, stands between
+    two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes 1e-6 of d2.
+    """
+    sd, y = 1.1, 0.3
+    for alpha, out in ((0.0, 6.2), (0.01, -6.1), (0.5, -7.3), (1.0, 8.4)):
+        mean = y + out * sd
+        reference = high_precision["tilted"](high_precision["student_t"](y, scale), mean, sd**2, alpha)
+        case = np.array([[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
+        rule = AdaptiveQuadrature(gpflow.likelihoods.StudentT(scale=scale))
+        assert_within(moments(rule, y, mean, sd**2, alpha), case)
+
+
+# --- a fixed rule does not do ---------------------------------------------------------------------------------------
+
+
+def gauss_hermite(log_prob, mean, variance, alpha, number=20):
+    """log Z / α by `number` nodes, which is what `gpflow.quadrature.NDiagGHQuadrature` does."""
+    x, w = np.polynomial.hermite_e.hermegauss(number)
+    powers = alpha * log_prob(mean[:, None] + np.sqrt(variance)[:, None] * x)  # [R, K]
+    return np.log(np.exp(powers) @ w / np.sqrt(2.0 * np.pi)) / alpha
+
+
+def test_twenty_hermite_nodes_are_not_enough(references, moments):
+    """
+    Probit, α = 1/2. Measured: on these cases 20 nodes are wrong by up to 60 % in log Z (a step of width 1 in a cavity of
+    width 32), by 1e-3 at variance 2; they do at variance 0.1. This is what the panels are for.
+    """
+    (cases,) = (cases for name, _, cases in groups_of(references, 0.5) if name == "probit")
+    likelihood = Probit()
+    by_nodes = gauss_hermite(lambda f: likelihood.log_cdf(tf.constant(f)).numpy(), cases[:, 0], cases[:, 1], 0.5)
+    by_gpflow = gpflow.quadrature.NDiagGHQuadrature(1, 20)(
+        lambda f: tf.exp(0.5 * likelihood.log_cdf(f)), tf.constant(cases[:, :1]), tf.constant(cases[:, 1:2])
+    )
+    # The sums of 20 positive terms differ by rounding alone; the weights of NumPy and GPflow are good to 1e-13.
+    np.testing.assert_allclose(by_nodes, 2.0 * np.log(by_gpflow.numpy()[:, 0]), rtol=1e-12, atol=1e-12)
+    error = np.abs(by_nodes / cases[:, 3] - 1.0)
+    wide = cases[:, 1] >= 50.0
+    assert np.all(error[wide] > 1e4 * REQUIRED)
+    assert np.max(error) > 0.1
+    adaptive = moments(AdaptiveQuadrature(likelihood), 1.0, cases[:, 0], cases[:, 1], 0.5)
+    assert np.max(errors(adaptive, cases)) < 1e-4 * np.min(error[wide])
+
+
+# --- cost -----------------------------------------------------------------------------------------------------------
+
+
+class CountedStudentT(gpflow.likelihoods.StudentT):
+    """It knows how often it was evaluated."""
+
+    evaluations = 0
+
+    def _scalar_log_prob(self, X, F, Y):
+        type(self).evaluations += F.shape.num_elements()
+        return super()._scalar_log_prob(X, F, Y)
+
+
+def evaluations(moments, scale, means, variances, alpha):
+    """Per row."""
+    CountedStudentT.evaluations = 0
+    moments(AdaptiveQuadrature(CountedStudentT(scale=scale)), 0.5, means, variances, alpha)
+    return CountedStudentT.evaluations / len(means)
+
+
+def test_number_of_evaluations(moments):
+    """
+    4 panels of 23 nodes and a few for the mode are 100. Measured, for Student's t: 145 a row where |m| <= 3, variances
+    0.01 to 5; over all of the range 240, and 430 with a scale of 0.1.
+    """
+    rng = np.random.default_rng(0)
+    usual = rng.uniform(-3.0, 3.0, size=200), 10.0 ** rng.uniform(-2.0, np.log10(5.0), size=200)
+    wide = rng.uniform(-10.0, 10.0, size=200), 10.0 ** rng.uniform(-4.0, 3.0, size=200)
+    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) <= 4 * len(panels.NODES) + 3
+    assert evaluations(moments, 1.0, *usual, 1.0) < 180.0
+    assert evaluations(moments, 1.0, *wide, 1.0) < 300.0
+    assert evaluations(moments, 0.1, *wide, 1.0) < 520.0
+
+
+# --- panels ---------------------------------------------------------------------------------------------------------
+
+
+def test_panels_integrate_polynomials():
+    """Degree 22 exactly: values up to 1, 23 terms, Lebesgue constant below 3 for the derivative of rounding: 1e-14."""
+    for degree in range(panels.DEGREE + 1):
+        values = panels.NODES**degree
+        integral = (panels.NODES ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
+        np.testing.assert_allclose(panels.INTEGRALS @ values, integral, rtol=0.0, atol=1e-14)
+        np.testing.assert_allclose(panels.WEIGHTS @ values, integral[-1:], rtol=0.0, atol=1e-14)
+    highest = np.polynomial.chebyshev.Chebyshev.basis(panels.DEGREE)(panels.NODES)
+    np.testing.assert_allclose(panels.TAIL @ highest, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-14)
+
+
+# --- never silently wrong -------------------------------------------------------------------------------------------
+
+FAR_MEANS, FAR_VARIANCES = np.meshgrid([-800.0, -30.0, 0.0, 30.0, 800.0], [1e-12, 1e-4, 1.0, 1e3, 1e6])
+FAR = FAR_MEANS.ravel(), FAR_VARIANCES.ravel()
+BOUNDED = [
+    ("probit", Probit, (0.0, 1.0)),
+    ("logit", Logit, (0.0, 1.0)),
+    ("bernoulli", gpflow.likelihoods.Bernoulli, (0.0, 1.0)),
+    ("bernoulli sigmoid", lambda: gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid), (0.0, 1.0)),
+    ("student t", gpflow.likelihoods.StudentT, (0.0, 1e6)),
+    ("student t 0.1", lambda: gpflow.likelihoods.StudentT(scale=0.1), (0.0, 1e6)),
+    ("ordinal", lambda: gpflow.likelihoods.Ordinal(np.array([-1.0, 0.5])), (0.0, 1.0, 2.0)),
+    ("beta", gpflow.likelihoods.Beta, (0.0, 0.3, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("make", "ys"), [pytest.param(*rest, id=name) for name, *rest in BOUNDED])
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+def test_far_out_everything_is_a_number(moments, make, ys, projection):
+    rule = site_rule(projection, make())
+    for y in ys:
+        for alpha in (0.0, 1e-10, 0.5, 1.0):
+            found = moments(rule, y, *FAR, alpha)
+            assert np.all(np.isfinite(found)), f"y = {y}, alpha = {alpha}"
+            assert np.all(found.ratio > 0.0)
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0, 1e6])
+def test_far_out_poisson(moments, y):
+    """Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within rounding."""
+    rule = site_rule("kl", gpflow.likelihoods.Poisson())
+    for alpha in (1e-10, 0.5, 1.0):
+        ordinary = FAR[0] < 700.0
+        found = np.stack(moments(rule, y, FAR[0][ordinary], FAR[1][ordinary], alpha))
+        assert np.all(np.isfinite(found)), f"alpha = {alpha}"
+        assert np.all(found[3] > 0.0)
+    found = moments(rule, y, *FAR, 0.0)
+    overflows = FAR[0] + 0.5 * FAR[1] > 709.0
+    assert np.all(np.isfinite(found.log_normaliser[~overflows]))
+    assert np.all(found.log_normaliser[overflows] == -np.inf)
+
+
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+def test_what_cannot_be_is_not_a_number_and_spoils_no_other_row(moments, projection):
+    """
+    A count of -1, or m where exp(m) overflows: NaN, soon (panels that are not numbers are not divided for ever).
+    """
+    rule = site_rule(projection, gpflow.likelihoods.Poisson())
+    y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, 800.0, -0.4])
+    for alpha in (0.5, 1.0):
+        found = np.stack(moments(rule, y, mean, 1.0, alpha))
+        assert np.all(np.isnan(found[1:, [1, 3]]))
+        good = np.stack(moments(rule, y[[0, 2, 4]], mean[[0, 2, 4]], 1.0, alpha))
+        np.testing.assert_array_equal(found[:, [0, 2, 4]], good)
+
+
+def test_noise_is_not_divided_for_ever(moments):
+    """Where f = m + sd x has 6 digits of x left no panel is resolved to 10: accepted as it is, good to the noise."""
+    mean, variance = 1e4, 1e-12
+    found = moments(AdaptiveQuadrature(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
+    # The density hardly changes within 1e-6: that of Student's t with 3 degrees of freedom, and its derivatives, at 1;
+    # of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by 2e-6, no more than that.
+    log_p = np.log(6.0 * np.sqrt(3.0) / (np.pi * 16.0))
+    np.testing.assert_allclose(np.stack(found)[:, 0], [log_p, 1.0, -0.5, 1.0], rtol=1e-5)

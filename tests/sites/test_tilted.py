@@ -1,0 +1,319 @@
+"""Rules for tilted distributions against one another: derivatives, limits, closed forms, kinds of likelihoods.
+
+EXACT: two ways to the same number, quadrature's 1e-8 at worst, 1e-10 and better for the smooth cases here; 1e-9.
+Central differences with step h = 2e-4 in units of the cavity err by h²/6 times a third derivative, up to ten times the
+first, 7e-8, and by 2e-13/h = 1e-9 for rounding of values good to 1e-13: DIFFERENCE 1e-6. They are compared with the
+largest of the rows.
+"""
+
+import gpflow
+import mpmath
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Ordinal,
+    Poisson,
+    StudentT,
+    SwitchedLikelihood,
+)
+from mpmath import mp, mpf
+
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.sites import Cavity, Rows, site_rule
+from gpflow_pep.sites.closed_forms import GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
+from gpflow_pep.sites.quadrature import AdaptiveQuadrature
+
+EXACT, DIFFERENCE, STEP = 1e-9, 1e-6, 2e-4
+
+MEANS = np.array([-2.0, -0.3, 0.0, 0.8, 1.7, 3.0])
+VARIANCES = np.array([0.02, 0.5, 4.0, 1.3, 9.0, 0.2])
+
+LIKELIHOODS = {
+    "probit": (Probit, 1.0),
+    "logit": (Logit, 0.0),
+    "bernoulli": (Bernoulli, 1.0),
+    "bernoulli sigmoid": (lambda: Bernoulli(invlink=tf.sigmoid), 1.0),
+    "poisson": (lambda: Poisson(binsize=0.7), 3.0),
+    "poisson softplus": (lambda: Poisson(invlink=tf.nn.softplus), 2.0),
+    "gaussian": (lambda: Gaussian(0.3), 0.4),
+    "student t": (lambda: StudentT(scale=0.4), 0.5),
+    "ordinal": (lambda: Ordinal(np.array([-1.0, 0.5])), 1.0),
+    "ordinal, last": (lambda: Ordinal(np.array([-1.0, 0.5])), 2.0),
+    "gamma": (lambda: Gamma(shape=2.5), 1.2),
+    "exponential": (Exponential, 0.6),
+    "beta": (lambda: Beta(scale=3.0), 0.3),
+}
+named = pytest.mark.parametrize("name", LIKELIHOODS)
+powers = pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+
+
+def assert_close(found, expected, tolerance):
+    """Each quantity relative to the largest of the rows."""
+    for name in found._fields:
+        one, other = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=tolerance * np.max(np.abs(other)), err_msg=name)
+
+
+# --- derivatives ----------------------------------------------------------------------------------------------------
+
+
+@named
+@powers
+def test_derivatives_in_the_cavity(moments, name, alpha):
+    """d1 and d2 in m, (d2 + α d1²)/2 in v, and the variance they stand for."""
+    make, y = LIKELIHOODS[name]
+    rule, h = site_rule("kl", make()), STEP * np.sqrt(VARIANCES)
+
+    def at(mean, variance):
+        return moments(rule, y, mean, variance, alpha)
+
+    here, left, right = at(MEANS, VARIANCES), at(MEANS - h, VARIANCES), at(MEANS + h, VARIANCES)
+    less, more = at(MEANS, VARIANCES * (1.0 - STEP)), at(MEANS, VARIANCES * (1.0 + STEP))
+    pairs = [
+        (here.d1, (right.log_normaliser - left.log_normaliser) / (2.0 * h)),
+        (here.d2, (right.d1 - left.d1) / (2.0 * h)),
+        (0.5 * (here.d2 + alpha * here.d1**2), (more.log_normaliser - less.log_normaliser) / (2 * STEP * VARIANCES)),
+        (here.ratio, 1.0 + alpha * VARIANCES * here.d2),
+    ]
+    for value, difference in pairs:
+        np.testing.assert_allclose(value, difference, rtol=0.0, atol=DIFFERENCE * np.max(np.abs(value)))
+
+
+@named
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+def test_no_power_is_the_limit_of_small_ones(moments, name, projection):
+    """
+    At α = 1e-10: log Z / α differs by α Var l / 2, d1 by α Cov, d2 likewise; Var l < 1e3 at variances up to 1 (that of
+    exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
+    A Wasserstein d2 keeps less, an error of 1e-14 in the ratio over α v, so that it is left out.
+    """
+    make, y = LIKELIHOODS[name]
+    rule = site_rule(projection, make())
+    limit, near = (moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10))
+    if projection == "wasserstein":
+        limit, near = (found._replace(d2=found.ratio) for found in (limit, near))
+    assert_close(near, limit, 1e-7)
+    np.testing.assert_allclose(limit.ratio, 1.0, rtol=1e-12)
+
+
+PARAMETERS = {
+    "gaussian": lambda likelihood: likelihood.variance,
+    "student t": lambda likelihood: likelihood.scale,
+    "gamma": lambda likelihood: likelihood.shape,
+    "beta": lambda likelihood: likelihood.scale,
+    "ordinal": lambda likelihood: likelihood.sigma,
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+@powers
+def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
+    """Against central differences of Σ bar log_normaliser; the step is 2e-4 of the (unconstrained) variable's unit."""
+    make, y = LIKELIHOODS[name]
+    likelihood = make()
+    rule, variable = site_rule(projection, likelihood), PARAMETERS[name](likelihood).unconstrained_variable
+    bar = np.array([0.3, -1.0, 2.0, 0.7, 1.1, -0.4])
+    rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+    cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
+    (found,) = rule.sensitivity(cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable])
+
+    def total(value):
+        variable.assign(value)
+        return bar @ moments(rule, y, MEANS, VARIANCES, alpha).log_normaliser
+
+    start = variable.numpy()
+    difference = (total(start + STEP) - total(start - STEP)) / (2.0 * STEP)
+    assert float(found) == pytest.approx(difference, rel=10.0 * DIFFERENCE)
+
+
+def test_sensitivity_to_what_does_not_matter():
+    rule, other = site_rule("kl", StudentT()), tf.Variable(1.0, dtype=tf.float64)
+    rows = Rows(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
+    one = tf.ones([1], tf.float64)
+    (found,) = rule.sensitivity(Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other])
+    assert float(found) == 0.0
+
+
+# --- closed forms ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-10, 0.01, 0.5, 1.0])
+def test_gaussian(moments, alpha):
+    likelihood = Gaussian(0.3)
+    closed, quadrature = (
+        moments(rule, 0.4, MEANS, VARIANCES, alpha)
+        for rule in (GaussianTilting(likelihood), AdaptiveQuadrature(likelihood))
+    )
+    assert_close(quadrature, closed, EXACT)
+    if alpha > 1e-3:  # N(y; f, s)^α = (2πs)^((1-α)/2) α^(-1/2) N(y; f, s/α)
+        spread = 0.3 / alpha + VARIANCES
+        log_Z = 0.5 * (1 - alpha) * np.log(2 * np.pi * 0.3) - 0.5 * np.log(alpha)
+        log_Z += -0.5 * np.log(2 * np.pi * spread) - 0.5 * (0.4 - MEANS) ** 2 / spread
+        np.testing.assert_allclose(closed.log_normaliser, log_Z / alpha, rtol=1e-12)
+    elif alpha == 0.0:
+        expected = gpflow.likelihoods.Gaussian(0.3).variational_expectations(
+            np.zeros((6, 1)), MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 0.4)
+        )
+        np.testing.assert_allclose(closed.log_normaliser, expected, rtol=1e-13)
+
+
+def test_probit(moments):
+    for labels, ys in (((0, 1), (0.0, 1.0)), ((-1, 1), (-1.0, 1.0))):
+        likelihood = Probit(labels=labels)
+        for y in ys:
+            rules = site_rule("kl", likelihood), ProbitTilting(likelihood), AdaptiveQuadrature(likelihood)
+            chosen, closed, quadrature = (moments(rule, y, MEANS, VARIANCES, 1.0) for rule in rules)
+            assert_close(quadrature, closed, EXACT)
+            np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
+
+
+@pytest.mark.parametrize("binsize", [1.0, 0.05])
+def test_poisson(moments, binsize):
+    likelihood = Poisson(binsize=binsize)
+    rules = site_rule("kl", likelihood), PoissonExpectation(likelihood), AdaptiveQuadrature(likelihood)
+    chosen, closed, quadrature = (moments(rule, 4.0, MEANS, VARIANCES, 0.0) for rule in rules)
+    assert_close(quadrature, closed, EXACT)
+    np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
+
+
+@pytest.mark.parametrize("make", [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5]))])
+def test_gamma(moments, make):
+    """Also where the mass of exp(-f) is seven standard deviations from m, and its window would cut it off."""
+    likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
+    rules = site_rule("kl", likelihood), GammaExpectation(likelihood), AdaptiveQuadrature(likelihood)
+    chosen, closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
+    assert_close(quadrature, closed, EXACT)
+    np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
+    wide = moments(rules[0], 1.7, 0.3, 49.0, 0.0, X=X[:1])
+    assert wide.d2 == pytest.approx(-1.7 * np.exp(-0.3 + 24.5), rel=1e-13)  # exp(24) is good to 24 roundings
+    if isinstance(likelihood, Exponential):
+        gpflow_says = likelihood.variational_expectations(X, MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 1.7))
+        np.testing.assert_allclose(closed.log_normaliser, gpflow_says, rtol=1e-13)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_the_power_may_change_in_a_compiled_graph(moments, alpha):
+    for likelihood, y in ((Probit(), 1.0), (Poisson(), 2.0), (Gamma(), 2.0)):
+        rule = site_rule("kl", likelihood)
+
+        @tf.function
+        def compiled(mean, variance, power, rule=rule, y=y):
+            rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+            return tuple(rule.moments(Cavity(mean, variance), rows, power))
+
+        args = tf.constant(MEANS), tf.constant(VARIANCES)
+        compiled(*args, tf.constant(0.25, tf.float64))
+        found = compiled(*args, tf.constant(alpha, tf.float64))
+        # Grappler may reorder a few operations: 1e-12.
+        np.testing.assert_allclose(np.stack(found), np.stack(moments(rule, y, MEANS, VARIANCES, alpha)), rtol=1e-12)
+        assert compiled.experimental_get_tracing_count() == 1
+
+
+# --- kinds of likelihoods -------------------------------------------------------------------------------------------
+
+
+@powers
+def test_noise_that_depends_on_the_input(moments, alpha):
+    """As many likelihoods of constant noise, one a row."""
+    X = np.linspace(-1.0, 1.0, 6)[:, None]
+    noise = 0.4 + 0.2 * X[:, 0]
+    for kind, depends in (
+        (Gaussian, Gaussian(variance=gpflow.functions.Linear([[0.2]], [0.4]))),
+        (StudentT, StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]))),
+    ):
+        rule = site_rule("kl", depends)
+        together = np.stack(moments(rule, 0.4, MEANS, VARIANCES, alpha, X=X))
+        for n in range(6):
+            alone = moments(site_rule("kl", kind(noise[n])), 0.4, MEANS[n], VARIANCES[n], alpha)
+            # softplus and its inverse between the value given and the one used: 1e-14.
+            np.testing.assert_allclose(together[:, n], np.stack(alone)[:, 0], rtol=1e-11)
+        quadrature = moments(AdaptiveQuadrature(depends), 0.4, MEANS, VARIANCES, alpha, X=X)
+        np.testing.assert_allclose(np.stack(quadrature), together, rtol=EXACT)
+
+
+@powers
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+def test_switched(alpha, projection):
+    """Each row by the likelihood that its second column of Y names."""
+    parts = [StudentT(scale=0.4), Gaussian(0.3)]
+    which, y = np.array([0, 1, 1, 0, 1, 0]), np.array([0.3, -0.4, 1.0, 2.0, 0.1, -1.0])
+
+    def found(likelihood, Y):
+        cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
+        rows = Rows(tf.zeros([6, 1], tf.float64), tf.constant(Y))
+        return np.stack(site_rule(projection, likelihood).moments(cavity, rows, tf.constant(alpha, tf.float64)))
+
+    together = found(SwitchedLikelihood(parts), np.stack([y, which], axis=1).astype(float))
+    each = np.stack([found(part, y[:, None]) for part in parts])  # [2, 4, 6]
+    np.testing.assert_allclose(together, each[which, :, np.arange(6)].T, rtol=EXACT)
+
+
+def _gauss(x):
+    return mp.erfc(-x / mp.sqrt(2)) / 2
+
+
+def _keep(p):
+    """GPflow's inv_probit."""
+    return mpf(1e-3) + mpf(1 - 2e-3) * p
+
+
+def _beta(y, scale):
+    def log_prob(f):
+        mean = _keep(_gauss(f))
+        a, b = scale * mean, scale * (1 - mean)
+        log_B = mp.loggamma(a) + mp.loggamma(b) - mp.loggamma(scale)
+        return (a - 1) * mp.log(y) + (b - 1) * mp.log(1 - y) - log_B
+
+    return log_prob
+
+
+AUTOMATIC = {
+    "ordinal": lambda f: mp.log(_keep(_gauss(mpf(0.5) - f)) - _keep(_gauss(-1 - f)) + mpf(1e-6)),
+    "ordinal, last": lambda f: mp.log(_keep(1) - _keep(_gauss(mpf(0.5) - f)) + mpf(1e-6)),
+    "gamma": lambda f: (
+        -mpf(2.5) * f - mp.loggamma(mpf(2.5)) + mpf(1.5) * mp.log(mpf(1.2)) - mpf(1.2) * mp.exp(-f)
+    ),
+    "exponential": lambda f: -f - mpf(0.6) * mp.exp(-f),
+    "beta": _beta(mpf(0.3), mpf(3)),
+    "poisson softplus": lambda f: 2 * mp.log(mp.log1p(mp.exp(f))) - mp.log1p(mp.exp(f)) - mp.log(2),
+}
+
+
+@pytest.mark.parametrize("name", AUTOMATIC)
+def test_likelihoods_that_are_differentiated_automatically(moments, name):
+    """By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta's has kinks no
+    more than others, but takes long: one power only."""
+    make, y = LIKELIHOODS[name]
+    log_prob, m, v = AUTOMATIC[name], mpf(0.6), mpf(1.7)
+    for alpha in (0.5,) if name == "beta" else (0.5, 1.0):
+        with mp.workdps(20):
+
+            def moment(power, alpha=alpha):
+                def density(f):
+                    x = f - m
+                    return x**power * mp.exp(alpha * log_prob(f) - x * x / (2 * v)) / mp.sqrt(2 * mp.pi * v)
+
+                return mpmath.quad(density, [-10, -4, -2, 0, 2, 4, 11], maxdegree=4)
+
+            Z, Ex, Exx = (moment(power) for power in range(3))
+            mean, variance = Ex / Z, Exx / Z - (Ex / Z) ** 2
+            expected = [mp.log(Z) / alpha, mean / (alpha * v), (variance / v - 1) / (alpha * v), variance / v]
+        found = moments(site_rule("kl", make()), y, 0.6, 1.7, alpha)
+        np.testing.assert_allclose(np.stack(found)[:, 0], np.array(list(map(float, expected))), rtol=1e-8)
+
+
+# --- at the door ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'laplace'"):
+        site_rule("laplace", Probit())
+    with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood, got Softmax"):
+        site_rule("kl", gpflow.likelihoods.Softmax(3))
