@@ -238,6 +238,7 @@ class _Training:
             yield reason
         except _FAILURES as error:
             self._assign(self._good)
+            self.model.reset_sites()  # they are those of what failed
             text = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason.append(f"Stopped, and the last good hyperparameters restored: {text}")
         except BaseException:

@@ -2,6 +2,9 @@
 
 An entry makes a model from a pair of data, an inducing variable Z [M, D], and the keyword arguments all models share.
 Each test of this folder that takes `make` or `model` then runs for it.
+
+Models with sites come with these converged; where a test changes what sites depend on, and is not about that, it calls
+`contract.refresh`. It sweeps without compiling anything, which for two sweeps takes longer than they do.
 """
 
 import types
@@ -12,13 +15,34 @@ import pytest
 import tensorflow as tf
 from gpflow.utilities import positive
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEPR, TSGPR, PEPClassifier
 
 N, D, M = 12, 2, 4
 
 
 def learned_scale():
     return gpflow.Parameter(0.8, transform=positive())
+
+
+def refresh(model):
+    """Sites that go with everything else; models in closed form need none. Gaussian sites take one sweep."""
+    if hasattr(model, "update_sites"):
+        tf.config.run_functions_eagerly(True)
+        try:
+            assert model.update_sites(tol=1e-12 if gpflow.default_float() == np.float64 else 1e-4).converged
+        finally:
+            tf.config.run_functions_eagerly(False)
+    return model
+
+
+def unread(model):
+    """The variables that predictions do not read while the sites stay: the likelihood's, of a model that has them."""
+    return model.likelihood.trainable_variables if hasattr(model, "sites") else ()
+
+
+def classifier(data, kernel, Z, *, noise_variance, **shared):
+    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    return refresh(PEPClassifier(data, kernel, likelihood, Z, alpha=0.7, **shared))
 
 
 REGISTRY = {
@@ -33,6 +57,7 @@ REGISTRY = {
     "TSGPR": TSGPR,
     "BTSGPR": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=5, **shared),
     "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
+    "PEPClassifier": classifier,
 }
 
 
@@ -79,5 +104,5 @@ def contract():
 
     return types.SimpleNamespace(
         N=N, D=D, M=M, data=make_data, Xnew=rng.uniform(-2.5, 2.5, size=(7, D)), perturb=perturb,
-        same_predictions=same_predictions,
+        same_predictions=same_predictions, refresh=refresh, unread=unread,
     )  # fmt: skip

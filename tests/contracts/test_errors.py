@@ -6,8 +6,10 @@ import pytest
 import tensorflow as tf
 
 
-def each_broken_variable(model, values=(np.nan,)):
+def each_broken_variable(model, values=(np.nan,), but=()):
     for variable in model.trainable_variables:
+        if any(variable is other for other in but):
+            continue
         value = variable.numpy()
         for bad in values:
             variable.assign(np.full_like(value, bad))
@@ -51,13 +53,13 @@ def test_its_derivatives(model):
 
 def test_predictions(model, contract):
     marginals = tf.function(lambda: model.predict_f(contract.Xnew))
-    for _, bad in each_broken_variable(model):
+    for _, bad in each_broken_variable(model, but=contract.unread(model)):
         stops_or_is_finite(marginals, bad)
         stops_or_is_finite(lambda: model.predict_f(contract.Xnew, full_cov=True), bad)
 
 
 def test_posteriors(model, contract):
-    for _, bad in each_broken_variable(model):
+    for _, bad in each_broken_variable(model, but=contract.unread(model)):
         stops_or_is_finite(lambda: model.posterior().predict_f(contract.Xnew), bad)
         stops_or_is_finite(lambda: model.posterior("variable").predict_f(contract.Xnew), bad)
     # A cache made before the kernel broke.
@@ -67,6 +69,8 @@ def test_posteriors(model, contract):
 
 
 def test_the_upper_bound(model):
+    if not hasattr(model, "upper_bound"):
+        pytest.skip("no upper bound is known for sites of any likelihood")
     bound = tf.function(model.upper_bound)
     scale = getattr(model, "scale", None)
     unused = (
@@ -94,7 +98,8 @@ def test_inputs_to_predict_at(model, contract, bad):
 
 
 def test_an_overflowing_mean(make, contract):
-    model = make(mean_function=gpflow.functions.Constant([1e308]))
+    model = make()
+    model.mean_function.c.assign([1e308])
     for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):
         stops_or_is_finite(evaluate, np.inf)
 
@@ -111,7 +116,7 @@ def test_duplicate_inducing_points_without_jitter(make, contract):
             model.training_loss,
             model.training_loss_closure(compile=True),
             lambda: model.predict_f(contract.Xnew),
-            model.upper_bound,
+            getattr(model, "upper_bound", model.training_loss),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=r"Kuu.*failed.*jitter"):
                 evaluate()

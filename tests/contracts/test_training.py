@@ -48,6 +48,8 @@ def test_derivatives_equal_finite_differences(make):
 
 
 def test_the_upper_bound_is_above_all(model):
+    if not hasattr(model, "upper_bound"):
+        pytest.skip("no upper bound is known for sites of any likelihood")
     exact = gpflow.models.GPR(
         tuple(values.numpy() for values in model.data),
         model.kernel,
@@ -101,7 +103,7 @@ def test_priors_count(model):
     assert float(model.training_loss()) == pytest.approx(before - prior, rel=1e-12)
 
 
-def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
+def test_the_order_of_outputs_does_not_matter_and_they_add_up(make, contract):
     """Outputs are independent given kernel and noise: two are the sum of one each. (Penalties count once for each.)"""
     both = make(2, mean_function=None)
     X, Y = (values.numpy() for values in both.data)
@@ -109,7 +111,7 @@ def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
     for column in range(2):
         one = make(1, mean_function=None)
         one.data = (X, Y[:, column : column + 1])
-        alone += float(one.training_loss())
+        alone += float(contract.refresh(one).training_loss())
     assert float(both.training_loss()) == pytest.approx(alone, rel=1e-12)
 
 

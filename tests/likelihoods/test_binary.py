@@ -2,8 +2,8 @@
 
 log_ndtr: erfc is good to 2 or 3 units in the last place, log1p and log to 1; below -12 the series' first term left out
 is 23!!/12^24 = 4e-16 of one factor. But erfc(x) = exp(-x²) ... magnifies the rounding of its argument x/√2 by x², and
-log takes that off again where log Phi is itself of order -x²/2: 1e-15 or so there, for x > 0 x² 2^-53, 2e-13 at 37. Past 37.5 log Phi is
-subnormal, which TensorFlow takes for 0.
+log takes that off again where log Phi is itself of order -x²/2: 1e-15 or so there, for x > 0 x² 2^-53, 2e-13 at 37.
+Past 37.5 log Phi is subnormal, which TensorFlow takes for 0.
 """
 
 import gpflow
@@ -175,7 +175,9 @@ def test_variational_expectations_are_gpflow_quadrature(kind, labels):
     with mp.workdps(20):
         expected = [
             mpmath.quad(
-                lambda x, m=m: LOG_CDF[kind](mpf(float(m)) + mp.sqrt(0.5) * x) * mp.npdf(x), [-9, -4, 0, 4, 9], maxdegree=4
+                lambda x, m=m: LOG_CDF[kind](mpf(float(m)) + mp.sqrt(0.5) * x) * mp.npdf(x),
+                [-9, -4, 0, 4, 9],
+                maxdegree=4,
             )
             for m in MEANS
         ]

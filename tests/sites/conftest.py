@@ -1,6 +1,6 @@
 """Tilted distributions with 40 digits by mpmath: what tests/data/tilted.json holds, and what a few tests repeat.
 
-`python tests/sites/conftest.py` renews that file (about a quarter of an hour).
+`python tests/sites/conftest.py` renews that file, in five minutes on two cores.
 """
 
 import itertools
@@ -133,7 +133,7 @@ def _nodes(number=24):
 _GAUSS, _SHORT = [], []
 
 
-def integrate(function, edges, watched, tolerance=mpf(10) ** -25):
+def integrate(function, edges, watched, tolerance=1e-25):
     """
     Panels with the integrals of `function` (a list) over each, halved until two halves agree with the whole to a
     `tolerance` of the sum of moduli, for the first `watched` components. The halves, better by far, are kept.
@@ -147,20 +147,24 @@ def integrate(function, edges, watched, tolerance=mpf(10) ** -25):
         sums, moduli = None, None
         for x, w in _GAUSS:
             values = [half * w * value for value in function(middle + half * x)]
-            sums = values if sums is None else [a + b for a, b in zip(sums, values)]
-            moduli = [abs(v) for v in values] if moduli is None else [a + abs(b) for a, b in zip(moduli, values)]
+            sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
+            moduli = (
+                [abs(v) for v in values]
+                if moduli is None
+                else [a + abs(b) for a, b in zip(moduli, values, strict=True)]
+            )
         return sums, moduli
 
     open_ = [(left, right, *whole(left, right)) for left, right in itertools.pairwise(edges)]
-    totals = [sum(column) for column in zip(*(panel[3] for panel in open_))]
+    totals = [sum(column) for column in zip(*(panel[3] for panel in open_), strict=True)]
     done = []
     while open_:
         left, right, sums, moduli = open_.pop()
         middle = (left + right) / 2
         halves = [(left, middle, *whole(left, middle)), (middle, right, *whole(middle, right))]
-        totals = [max(t, t - m + a + b) for t, m, a, b in zip(totals, moduli, halves[0][3], halves[1][3])]
-        errors = [abs(a + b - c) for a, b, c in zip(halves[0][2], halves[1][2], sums)]
-        if all(error <= tolerance * total for error, total in zip(errors[:watched], totals)):
+        totals = [max(t, t - m + a + b) for t, m, a, b in zip(totals, moduli, halves[0][3], halves[1][3], strict=True)]
+        errors = [abs(a + b - c) for a, b, c in zip(halves[0][2], halves[1][2], sums, strict=True)]
+        if all(errors[k] <= tolerance * totals[k] for k in range(watched)):
             done.extend(Panel(*half[:3]) for half in halves)
         else:
             open_.extend(halves)
@@ -211,7 +215,7 @@ def tilted(density, m, v, alpha):
             return [P, P * x, P * x * x, P * l1, P * l1 * l1, P * l2, change, P * abs(l1), P * abs(l2), abs(change)]
 
         resolved = integrate(function, edges, watched=7)
-        sums = [mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved))]
+        sums = [mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved), strict=True)]
         change, change_modulus = sums.pop(6), sums.pop(8)
         mass, Ex, Exx, E1, E11, E2, A1, A2 = (value / sums[0] for value in sums)
         mass = sums[0]
@@ -262,7 +266,7 @@ def quantile_deviation(density, m, v, alpha):
         masses = [panel.sums[0] for panel in found.panels]
         total, below, sigma = mp.fsum(masses), mpf(0), mpf(0)
         gauss = sorted(_GAUSS)
-        for panel, mass in zip(found.panels, masses):
+        for panel, mass in zip(found.panels, masses, strict=True):
             middle, half = (panel.left + panel.right) / 2, (panel.right - panel.left) / 2
             if min(below + mass, total - below) > mpf(10) ** -28 * total:
                 F, left = below, panel.left
@@ -359,7 +363,7 @@ if __name__ == "__main__":
     columns = ["mean", "variance", "alpha", "log_normaliser", "d1", "d2", "ratio"]
     columns += [f"scale of {name}" for name in columns[3:6]]
     heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
-    parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups)]
+    parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups, strict=True)]
     text = '{"columns": ' + json.dumps(columns) + ',\n "groups": [\n  ' + ",\n  ".join(parts) + "\n ],\n"
     text += ' "quantile_deviations": ' + _rows(deviations) + "\n}\n"
     json.loads(text)

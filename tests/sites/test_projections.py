@@ -63,8 +63,8 @@ def test_quantile_deviations_of_other_likelihoods(high_precision, moments):
 
 
 def test_a_quantile_deviation_made_again(high_precision, moments):
-    reference = high_precision["quantile_deviation"](high_precision["logit"](1.0), 0.4, 2.0, 1.0)
-    found = moments(site_rule("wasserstein", Logit()), 1.0, 0.4, 2.0, 1.0)
+    reference = high_precision["quantile_deviation"](high_precision["poisson"](1.0), 0.4, 2.0, 1.0)
+    found = moments(site_rule("wasserstein", gpflow.likelihoods.Poisson()), 1.0, 0.4, 2.0, 1.0)
     assert np.sqrt(2.0 * found.ratio) == pytest.approx(float(reference), rel=REQUIRED)
 
 
@@ -83,7 +83,7 @@ RULES = {
 
 
 @given(st.sampled_from(sorted(RULES)), st.integers(0, 1000), st.one_of(st.just(1.0), st.floats(1e-6, 1.0)))
-@settings(max_examples=12, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=8, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_never_wider_than_kl(moments, name, seed, alpha):
     """
     Of 40 rows at once, with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP without exception, and
@@ -119,16 +119,14 @@ def test_the_same_for_a_gaussian(moments):
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
-@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
 @pytest.mark.parametrize("name", ["probit", "poisson", "student t"])
-def test_a_row_does_not_see_the_others(moments, name, projection, alpha):
+def test_a_row_does_not_see_the_others(moments, name, alpha):
     """
-    Alone or among 1000, in this order or another. The same operations on each row; sums and products of other shapes
+    Alone or among 1000, in this order or another; of the Wasserstein projection, of which the other is a part. The same operations on each row; sums and products of other shapes
     may be taken in another order: 100 roundings, ROUNDING. α v d2 = ratio - 1 cancels where the cavity hardly changes:
     of a Wasserstein d2 ROUNDING / (α v) is lost.
     """
-    kl, wasserstein, ys = RULES[name]
-    rule = kl if projection == "kl" else wasserstein
+    _, rule, ys = RULES[name]
     rng = np.random.default_rng(3)
     y, mean = rng.choice(ys, size=1000), rng.uniform(-10.0, 10.0, size=1000)
     variance = 10.0 ** rng.uniform(-4.0, 3.0, size=1000)
@@ -138,7 +136,7 @@ def test_a_row_does_not_see_the_others(moments, name, projection, alpha):
         for quantity in ("log_normaliser", "d1", "ratio"):
             expected = getattr(together, quantity)[rows]
             np.testing.assert_allclose(getattr(found, quantity), expected, rtol=ROUNDING, err_msg=quantity)
-        lost = ROUNDING / (alpha * variance[rows]) if projection == "wasserstein" else 0.0
+        lost = ROUNDING / (alpha * variance[rows])
         assert np.all(np.abs(found.d2 - together.d2[rows]) <= ROUNDING * np.abs(together.d2[rows]) + lost)
 
     order = rng.permutation(1000)

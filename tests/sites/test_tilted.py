@@ -70,11 +70,12 @@ def test_derivatives_in_the_cavity(moments, name, alpha):
     make, y = LIKELIHOODS[name]
     rule, h = site_rule("kl", make()), STEP * np.sqrt(VARIANCES)
 
-    def at(mean, variance):
-        return moments(rule, y, mean, variance, alpha)
-
-    here, left, right = at(MEANS, VARIANCES), at(MEANS - h, VARIANCES), at(MEANS + h, VARIANCES)
-    less, more = at(MEANS, VARIANCES * (1.0 - STEP)), at(MEANS, VARIANCES * (1.0 + STEP))
+    mean = np.concatenate([MEANS, MEANS - h, MEANS + h, MEANS, MEANS])
+    variance = np.concatenate([*[VARIANCES] * 3, VARIANCES * (1.0 - STEP), VARIANCES * (1.0 + STEP)])
+    found = moments(rule, y, mean, variance, alpha)
+    here, left, right, less, more = (
+        type(found)(*(part[first : first + 6] for part in found)) for first in range(0, 30, 6)
+    )
     pairs = [
         (here.d1, (right.log_normaliser - left.log_normaliser) / (2.0 * h)),
         (here.d2, (right.d1 - left.d1) / (2.0 * h)),
@@ -86,18 +87,14 @@ def test_derivatives_in_the_cavity(moments, name, alpha):
 
 
 @named
-@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-def test_no_power_is_the_limit_of_small_ones(moments, name, projection):
+def test_no_power_is_the_limit_of_small_ones(moments, name):
     """
     At α = 1e-10: log Z / α differs by α Var l / 2, d1 by α Cov, d2 likewise; Var l < 1e3 at variances up to 1 (that of
     exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
-    A Wasserstein d2 keeps less, an error of 1e-14 in the ratio over α v, so that it is left out.
     """
     make, y = LIKELIHOODS[name]
-    rule = site_rule(projection, make())
+    rule = site_rule("kl", make())
     limit, near = (moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10))
-    if projection == "wasserstein":
-        limit, near = (found._replace(d2=found.ratio) for found in (limit, near))
     assert_close(near, limit, 1e-7)
     np.testing.assert_allclose(limit.ratio, 1.0, rtol=1e-12)
 
@@ -112,8 +109,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-@powers
+@pytest.mark.parametrize(("projection", "alpha"), [("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)])
 def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
     """Against central differences of Σ bar log_normaliser; the step is 2e-4 of the (unconstrained) variable's unit."""
     make, y = LIKELIHOODS[name]
@@ -183,7 +179,9 @@ def test_poisson(moments, binsize):
     np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
 
 
-@pytest.mark.parametrize("make", [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5]))])
+@pytest.mark.parametrize(
+    "make", [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5]))]
+)
 def test_gamma(moments, make):
     """Also where the mass of exp(-f) is seven standard deviations from m, and its window would cut it off."""
     likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
@@ -198,28 +196,27 @@ def test_gamma(moments, make):
         np.testing.assert_allclose(closed.log_normaliser, gpflow_says, rtol=1e-13)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-def test_the_power_may_change_in_a_compiled_graph(moments, alpha):
-    for likelihood, y in ((Probit(), 1.0), (Poisson(), 2.0), (Gamma(), 2.0)):
-        rule = site_rule("kl", likelihood)
+@pytest.mark.parametrize(("make", "y"), [(Probit, 1.0), (Poisson, 2.0), (Gamma, 2.0)])
+def test_the_power_may_change_in_a_compiled_graph(moments, make, y):
+    """Into closed forms and out of them."""
+    rule = site_rule("kl", make())
 
-        @tf.function
-        def compiled(mean, variance, power, rule=rule, y=y):
-            rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
-            return tuple(rule.moments(Cavity(mean, variance), rows, power))
+    @tf.function
+    def compiled(mean, variance, power):
+        rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+        return tuple(rule.moments(Cavity(mean, variance), rows, power))
 
-        args = tf.constant(MEANS), tf.constant(VARIANCES)
-        compiled(*args, tf.constant(0.25, tf.float64))
-        found = compiled(*args, tf.constant(alpha, tf.float64))
+    for alpha in (0.25, 0.0, 1.0):
+        found = compiled(tf.constant(MEANS), tf.constant(VARIANCES), tf.constant(alpha, tf.float64))
         # Grappler may reorder a few operations: 1e-12.
         np.testing.assert_allclose(np.stack(found), np.stack(moments(rule, y, MEANS, VARIANCES, alpha)), rtol=1e-12)
-        assert compiled.experimental_get_tracing_count() == 1
+    assert compiled.experimental_get_tracing_count() == 1
 
 
 # --- kinds of likelihoods -------------------------------------------------------------------------------------------
 
 
-@powers
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_noise_that_depends_on_the_input(moments, alpha):
     """As many likelihoods of constant noise, one a row."""
     X = np.linspace(-1.0, 1.0, 6)[:, None]
@@ -230,7 +227,7 @@ def test_noise_that_depends_on_the_input(moments, alpha):
     ):
         rule = site_rule("kl", depends)
         together = np.stack(moments(rule, 0.4, MEANS, VARIANCES, alpha, X=X))
-        for n in range(6):
+        for n in (0, 3, 5):
             alone = moments(site_rule("kl", kind(noise[n])), 0.4, MEANS[n], VARIANCES[n], alpha)
             # softplus and its inverse between the value given and the one used: 1e-14.
             np.testing.assert_allclose(together[:, n], np.stack(alone)[:, 0], rtol=1e-11)
@@ -277,9 +274,7 @@ def _beta(y, scale):
 AUTOMATIC = {
     "ordinal": lambda f: mp.log(_keep(_gauss(mpf(0.5) - f)) - _keep(_gauss(-1 - f)) + mpf(1e-6)),
     "ordinal, last": lambda f: mp.log(_keep(1) - _keep(_gauss(mpf(0.5) - f)) + mpf(1e-6)),
-    "gamma": lambda f: (
-        -mpf(2.5) * f - mp.loggamma(mpf(2.5)) + mpf(1.5) * mp.log(mpf(1.2)) - mpf(1.2) * mp.exp(-f)
-    ),
+    "gamma": lambda f: -mpf(2.5) * f - mp.loggamma(mpf(2.5)) + mpf(1.5) * mp.log(mpf(1.2)) - mpf(1.2) * mp.exp(-f),
     "exponential": lambda f: -f - mpf(0.6) * mp.exp(-f),
     "beta": _beta(mpf(0.3), mpf(3)),
     "poisson softplus": lambda f: 2 * mp.log(mp.log1p(mp.exp(f))) - mp.log1p(mp.exp(f)) - mp.log(2),

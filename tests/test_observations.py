@@ -1,0 +1,119 @@
+"""What each likelihood accepts as Y, at the door of a model and by itself."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Ordinal,
+    Poisson,
+    StudentT,
+    SwitchedLikelihood,
+)
+
+from gpflow_pep import PEPClassifier
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.observations import check_observations
+
+X = np.linspace(0.0, 1.0, 4)[:, None]
+
+
+def column(*values):
+    return np.array(values, dtype=float)[:, None]
+
+
+def ordinal():
+    return Ordinal(np.array([-0.5, 0.5]))
+
+
+ACCEPTED = [
+    (Probit, [0, 1, 1, 0]),
+    (lambda: Probit(labels=(-1, 1)), [-1, 1, 1, -1]),
+    (Logit, [1, 1, 1, 1]),
+    (Bernoulli, [0, 1, 1, 0]),
+    (Poisson, [0, 1, 7, 1e6]),
+    (Gamma, [1e-300, 2.5, 7, 1]),
+    (Exponential, [0.1, 2.5, 7, 1]),
+    (Beta, [1e-10, 0.5, 0.3, 1 - 1e-10]),
+    (ordinal, [0, 1, 2, 0]),
+    (Gaussian, [-1.5, 0, 1e10, 3]),
+    (StudentT, [-1.5, 0, 1e10, 3]),
+]
+
+REFUSED = [
+    (Probit, [0, 1, -1, 0], "labels 0 and 1", "-1 in row 2 (1 such values)"),
+    (Probit, [0, 0.5, 1, 0.5], "labels 0 and 1", "0.5 in row 1 (2 such values)"),
+    (Probit, [1, 2, 1, 2], "labels=(0, 1) or (-1, 1)", "2 in row 1"),
+    (lambda: Probit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
+    (Logit, [0, 1, 1, -1], "labels 0 and 1", "-1 in row 3"),
+    (lambda: Logit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
+    (Bernoulli, [-1, 1, 1, -1], "gpflow_pep.likelihoods.Probit(labels=(-1, 1))", "-1 in row 0 (2 such values)"),
+    (Bernoulli, [0, 1, 1, 0.5], "labels 0 and 1", "0.5 in row 3"),
+    (Poisson, [0, 1, 1, 0.5], "counts 0, 1, 2", "0.5 in row 3"),
+    (Poisson, [0, 1, -1, 2], "counts 0, 1, 2", "-1 in row 2"),
+    (Gamma, [0, 1, 1, 2], "positive", "0 in row 0"),
+    (Exponential, [1, -2, 1, 2], "positive", "-2 in row 1"),
+    (Beta, [0.5, 1, 0.2, 0], "between 0 and 1", "1 in row 1 (2 such values)"),
+    (ordinal, [0, 1, 3, 2], "from 0 to 2", "3 in row 2"),
+    (ordinal, [0, 1, 1.5, 2], "from 0 to 2", "1.5 in row 2"),
+]
+
+
+def name(value):
+    return type(value()).__name__ if callable(value) else None
+
+
+@pytest.mark.parametrize(("likelihood", "values"), ACCEPTED, ids=name)
+def test_accepted(likelihood, values):
+    check_observations(likelihood(), column(*values))
+    kernel = gpflow.kernels.SquaredExponential()
+    model = PEPClassifier((X, column(*values)), kernel, likelihood(), X[:2])
+    np.testing.assert_array_equal(model.data[1], column(*values))
+
+
+@pytest.mark.parametrize(("likelihood", "values", "what", "which"), REFUSED, ids=name)
+def test_refused(likelihood, values, what, which):
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as caught:
+        check_observations(likelihood(), column(*values))
+    for part in (what, which, type(likelihood()).__name__):
+        assert part in str(caught.value)
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as at_the_door:
+        PEPClassifier((X, column(*values)), gpflow.kernels.SquaredExponential(), likelihood(), X[:2])
+    assert str(at_the_door.value) == str(caught.value)
+
+
+def test_several_columns():
+    """The first value that is refused, row by row, and how many there are."""
+    Y = np.array([[0, 1], [1, 0], [1, 3], [2, 3]], dtype=float)
+    with pytest.raises(ValueError, match=r"got 3 in row 2 \(3 such values\)"):
+        check_observations(Probit(), Y)
+    check_observations(Probit(), np.minimum(Y, 1.0))
+
+
+def test_switched():
+    """The last column says which likelihood a row has."""
+    likelihood = SwitchedLikelihood([Gaussian(), StudentT()])
+    check_observations(likelihood, np.array([[0.3, 0], [-7.0, 1]]))
+    for wrong in (2.0, -1.0, 0.5):
+        with pytest.raises(ValueError, match=f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"):
+            check_observations(likelihood, np.array([[0.3, 0], [-7.0, wrong]]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_a_number(bad):
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite.*row 1"):
+        PEPClassifier((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+
+
+def test_new_data_are_checked_too():
+    model = PEPClassifier((X, column(0, 1, 1, 0)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+    before = [values.numpy() for values in (*model.data, model.sites.precision)]
+    for Y in (column(-1, 1, 1, -1), column(0, 1, np.nan, 1)):
+        with pytest.raises(ValueError, match=r"data\[1\]"):
+            model.data = (X, Y)
+    for values, old in zip((*model.data, model.sites.precision), before, strict=True):
+        np.testing.assert_array_equal(values, old)
