@@ -105,7 +105,7 @@ DEMONSTRATIONS = {
         ),
         size=Size(M=30, maxiter=100),
         sizes={
-            "breast-cancer": Size(M=10, max_train=None, maxiter=60),
+            "breast-cancer": Size(M=10, max_train=None, maxiter=40),
             "banana": Size(M=20, max_train=None, maxiter=100),
         },
     ),

@@ -53,7 +53,8 @@ def _across(column: Floats, count: int) -> Floats:
     """A grid over the values of an input, with a margin on either side."""
     low, high = column.min(), column.max()
     margin = _MARGIN * (high - low)
-    return np.linspace(low - margin, high + margin, count)
+    grid: Floats = np.linspace(low - margin, high + margin, count)
+    return grid
 
 
 def _saved(arrays: dict[str, Floats], directory: Path) -> Path:

@@ -43,10 +43,10 @@ _HEADINGS = (
 )
 _HOW_TO_READ = (
     "Mean over the folds ± its standard error. Error: of the test labels, smaller is better. Log lik.: log predictive\n"
-    "probability of the test labels, summed over a fold (nats), larger is better. QP − EP: its difference, fold by fold.\n"
-    "Published: EP / QP of Zhang et al. (2019), on other folds. Of the runs of both methods: s/run, training; limit, how\n"
-    "many had not converged at the last iteration; stopped, how many ended earlier without converging: their last good\n"
-    "state is scored, and run.json says why."
+    "probability of the test labels, summed over a fold (nats), larger is better. QP − EP: of that, fold by fold.\n"
+    "Published: EP / QP of Zhang et al. (2019), on other folds. Of the runs of both methods: s/run, training; limit,\n"
+    "how many had not converged at the last iteration; stopped, how many ended earlier without converging: their last\n"
+    "good state is scored, and run.json says why."
 )
 
 _Results = list[dict[str, Any]]

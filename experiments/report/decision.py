@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from experiments.report.recorded import RecordedRun
 from experiments.report.table import heading
 from gpflow_pep.datasets import Dataset
 
-LEGEND = "● training data, by class   — p = ½   ┄ p = ¼, ¾   ○—● inducing points, from start to end"
 _CLASSES = ("#4477aa", "#ee6677")
+_DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
+_HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
+_QUARTERS: dict[str, Any] = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
+_START: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+_END: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 5.5, "markeredgecolor": "white"}
+_WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 
 
 def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
@@ -24,19 +31,35 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     )
     X, start, end = (Z * dataset.x_scale + dataset.x_mean for Z in (dataset.X_train, arrays["Z_start"], arrays["Z"]))
     for label, colour in enumerate(_CLASSES):
-        axes.plot(*X[dataset.Y_train[:, 0] == label].T, ".", color=colour, alpha=0.45, markersize=5, markeredgewidth=0)
-    probability = arrays["x_probability"]
-    axes.contour(x1, x2, probability, [0.25, 0.75], colors="0.45", linewidths=0.9, linestyles="dashed")
-    axes.contour(x1, x2, probability, [0.5], colors="black", linewidths=1.6)
-    for path in np.stack([start, end], 1):  # [2, 2] each
-        axes.plot(*path.T, color="black", linewidth=0.8, alpha=0.7)
-    axes.plot(*start.T, "o", markersize=3.5, color="black", markerfacecolor="white", markeredgewidth=0.7)
-    axes.plot(*end.T, "o", markersize=5.5, color="black", markeredgecolor="white", markeredgewidth=0.6)
+        axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=colour, **_DATA)
+    for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
+        contours = {f"{name}s": value for name, value in style.items()}
+        axes.contour(x1, x2, arrays["x_probability"], levels, **contours)
+    outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
+    for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
+        axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY)
+    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START)
+    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END)
+    if outside.any():
+        where = {"xy": (0.02, 0.02), "xycoords": "axes fraction", "fontsize": 8}
+        axes.annotate(f"{outside.sum()} of {len(end)} end outside", bbox={"color": "white", "pad": 1}, **where)
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
     axes.set_ylim(x2[0], x2[-1])
     axes.set_xlabel("input 1")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def add_legend(figure: Figure) -> None:
+    """Say below the figure what the panels show."""
+    handles = [
+        *(Line2D([], [], color=colour, label=f"class {k}", **_DATA) for k, colour in enumerate(_CLASSES)),
+        Line2D([], [], label="p = ½", **_HALF),
+        Line2D([], [], label="p = ¼, ¾", **_QUARTERS),
+        Line2D([], [], label="inducing points at the start", linestyle="", **_START),
+        Line2D([], [], label="at the end", linestyle="", **_END),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=9, frameon=False)
 
 
 def draw_panels(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
@@ -56,5 +79,5 @@ def draw_panels(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> No
         axes.set_visible(False)
     for axes in panels[:, 0]:
         axes.set_ylabel("input 2")
-    figure.supxlabel(LEGEND, fontsize=9)
+    add_legend(figure)
     figure.savefig(path, dpi=150)

@@ -16,7 +16,6 @@ from gpflow_pep.datasets import Dataset
 
 _PANELS_A_ROW = 3
 _ROW_HEIGHT = {"regression": 2.3, "classification": 3.4}
-_LEGEND = {"regression": fit.LEGEND, "classification": decision.LEGEND}
 _NUM_INPUTS = {"regression": 1, "classification": 2}  # that can be drawn
 
 
@@ -37,7 +36,7 @@ def draw(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
     for row in range(num_rows):
         _draw_row(figure, grid[1 + row], runs, dataset, first=row * _PANELS_A_ROW)
     if num_rows:
-        figure.supxlabel(_LEGEND[task], fontsize=9)
+        (fit.add_legend if task == "regression" else decision.add_legend)(figure)
     figure.savefig(path, dpi=150)
 
 

@@ -2,11 +2,15 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from experiments.report.recorded import RecordedRun
 from gpflow_pep.datasets import Dataset
 
-LEGEND = "● training data   — predictive mean, ± 2 s.d.   ▲ inducing points"
+
+def add_legend(figure: Figure) -> None:
+    """Say below the figure what the panels show."""
+    figure.supxlabel("● training data   — predictive mean, ± 2 s.d.   ▲ inducing points", fontsize=9)
 
 
 def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, colour: str) -> None:

@@ -22,8 +22,8 @@ def units(runs: Sequence[RecordedRun]) -> str:
     if runs[0].task == "classification":
         return (
             "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. Error: fraction\n"
-            "of the test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of each\n"
-            "training label, from the sites of the others. Seconds: training, tracing of the graph included.\n"
+            "of the test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of\n"
+            "the training labels, from the sites of the others. Seconds: training, tracing of the graph included.\n"
             "Iterations marked + are the limit, at those marked ! the optimiser gave up; it had not converged."
         )
     targets = "standardised targets" if runs[0].config["data"]["standardise"] else "the targets as published"

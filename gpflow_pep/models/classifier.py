@@ -1,14 +1,14 @@
 """PEPClassifier: power EP and quantile propagation for any likelihood of scalar latent functions."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import ScalarLikelihood, SwitchedLikelihood
@@ -19,45 +19,29 @@ from typing_extensions import override
 
 from .. import validation
 from ..linalg import finite
-from ..observations import check_observations
 from ..posteriors import SitesPosterior
 from ..sites import (
-    LatentRows,
-    Look,
-    Posterior,
     Report,
     Sites,
     SitesStatus,
-    SiteSums,
-    Sweep,
-    TiltedRule,
     converge,
     converge_in_batches,
-    derivatives,
     energy,
-    leave_one_out,
-    minibatch_objective,
     proper_start,
     site_rule,
-    sweep,
     update_once,
-    update_rows,
 )
-from ..statistics import Chunks, SingleRows, SomeRows, Sums, floating_variables
-from .freshness import Structure, differs, parameter_values, print_when
-from .sparse import SparseGP
+from ..statistics import SingleRows, floating_variables
+from .freshness import Structure, differs
+from .local_sites import LocalSites, observed
 
 _ADVICE = (
     "update_sites(), since the sites may not go with the hyperparameters; checking parameters, mean function and data "
     "for NaN, infinite or overflowing values"
 )
-_STALE = (
-    "hyperparameters, data or alpha have changed since the sites were last updated: call update_sites(), or construct "
-    'the model with when_stale="refresh"'
-)
 
 
-class PEPClassifier(SparseGP):
+class PEPClassifier(LocalSites):
     r"""
     Sparse power EP (Bui, Yan and Turner 2017, sec. 3.8) with a Gaussian site for every observation.
 
@@ -78,7 +62,7 @@ class PEPClassifier(SparseGP):
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_alpha", "_sites", "_fingerprint", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
+        {"_alpha", "_sites", "_fingerprint", *LocalSites._TF_MODULE_IGNORED_PROPERTIES}
     )
 
     def __init__(
@@ -114,10 +98,10 @@ class PEPClassifier(SparseGP):
         :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so.
         :raises ValueError: naming the argument that cannot be used.
         """
-        rule = site_rule(projection, likelihood)
+        site_rule(projection, likelihood)  # refuses what it cannot do
         if when_stale not in ("warn", "refresh"):
             raise ValueError(f'when_stale must be "warn" or "refresh", got {when_stale!r}.')
-        X, Y = _observed(data, likelihood)
+        X, Y = observed(data, likelihood)
         C = Y.shape[1] - isinstance(likelihood, SwitchedLikelihood)
         if num_latent_gps not in (None, C):
             raise ValueError(f"num_latent_gps must be the number of columns of Y, {C}, got {num_latent_gps}.")
@@ -132,7 +116,6 @@ class PEPClassifier(SparseGP):
             max_jitter=max_jitter,
         )
         self.projection, self.when_stale = projection, when_stale
-        self._rule, self._rule_of = rule, likelihood
         self._alpha = tf.Variable(validation.single_power(alpha), trainable=False, dtype=default_float())
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
@@ -198,10 +181,12 @@ class PEPClassifier(SparseGP):
         tol, damping = validation.positive_number(tol, "tol"), validation.fraction(damping, "damping")
         if batch_size is not None:
             batch_size = validation.positive_integer(batch_size, "batch_size")
+        if not tf.executing_eagerly():
+            raise RuntimeError("update_sites compiles its own steps: call it outside of a tf.function.")
         structure = self._current_structure()
         self._fingerprint.assign([np.nan])
         options: dict[str, Any] = {"max_sweeps": max_sweeps, "tol": tol, "damping": damping, "report": report}
-        sweep_in_batches = partial(self._sweep_in_batches, structure, np.random.default_rng(0), damping)
+        sweep_in_batches = partial(self._sweep_in_batches, structure, np.random.default_rng(0))
         if batch_size is None:
             # From nothing, a first sweep in batches saves several parallel ones.
             warm_up = partial(sweep_in_batches, _warm_up_size(int(self.num_data)), True) if self._is_fresh() else None
@@ -229,10 +214,9 @@ class PEPClassifier(SparseGP):
 
     def minibatches(self, batch_size: int, *, damping: float = 1.0, seed: int = 0) -> Iterator[list[tf.Tensor]]:
         """
-        Stochastic training: for each minibatch of a random partition of the rows its sites are updated, q with them,
-        and the derivatives of the training loss in the trainable variables are estimated from it.
+        Derivatives of the training loss in the trainable variables, estimated from each minibatch of an epoch.
 
-        Hyperparameters may change between minibatches. What the other rows add to q follows them when this is called
+        Before that the minibatch's sites are updated, and q with them. Hyperparameters may change between minibatches. What the other rows add to q follows them when this is called
         anew, for the next epoch.
 
         :param batch_size: rows of a minibatch.
@@ -285,154 +269,30 @@ class PEPClassifier(SparseGP):
         return finite(value, name="the energy", advice=_ADVICE)
 
     @override
+    @check_shapes(
+        "return[0]: [M, P]",
+        "return[1]: [covariances..., M, M]",
+    )
+    def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        Mean and covariance of q(u), without the mean function: of one latent function [M, 1] and [M, M], of several
+        [M, P] and [P, M, M].
+        """
+        if self.num_latent_gps == 1:
+            return super().compute_qu()
+        L, LB, c = (part.value for part in self.posterior(PrecomputeCacheType.NOCACHE)._precompute())
+        root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L', [P, M, M]
+        mean = tf.matmul(root, c, transpose_a=True)  # [P, M, 1]
+        return tf.transpose(mean[..., 0]), tf.matmul(root, root, transpose_a=True)
+
+    @override
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> SitesPosterior:
         self._ensure_fresh()
         return super().posterior(precompute_cache)
 
-    # --- sums and sweeps ---------------------------------------------------------------------------------------------
-
-    @override
-    def _sums(self) -> Sums:
-        L, A, c = self._site_tensors()
-        zeros = tf.zeros_like(A[:, 0, 0])
-        sums = Sums(L, A, c[..., None], zeros, zeros, zeros)
-        return sums if self.num_latent_gps > 1 else Sums(L, *(value[0] for value in sums[1:]))
-
-    def _site_tensors(self) -> SiteSums:
-        L = self._factorise(self._inducing_covariance())
-        return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
-
-    def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
-        """The sums of the sites, and a look at all rows under given sums, compiled."""
-        look = Look(
-            rough=lambda state: self._look(structure, True, *state),
-            exact=lambda state: self._look(structure, False, *state),
-        )
-        return lambda: self._site_sums(structure), look
-
-    def _sweep_in_batches(
-        self, structure: int, rng: np.random.Generator, damping: float, size: int, rough: bool, state: SiteSums
-    ) -> SiteSums:
-        order = tf.constant(rng.permutation(int(self.num_data)), tf.int32)
-        return self._sweep(structure, rough, *state, order, tf.constant(size), tf.constant(damping, default_float()))
-
-    def _is_fresh(self) -> bool:
-        """Whether the sites say nothing yet."""
-        return not any(bool(tf.reduce_any(value != 0.0)) for value in (self._sites.precision, self._sites.linear))
-
-    # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
-
-    @tf.function(autograph=False)
-    def _site_sums(self, structure: int) -> SiteSums:
-        return self._site_tensors()
-
-    @tf.function(autograph=False)
-    def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
-        rule = self._rule.rough() if rough else self._rule
-        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def _sweep(
-        self,
-        structure: int,
-        rough: bool,
-        L: tf.Tensor,
-        A: tf.Tensor,
-        c: tf.Tensor,
-        order: tf.Tensor,
-        size: tf.Tensor,
-        damping: tf.Tensor,
-    ) -> SiteSums:
-        rule = self._rule.rough() if rough else self._rule
-
-        def step(start: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            state = self._updated(SiteSums(L, A, c), order[start : start + size], rule, damping)
-            return start + size, state.A, state.c
-
-        _, A, c = tf.while_loop(
-            lambda start, *_: start < tf.size(order), step, (tf.constant(0), A, c), parallel_iterations=1
-        )
-        return SiteSums(L, A, c)
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def _minibatch(
-        self, structure: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        variables = self.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            L = self._factorise(self._inducing_covariance())
-            with tape.stop_recording():
-                state = self._updated(SiteSums(tf.stop_gradient(L), A, c), indices, self._rule, damping)
-            with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
-                q = Posterior.of(L, state.A, state.c)
-                batch = self._rows(SomeRows(indices, tf.size(indices)))
-                objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
-            loss = -objective - self.log_prior_density()
-        return state.A, state.c, list(derivatives(tape, loss, variables))
-
-    def _updated(self, state: SiteSums, indices: tf.Tensor, rule: TiltedRule, damping: tf.Tensor) -> SiteSums:
-        """After an update of the sites of some rows."""
-        rows = self._rows(SomeRows(indices, self._chunk_size))
-        return update_rows(rows, indices, rule, self._sites, state, self._checked_alpha(), damping)
-
-    @tf.function(autograph=False)
-    def _leave_one_out(self, structure: int) -> tf.Tensor:
-        return leave_one_out(self._rows(self._chunks), self._rule, self._sites, self._site_tensors())
-
-    def _rows(self, chunks: Chunks) -> LatentRows:
-        return LatentRows(
-            self._data, chunks, self.kernel, self.inducing_variable, self.mean_function, self.num_latent_gps
-        )
-
-    def _parts(self) -> tuple[tf.Module, ...]:
-        """What the sites depend on beside data and alpha."""
-        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
-
-    def _checked_alpha(self) -> tf.Tensor:
-        alpha = tf.convert_to_tensor(self._alpha)
-        checked = tf.debugging.Assert((alpha >= 0.0) & (alpha <= 1.0), ["alpha must be in [0, 1]", alpha])
-        with tf.control_dependencies([] if checked is None else [checked]):
-            return tf.identity(alpha)
-
-    def _current_structure(self) -> int:
-        """A number that changes when a part or a parameter of the model is replaced by another one."""
-        if self._rule_of is not self.likelihood:
-            self._rule, self._rule_of = site_rule(self.projection, self.likelihood), self.likelihood
-        return self._structure.number(self._parts())
-
-    # --- data and staleness ------------------------------------------------------------------------------------------
-
-    @override
-    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        return _observed(data, self.likelihood)
-
-    @override
-    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        self._sites.reset(len(X))
-        self._fingerprint.assign([np.nan])
-
-    def _parameter_values(self) -> tf.Tensor:
-        return parameter_values(self._alpha, *self._parts())
-
-    def _ensure_fresh(self) -> None:
-        if not tf.executing_eagerly():
-            print_when(differs(self._parameter_values(), self._fingerprint), _STALE)
-        elif self.is_stale and self.when_stale == "refresh":
-            self.update_sites()
-        elif self.is_stale and not self._warned:
-            self._warned = True
-            warnings.warn(_STALE, stacklevel=3)
-
 
 def _warm_up_size(num_data: int) -> int:
     """Rows of a batch: at least eight batches, of 64 to 512 rows."""
     return min(max(num_data // 8, 64), 512)
-
-
-def _observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:
-    X, Y = validation.regression_data(data)
-    check_observations(likelihood, Y)
-    return X, Y

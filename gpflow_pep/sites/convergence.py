@@ -88,7 +88,7 @@ def converge(
     tol: float,
     damping: float,
     report: Report | None = None,
-    warm_up: Callable[[SiteSums], SiteSums] | None = None,
+    warm_up: Callable[[SiteSums, float], SiteSums] | None = None,
 ) -> SitesStatus:
     """
     Parallel sweeps: all sites are updated from the same q, by a fraction that adapts.
@@ -97,10 +97,10 @@ def converge(
 
     :param sums: computes the sums from the sites.
     :param look: what the sites should become under given sums.
-    :param warm_up: a first sweep, from given sums to new ones, that is done in another way.
+    :param warm_up: a first sweep by a fraction, from given sums to new ones, that is done in another way.
     :raises FloatingPointError: where there is no update that keeps everything proper.
     """
-    state = sums() if warm_up is None else warm_up(sums())
+    state = sums() if warm_up is None else warm_up(sums(), damping)
     state, found = proper_start(sites, state, look.rough)
     control, sweeps = _Damping(damping), int(warm_up is not None)
     rough_looks, last_change = 1, np.inf
@@ -144,7 +144,7 @@ def converge_in_batches(
     sites: Sites,
     sums: Callable[[], SiteSums],
     look: Look,
-    update: Callable[[SiteSums], SiteSums],
+    update: Callable[[SiteSums, float], SiteSums],
     *,
     max_sweeps: int,
     tol: float,
@@ -154,16 +154,19 @@ def converge_in_batches(
     """
     Minibatch sweeps: q is updated after every batch, and all rows are looked at once a sweep, for the status.
 
-    :param update: updates all sites, batch by batch (:func:`.minibatch.update_rows`): from given sums to new ones.
+    :param update: updates all sites, batch by batch (:func:`.minibatch.update_rows`), by a
+        fraction: from given sums to new ones.
     """
     state, found = proper_start(sites, sums(), look.exact)
+    control = _Damping(damping)
     for sweeps in range(max_sweeps + 1):
-        status = _status(state, found, tol, sweeps, damping)
+        status = _status(state, found, tol, sweeps, control.fraction)
         if report is not None:
             report(status)
         if status.converged or sweeps == max_sweeps:
             break
-        state, found = proper_start(sites, update(state), look.exact)
+        control.adapt(found)
+        state, found = proper_start(sites, update(state, control.fraction), look.exact)
     return status
 
 

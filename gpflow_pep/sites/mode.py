@@ -49,7 +49,9 @@ def centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) ->
         """Whether the mode is near, in the tilted distribution's standard deviation."""
         return tf.abs(step) * tf.sqrt(1.0 / v + alpha * tf.nn.relu(-curvature)) < _NEAR_MODE
 
-    def climb(number: tf.Tensor, f: tf.Tensor, log_pi: tf.Tensor, step: tf.Tensor, length: tf.Tensor, *at: tf.Tensor):
+    def climb(
+        number: tf.Tensor, f: tf.Tensor, log_pi: tf.Tensor, step: tf.Tensor, length: tf.Tensor, *at: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         candidate = f + length * step
         new_log_pi, new_step, new_at = evaluate(candidate)
         better = new_log_pi > log_pi
@@ -59,9 +61,9 @@ def centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) ->
             tf.where(better, new, old)
             for new, old in zip((candidate, new_log_pi, new_step, *new_at), (f, log_pi, step, *at), strict=True)
         )
-        f, log_pi, step, *at = moved
-        length = tf.where(near(step, at[2]), tf.zeros_like(length), length)
-        return number + 1, f, log_pi, step, length, *at
+        f, log_pi, step, *density_there = moved
+        length = tf.where(near(step, density_there[2]), tf.zeros_like(length), length)
+        return number + 1, f, log_pi, step, length, *density_there
 
     log_pi, step, at = evaluate(m)
     length = tf.where(near(step, at.curvature), tf.zeros_like(m), tf.ones_like(m))

@@ -9,9 +9,14 @@ DEGREE = 22
 NODES: AnyNDArray = -np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
 """Chebyshev points of [-1, 1], both ends among them, [K]."""
 
-_COEFFICIENTS: AnyNDArray = np.linalg.inv(chebyshev.chebvander(NODES, DEGREE))  # values -> coefficients, [K, K]
+# values -> coefficients, [K, K]
+_COEFFICIENTS: AnyNDArray = np.linalg.inv(chebyshev.chebvander(NODES, DEGREE))  # type: ignore[no-untyped-call]
 _ANTIDERIVATIVES: AnyNDArray = np.stack(
-    [chebyshev.chebval(NODES, chebyshev.chebint(row, lbnd=-1.0)) for row in np.eye(DEGREE + 1)], axis=1
+    [
+        chebyshev.chebval(NODES, chebyshev.chebint(row, lbnd=-1.0))  # type: ignore[no-untyped-call]
+        for row in np.eye(DEGREE + 1)
+    ],
+    axis=1,
 )
 
 INTEGRALS: AnyNDArray = _ANTIDERIVATIVES @ _COEFFICIENTS

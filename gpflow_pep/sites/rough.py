@@ -11,7 +11,7 @@ from .densities import LogDensity
 from .mode import centre
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(10)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(10)  # type: ignore[no-untyped-call]
 
 
 class ModeCentredHermite(TiltedRule):

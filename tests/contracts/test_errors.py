@@ -51,15 +51,35 @@ def test_its_derivatives(model):
         stops_or_is_finite(gradient, bad)
 
 
+def not_in_sums(model, contract):
+    """The variables whose NaN does not reach predictions through the sums: with sites that stay, all but kernel's and Z."""
+    return (*contract.unread(model), *(model.mean_function.variables if hasattr(model, "sites") else ()))
+
+
 def test_predictions(model, contract):
     marginals = tf.function(lambda: model.predict_f(contract.Xnew))
-    for _, bad in each_broken_variable(model, but=contract.unread(model)):
+    for _, bad in each_broken_variable(model, but=not_in_sums(model, contract)):
         stops_or_is_finite(marginals, bad)
         stops_or_is_finite(lambda: model.predict_f(contract.Xnew, full_cov=True), bad)
 
 
+class Undefined(gpflow.functions.Function):
+    """A mean function that is 0 where there are data and NaN further away."""
+
+    def __call__(self, X):
+        return 0.0 * tf.math.log(10.0 - X[..., :1])
+
+
+@pytest.mark.xfail(reason="SitesPosterior looks at the mean before GPflow adds the mean function")
+def test_a_mean_function_that_is_no_number_where_it_is_predicted(make, contract):
+    model = make(mean_function=Undefined())
+    for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
+            predict(contract.Xnew + 20.0)
+
+
 def test_posteriors(model, contract):
-    for _, bad in each_broken_variable(model, but=contract.unread(model)):
+    for _, bad in each_broken_variable(model, but=not_in_sums(model, contract)):
         stops_or_is_finite(lambda: model.posterior().predict_f(contract.Xnew), bad)
         stops_or_is_finite(lambda: model.posterior("variable").predict_f(contract.Xnew), bad)
     # A cache made before the kernel broke.

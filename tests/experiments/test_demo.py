@@ -30,6 +30,27 @@ def test_short_demonstration(runs, capfd):
     assert statuses == ["COMPLETED"] * 6
 
 
+def test_short_demonstration_of_classification(runs, capfd):
+    demo.main(["--task", "classification", "--short", "--runs", str(runs)])
+    lines = capfd.readouterr().out.splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
+    body = lines[start + 2 : start + 7]
+    assert [line.split("  ")[0] for line in body] == ["SVGP", "PEP α=0", "PEP α=0.5", "PEP α=1", "QP α=1"]
+    assert ["≥" in line for line in body] == [True, True, False, False, False]
+    assert len({len(line) for line in [lines[start], *body]}) == 1
+    assert any(line.startswith("breast-cancer, split 0: N = 512 training and 57 test") for line in lines)
+    assert any("experiments.classification with dataset=breast-cancer" in line for line in lines)
+    assert imread(runs / "demo-breast-cancer.png").shape[2] == 4
+
+
+def test_data_set_of_another_task_ends_the_demonstration(runs):
+    with pytest.raises(SystemExit, match="dataset is 'breast-cancer', which is for classification"):
+        demo.main(["--dataset", "breast-cancer", "--runs", str(runs)])
+    with pytest.raises(SystemExit, match="dataset is 'diabetes', which is for regression"):
+        demo.main(["--task", "classification", "--dataset", "diabetes", "--runs", str(runs)])
+    assert not runs.exists()
+
+
 def test_unknown_data_set_ends_the_demonstration_with_advice(runs):
     with pytest.raises(SystemExit, match="Did you mean 'diabetes'"):
         demo.main(["--dataset", "diabets", "--runs", str(runs)])

@@ -122,9 +122,9 @@ def test_the_same_for_a_gaussian(moments):
 @pytest.mark.parametrize("name", ["probit", "poisson", "student t"])
 def test_a_row_does_not_see_the_others(moments, name, alpha):
     """
-    Alone or among 1000, in this order or another; of the Wasserstein projection, of which the other is a part. The same operations on each row; sums and products of other shapes
-    may be taken in another order: 100 roundings, ROUNDING. α v d2 = ratio - 1 cancels where the cavity hardly changes:
-    of a Wasserstein d2 ROUNDING / (α v) is lost.
+    Alone or among 1000, in this order or another; of the Wasserstein projection, of which the other is a part. The
+    same operations on each row; sums and products of other shapes may be taken in another order: 100 roundings,
+    ROUNDING. α v d2 = ratio - 1 cancels where the cavity hardly changes: ROUNDING / (α v) of d2 is lost.
     """
     _, rule, ys = RULES[name]
     rng = np.random.default_rng(3)

@@ -119,8 +119,8 @@ def gauss_hermite(log_prob, mean, variance, alpha, number=20):
 
 def test_twenty_hermite_nodes_are_not_enough(references, moments):
     """
-    Probit, α = 1/2. Measured on these cases: see the assertions (a step of width 1 in a cavity of width 32). Nodes do
-    at variance 0.1; this is what the panels are for.
+    Probit, α = 1/2. Measured: log Z is wrong by 3 to 20 % at variances 50 and 1000, where the nodes are 2 to 10 apart
+    and Phi rises within 2, by up to 1e-4 at variance 2. (Where it is 0 to rounding 1e-8 of it is not to be had so.)
     """
     cases, _ = cases_of(references, "probit", 0.5)
     likelihood = Probit()
@@ -132,8 +132,8 @@ def test_twenty_hermite_nodes_are_not_enough(references, moments):
     np.testing.assert_allclose(by_nodes, 2.0 * np.log(by_gpflow.numpy()[:, 0]), rtol=1e-12, atol=1e-12)
     error = np.abs(by_nodes / cases[:, 3] - 1.0)
     wide = cases[:, 1] >= 50.0
-    assert np.all(error[wide] > 1e4 * REQUIRED)
-    assert np.max(error) > 0.1
+    assert np.all(error[wide] > 2e6 * REQUIRED)
+    assert np.max(error[cases[:, 1] == 2.0]) > 1e3 * REQUIRED
     adaptive = moments(AdaptiveQuadrature(likelihood), 1.0, cases[:, 0], cases[:, 1], 0.5)
     assert np.max(errors(adaptive, cases)) < 1e-4 * np.min(error[wide])
 

@@ -1,0 +1,193 @@
+"""A model with a site for every observation: the compiled steps that its updates are made of, and its data."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.likelihoods import ScalarLikelihood
+from typing_extensions import override
+
+from .. import validation
+from ..observations import check_observations
+from ..sites import (
+    LatentRows,
+    Look,
+    Posterior,
+    Sites,
+    SiteSums,
+    Sweep,
+    TiltedRule,
+    derivatives,
+    leave_one_out,
+    minibatch_objective,
+    site_rule,
+    sweep,
+    update_rows,
+)
+from ..statistics import Chunks, SomeRows, Sums
+from .freshness import differs, parameter_values, print_when
+from .sparse import SparseGP
+
+_STALE = (
+    "hyperparameters, data or alpha have changed since the sites were last updated: call update_sites(), or construct "
+    'the model with when_stale="refresh"'
+)
+
+
+class LocalSites(SparseGP):
+    """Sites of a likelihood's observations, how they are swept, and whether they still go with the model."""
+
+    _alpha: tf.Variable
+    _sites: Sites
+    _fingerprint: tf.Variable
+    projection: str
+    when_stale: str
+
+    @override
+    def _sums(self) -> Sums:
+        L, A, c = self._site_tensors()
+        zeros = tf.zeros_like(A[:, 0, 0])
+        sums = Sums(L, A, c[..., None], zeros, zeros, zeros)
+        return sums if self.num_latent_gps > 1 else Sums(L, *(value[0] for value in sums[1:]))
+
+    def _site_tensors(self) -> SiteSums:
+        L = self._factorise(self._inducing_covariance())
+        return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
+
+    def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
+        """The sums of the sites, and a look at all rows under given sums, compiled."""
+        look = Look(
+            rough=lambda state: self._look(structure, True, *state),
+            exact=lambda state: self._look(structure, False, *state),
+        )
+        return lambda: self._site_sums(structure), look
+
+    def _sweep_in_batches(
+        self, structure: int, rng: np.random.Generator, size: int, rough: bool, state: SiteSums, damping: float
+    ) -> SiteSums:
+        order = tf.constant(rng.permutation(int(self.num_data)), tf.int32)
+        swept: SiteSums = self._sweep(
+            structure, rough, *state, order, tf.constant(size), tf.constant(damping, default_float())
+        )
+        return swept
+
+    def _is_fresh(self) -> bool:
+        """Whether the sites say nothing yet."""
+        return not any(bool(tf.reduce_any(value != 0.0)) for value in (self._sites.precision, self._sites.linear))
+
+    # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
+
+    @tf.function(autograph=False)
+    def _site_sums(self, structure: int) -> SiteSums:
+        return self._site_tensors()
+
+    @tf.function(autograph=False)
+    def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
+        rule = self._rule.rough() if rough else self._rule
+        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _sweep(
+        self,
+        structure: int,
+        rough: bool,
+        L: tf.Tensor,
+        A: tf.Tensor,
+        c: tf.Tensor,
+        order: tf.Tensor,
+        size: tf.Tensor,
+        damping: tf.Tensor,
+    ) -> SiteSums:
+        rule = self._rule.rough() if rough else self._rule
+
+        def step(start: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            state = self._updated(SiteSums(L, A, c), order[start : start + size], rule, damping)
+            return start + size, state.A, state.c
+
+        _, A, c = tf.while_loop(
+            lambda start, *_: start < tf.size(order), step, (tf.constant(0), A, c), parallel_iterations=1
+        )
+        return SiteSums(L, A, c)
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _minibatch(
+        self, structure: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        variables = self.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            L = self._factorise(self._inducing_covariance())
+            with tape.stop_recording():
+                state = self._updated(SiteSums(tf.stop_gradient(L), A, c), indices, self._rule, damping)
+            with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
+                q = Posterior.of(L, state.A, state.c)
+                batch = self._rows(SomeRows(indices, tf.size(indices)))
+                objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
+            loss = -objective - self.log_prior_density()
+        return state.A, state.c, list(derivatives(tape, loss, variables))
+
+    def _updated(self, state: SiteSums, indices: tf.Tensor, rule: TiltedRule, damping: tf.Tensor) -> SiteSums:
+        """After an update of the sites of some rows."""
+        rows = self._rows(SomeRows(indices, self._chunk_size))
+        return update_rows(rows, indices, rule, self._sites, state, self._checked_alpha(), damping)
+
+    @tf.function(autograph=False)
+    def _leave_one_out(self, structure: int) -> tf.Tensor:
+        return leave_one_out(self._rows(self._chunks), self._rule, self._sites, self._site_tensors())
+
+    def _rows(self, chunks: Chunks) -> LatentRows:
+        return LatentRows(
+            self._data, chunks, self.kernel, self.inducing_variable, self.mean_function, self.num_latent_gps
+        )
+
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """What the sites depend on beside data and alpha."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+
+    def _checked_alpha(self) -> tf.Tensor:
+        alpha = tf.convert_to_tensor(self._alpha)
+        checked = tf.debugging.Assert((alpha >= 0.0) & (alpha <= 1.0), ["alpha must be in [0, 1]", alpha])
+        with tf.control_dependencies([] if checked is None else [checked]):
+            return tf.identity(alpha)
+
+    @property
+    def _rule(self) -> TiltedRule:
+        return site_rule(self.projection, self.likelihood)
+
+    def _current_structure(self) -> int:
+        """A number that changes when a part or a parameter of the model is replaced by another one."""
+        return self._structure.number(self._parts())
+
+    # --- data and staleness ------------------------------------------------------------------------------------------
+
+    @override
+    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        return observed(data, self.likelihood)
+
+    @override
+    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        self._sites.reset(len(X))
+        self._fingerprint.assign([np.nan])
+
+    def _parameter_values(self) -> tf.Tensor:
+        return parameter_values(self._alpha, *self._parts())
+
+    def _ensure_fresh(self) -> None:
+        if not tf.executing_eagerly():
+            print_when(differs(self._parameter_values(), self._fingerprint), _STALE)
+        elif self.is_stale and self.when_stale == "refresh":
+            self.update_sites()
+        elif self.is_stale and not self._warned:
+            self._warned = True
+            warnings.warn(_STALE, stacklevel=3)
+
+
+def observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:
+    """The pair (X, Y) as arrays that the likelihood accepts, or an error that says what it does not."""
+    X, Y = validation.regression_data(data)
+    check_observations(likelihood, Y)
+    return X, Y
