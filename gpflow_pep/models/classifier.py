@@ -121,7 +121,6 @@ class PEPClassifier(LocalSites):
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
         self._structure = Structure()
-        self._warned = False
 
     @property
     def alpha(self) -> tf.Variable:
@@ -216,8 +215,8 @@ class PEPClassifier(LocalSites):
         """
         Derivatives of the training loss in the trainable variables, estimated from each minibatch of an epoch.
 
-        Before that the minibatch's sites are updated, and q with them. Hyperparameters may change between minibatches. What the other rows add to q follows them when this is called
-        anew, for the next epoch.
+        Before that the minibatch's sites are updated, and q with them. Hyperparameters may change between minibatches;
+        what the other rows add to q follows them when this is called anew, for the next epoch.
 
         :param batch_size: rows of a minibatch.
         :param damping: the fraction of an update that is taken, less where B would not be proper.

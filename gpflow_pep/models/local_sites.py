@@ -44,6 +44,8 @@ class LocalSites(SparseGP):
     _alpha: tf.Variable
     _sites: Sites
     _fingerprint: tf.Variable
+    _structure: Structure
+    _warned = False
     projection: str
     when_stale: str
 

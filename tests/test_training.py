@@ -1,0 +1,245 @@
+"""Training of PEPClassifier: three ways, what comes back, and what happens when it goes wrong."""
+
+import functools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training import FitResult, fit
+
+rng = np.random.default_rng(21)
+X = rng.uniform(-2.0, 2.0, (30, 1))
+Y = np.where(np.sin(2.5 * X) + 0.5 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
+Z = np.linspace(-1.8, 1.8, 5)[:, None]
+
+
+class Mean(gpflow.functions.Function):
+    """exp(a x) - 1, which overflows where a is large."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = gpflow.Parameter(0.0)
+
+    def __call__(self, X):
+        return tf.exp(self.a * X) - 1.0
+
+
+def make(**options):
+    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=1.5)
+    return PEPClassifier((X, Y), kernel, Probit(), Z.copy(), mean_function=Mean(), **options)
+
+
+@functools.cache
+def _shared():
+    return make(), gpflow.utilities.read_values(make())
+
+
+@pytest.fixture
+def model():
+    """Compiled once; always the same initial values."""
+    model, values = _shared()
+    gpflow.utilities.multiple_assign(model, values)
+    gpflow.set_trainable(model, True)
+    model.kernel.variance.prior = None
+    model.reset_sites()
+    return model
+
+
+def values(model):
+    return np.concatenate([np.ravel(v) for v in gpflow.utilities.read_values(model).values()])
+
+
+def start(model):
+    model.reset_sites()
+    evidence = model.update_sites().log_evidence
+    model.reset_sites()
+    return evidence
+
+
+WAYS = {
+    "lbfgs": {"max_iterations": 15},
+    "adam": {"optimiser": "adam", "max_iterations": 40, "learning_rate": 0.05},
+    "minibatches": {"optimiser": "adam", "max_iterations": 40, "learning_rate": 0.05, "batch_size": 8},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_log_evidence_rises(model, way):
+    before, initial = start(model), values(model)
+    reports = []
+    result = fit(model, report=lambda iteration, value: reports.append((iteration, value)), **WAYS[way])
+    assert isinstance(result, FitResult)
+    assert result.sites.converged and not model.is_stale
+    assert result.log_evidence[-1] == result.sites.log_evidence
+    assert result.log_evidence[-1] == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)
+    assert result.log_evidence[-1] > before + 0.5
+    assert np.all(np.isfinite(result.log_evidence))
+    assert result.seconds > 0.0
+    assert np.abs(values(model) - initial).min() >= 0.0 and np.abs(values(model) - initial).max() > 0.1
+    assert [value for _, value in reports] == list(result.log_evidence[:-1])
+    if way == "lbfgs":
+        assert result.message.startswith("L-BFGS: ")
+        assert 1 <= result.iterations <= 15
+        assert [iteration for iteration, _ in reports] == list(range(1, result.iterations + 1))
+    else:
+        assert not result.converged
+        assert result.message == "Adam: 40 steps, as asked."
+        assert result.iterations == 40
+        epochs = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
+        assert [iteration for iteration, _ in reports] == epochs
+
+
+def test_the_optimum_is_stationary(model):
+    """
+    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
+    (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
+    """
+    gpflow.set_trainable(model.inducing_variable, False)  # Z makes flat valleys, which take hundreds of iterations
+    gpflow.set_trainable(model.mean_function, False)
+    result = fit(model, max_iterations=200)
+    assert result.converged and "CONVERGENCE" in result.message.upper()
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert len(gradients) == 2
+    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
+    best = result.log_evidence[-1]
+    for parameter in (model.kernel.variance, model.kernel.lengthscales):
+        value = parameter.numpy()
+        for factor in (0.8, 1.25):
+            parameter.assign(factor * value)
+            assert model.update_sites().log_evidence < best
+        parameter.assign(value)
+
+
+def test_continuing_starts_where_it_ended(model):
+    first = fit(model, max_iterations=4)
+    second = fit(model, max_iterations=4)
+    assert second.log_evidence[0] >= first.log_evidence[-1] - 1e-6
+    assert not first.converged and "ITERATIONS" in first.message.upper()
+
+
+def test_nothing_trainable(model):
+    gpflow.set_trainable(model, False)
+    initial = values(model)
+    result = fit(model)
+    assert result.converged and result.message == "Nothing is trainable."
+    assert result.iterations == 0 and len(result.log_evidence) == 1
+    np.testing.assert_array_equal(values(model), initial)
+
+
+def test_what_is_fixed_stays(model):
+    gpflow.set_trainable(model.inducing_variable, False)
+    gpflow.set_trainable(model.kernel.variance, False)
+    fit(model, max_iterations=3)
+    fit(model, optimiser="adam", max_iterations=3)
+    fit(model, optimiser="adam", max_iterations=3, batch_size=10)
+    np.testing.assert_array_equal(model.inducing_variable.Z, Z)
+    assert float(model.kernel.variance) == 1.0
+    assert abs(float(model.kernel.lengthscales) - 1.5) > 0.01
+
+
+@pytest.mark.parametrize("way", ["lbfgs", "adam"])
+def test_priors_are_honoured(model, way):
+    """A prior of 1e-3 about log 5 outweighs thirty labels: the variance ends there, within ten standard deviations."""
+    with_prior = {"max_iterations": 60} if way == "lbfgs" else {"max_iterations": 150, "learning_rate": 0.1}
+    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(5.0)), np.float64(1e-2))
+    gpflow.set_trainable(model.inducing_variable, False)
+    fit(model, optimiser=way, **with_prior)
+    assert np.log(float(model.kernel.variance)) == pytest.approx(np.log(5.0), abs=0.1)
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+class At:
+    """A report that does something at an iteration."""
+
+    def __init__(self, iteration, action):
+        self.iteration, self.action = iteration, action
+
+    def __call__(self, iteration, value):
+        if iteration == self.iteration:
+            self.action()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_parameter_that_becomes_nan(model, way):
+    """In Adam's way: the next step stops. L-BFGS sets all parameters anew, so that nothing comes of it."""
+    variable = model.kernel.variance.unconstrained_variable
+    result = fit(model, report=At(4, lambda: variable.assign(np.nan)), **WAYS[way])
+    assert np.all(np.isfinite(values(model)))
+    assert np.isfinite(result.log_evidence[-1])
+    assert not model.is_stale
+    model.predict_f(X)
+    if way == "lbfgs":
+        assert result.message.startswith("L-BFGS")
+    else:
+        assert not result.converged
+        assert result.message.startswith("Stopped, and the last good hyperparameters restored: ")
+        assert result.iterations < 40
+
+
+def test_a_mean_function_that_overflows(model):
+    """Steps of 200 in the exponent: what came before is restored, the log evidence is that of the beginning or more."""
+    before = start(model)
+    result = fit(model, optimiser="adam", learning_rate=400.0, max_iterations=20)
+    assert not result.converged
+    assert "last good hyperparameters restored" in result.message
+    assert np.all(np.isfinite(values(model)))
+    assert np.isfinite(result.log_evidence[-1])
+    assert result.log_evidence[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
+
+
+def test_an_interrupt_restores_too(model):
+    def interrupt():
+        model.kernel.variance.unconstrained_variable.assign(np.nan)
+        raise KeyboardInterrupt
+
+    for way in WAYS.values():
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, report=At(4, interrupt), **way)
+        assert np.all(np.isfinite(values(model)))
+        assert model.update_sites().converged
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimiser": "newton"}, "optimiser must be one of 'lbfgs', 'adam', got 'newton'"),
+        ({"batch_size": 5}, 'batch_size must be None with optimiser="lbfgs", got 5'),
+        ({"optimiser": "adam", "batch_size": 0}, "batch_size must be"),
+        ({"optimiser": "adam", "batch_size": 2.5}, "batch_size must be"),
+        ({"max_iterations": 0}, "max_iterations must be"),
+        ({"learning_rate": -0.1}, "learning_rate must be"),
+        ({"learning_rate": np.nan}, "learning_rate must be"),
+        ({"max_sweeps": 0}, "max_sweeps must be"),
+        ({"tol": 0.0}, "tol must be"),
+    ],
+)
+def test_refused(model, options, message):
+    initial = values(model)
+    with pytest.raises(ValueError, match=message):
+        fit(model, **options)
+    np.testing.assert_array_equal(values(model), initial)
+
+
+def test_other_models_are_refused():
+    model = PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z)
+    with pytest.raises(ValueError, match="model must be a PEPClassifier, got PEPR"):
+        fit(model)
+
+
+def test_progress(model, capsys):
+    fit(model, max_iterations=2, progress=True)
+    assert "log evidence" in capsys.readouterr().err
+    fit(model, max_iterations=2)
+    assert "it/s" not in capsys.readouterr().err
