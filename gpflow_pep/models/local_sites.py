@@ -29,7 +29,7 @@ from ..sites import (
     update_rows,
 )
 from ..statistics import Chunks, SomeRows, Sums
-from .freshness import differs, parameter_values, print_when
+from .freshness import Structure, differs, parameter_values, print_when
 from .sparse import SparseGP
 
 _STALE = (
