@@ -28,7 +28,7 @@ ALPHA = 0.5
 CLOSE = 0.002  # nats
 CONFIRMED_BY = 2  # evaluations that follow
 ADAM_RATE = 0.01
-MAX_SECONDS = 120.0
+MAX_SECONDS = 40.0
 
 
 @dataclass(frozen=True)

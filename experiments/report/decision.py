@@ -41,8 +41,8 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START)
     axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END)
     if outside.any():
-        where = {"xy": (0.02, 0.02), "xycoords": "axes fraction", "fontsize": 8}
-        axes.annotate(f"{outside.sum()} of {len(end)} end outside", bbox={"color": "white", "pad": 1}, **where)
+        text = f"{outside.sum()} of {len(end)} end outside"
+        axes.text(0.02, 0.02, text, fontsize=8, transform=axes.transAxes, bbox={"color": "white", "pad": 1})
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
     axes.set_ylim(x2[0], x2[-1])

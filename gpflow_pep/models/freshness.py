@@ -27,8 +27,10 @@ class Structure:
         self._number, self._known = 0, [object()]
 
     def number(self, parts: Iterable[tf.Module]) -> int:
-        """Of the present parts; another one where any of them, or what it is made of, is another object."""
-        present = [part for each in parts for part in (each, *each.submodules, *each.variables)]
+        """Of the present parts; another one where any of them, what it is made of or what is trained is another."""
+        present = [
+            part for each in parts for part in (each, *each.submodules, *each.variables, *each.trainable_variables)
+        ]
         if len(present) != len(self._known) or any(a is not b for a, b in zip(present, self._known, strict=True)):
             self._number, self._known = self._number + 1, present
         return self._number

@@ -24,6 +24,7 @@ from ..sites import (
     derivatives,
     leave_one_out,
     minibatch_objective,
+    no_sums,
     site_rule,
     sweep,
     update_rows,
@@ -66,7 +67,8 @@ class LocalSites(SparseGP):
             rough=lambda state: self._look(structure, True, *state),
             exact=lambda state: self._look(structure, False, *state),
         )
-        return lambda: self._site_sums(structure), look
+        is_fresh = self._is_fresh()
+        return lambda: self._site_sums(structure, is_fresh), look
 
     def _sweep_in_batches(
         self, structure: int, rng: np.random.Generator, size: int, rough: bool, state: SiteSums, damping: float
@@ -84,8 +86,11 @@ class LocalSites(SparseGP):
     # Compiled once each: `structure` is a number that changes with the parts that the model is made of.
 
     @tf.function(autograph=False)
-    def _site_sums(self, structure: int) -> SiteSums:
-        return self._site_tensors()
+    def _site_sums(self, structure: int, is_fresh: bool) -> SiteSums:
+        if not is_fresh:
+            return self._site_tensors()
+        L = self._factorise(self._inducing_covariance())
+        return SiteSums(L, *no_sums(L, self.num_latent_gps))
 
     @tf.function(autograph=False)
     def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:

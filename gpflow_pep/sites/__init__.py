@@ -16,7 +16,7 @@ from .leave_one_out import leave_one_out
 from .minibatch import update_rows
 from .projections import site_rule
 from .stochastic import minibatch_objective
-from .sweep import Sites, Sweep, sweep
+from .sweep import Sites, Sweep, no_sums, sweep
 from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "energy",
     "leave_one_out",
     "minibatch_objective",
+    "no_sums",
     "proper_start",
     "site_rule",
     "sweep",

@@ -52,7 +52,7 @@ def test_its_derivatives(model):
 
 
 def not_in_sums(model, contract):
-    """The variables whose NaN does not reach predictions through the sums: with sites that stay, all but kernel's and Z."""
+    """The variables whose NaN reaches no sums: with sites that stay, those of likelihood and mean function."""
     return (*contract.unread(model), *(model.mean_function.variables if hasattr(model, "sites") else ()))
 
 

@@ -68,13 +68,6 @@ def test_minibatches_of_adam(run_tiny, model):
     assert steps == [3, 4]  # 40 rows are three minibatches: PEP reports after each epoch, SVGP after each step
 
 
-def test_dense_model_keeps_its_inputs(run_tiny):
-    run = run_tiny("Q1", dataset="breast-cancer", M=None, model="PEP", maxiter=1)
-    assert run.config["gp"]["alpha"] == 1.0 and run.config["training"]["max_sweeps"] == 10
-    with np.load(run_directory(run) / FILE) as arrays:
-        assert arrays["Z"].shape == (40, 30) and np.array_equal(arrays["Z"], arrays["Z_start"])
-
-
 @pytest.mark.parametrize(
     ("updates", "message"),
     [
@@ -193,6 +186,8 @@ def test_quantile_propagation_command(runs, capfd):
     assert row.split()[-2:] == ["4/4", "0/4"] and "–" in row
     models = [read(runs / str(number), "config.json")["gp"]["model"] for number in range(1, 5)]
     assert models == ["PEP", "QP"] * 2
+    with np.load(runs / "1" / FILE) as arrays:
+        assert arrays["Z"].shape == (90, 4) and np.array_equal(arrays["Z"], arrays["Z_start"])  # dense: all inputs
 
 
 def test_quantile_propagation_refuses_other_sets(runs):
