@@ -50,6 +50,10 @@ class SitesPosterior(AbstractPosterior):
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in values)
 
     @inherit_check_shapes
+    def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
+        return finite(super()._add_mean_function(Xnew, mean), name="the predictive mean", advice=_ADVICE)
+
+    @inherit_check_shapes
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:

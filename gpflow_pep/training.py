@@ -1,5 +1,6 @@
 """Training of models with sites: updates of the sites alternate with steps of the hyperparameters."""
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from .models.classifier import PEPClassifier
 from .sites import SitesStatus
 
 OPTIMISERS = ("lbfgs", "adam")
+_GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
 _FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 Report = Callable[[int, float], None]
@@ -99,7 +101,11 @@ def fit(
         else:
             batch_size = validation.positive_integer(batch_size, "batch_size")
             converged, message = training.minibatch_adam(max_iterations, learning_rate, batch_size)
-        status = training.converge_sites(4 * max_sweeps)
+        try:
+            status = training.converge_sites(4 * max_sweeps)
+        except _FAILURES:  # the sites of other hyperparameters may be of no use
+            model.reset_sites()
+            status = training.converge_sites(4 * max_sweeps)
         training.trace.values.append(status.log_evidence)
     if not status.converged:
         message += f" The sites have not converged: the change is {status.change:.1e} after {status.sweeps} sweeps."
@@ -155,29 +161,48 @@ class _Training:
         if not self._variables:
             return True, "Nothing is trainable."
         pack, unpack = gpflow.optimizers.Scipy.pack_tensors, gpflow.optimizers.Scipy.unpack_tensors
-        best = np.inf
         evaluate = tf.function(self._loss_and_gradients, autograph=False)
+        best = _Best()
 
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-            nonlocal best
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
-            self.converge_sites(self._max_sweeps)
-            value, gradients = evaluate()
-            _check_finite(value, *gradients)
-            if float(value) < best:
-                best, self._good = float(value), self._values()
+            try:
+                self.converge_sites(self._max_sweeps)
+                value, gradients = evaluate()
+                _check_finite(value, *gradients)
+            except _FAILURES as error:
+                if not np.isfinite(best.loss):
+                    raise
+                best.failure = _reason(error)  # a step too far: the line search takes a shorter one
+                self._restore_sites(best)
+                return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
+            if float(value) < best.loss:
+                best.loss, self._good = float(value), self._values()
+                best.sites = [tf.identity(variable) for variable in self._site_variables()]
             return float(value), pack(gradients).numpy().astype(np.float64)
 
         def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
             self.trace.step()
-            self.trace.evidence(-float(intermediate_result.fun))
+            self.trace.evidence(-best.loss)
+            if self.trace.iterations >= max_iterations:
+                raise StopIteration
 
         with self._restoring() as failure:
-            start = pack(self._variables).numpy().astype(np.float64)
-            options = {"maxiter": max_iterations, "maxfun": 4 * max_iterations + 20}
-            result = minimize(loss, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
-            self._assign(unpack(self._variables, tf.constant(result.x, self._variables[0].dtype)))
-            return bool(result.success), f"L-BFGS: {result.message}."
+            # The sites are converged to a tolerance, and what they leave of noise may end a search too early: it starts
+            # again from where it was until that gains nothing.
+            gained = True
+            while gained and self.trace.iterations < max_iterations:
+                previous = best.loss
+                start = pack(self._variables).numpy().astype(np.float64)
+                options = {"maxiter": max_iterations - self.trace.iterations, "maxfun": 4 * max_iterations + 20}
+                result = minimize(loss, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
+                self._assign(self._good)
+                gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
+            limit = self.trace.iterations >= max_iterations
+            message = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
+            if best.failure and not result.success:
+                message += f" A step failed: {best.failure}"
+            return not limit and bool(result.success), message
         return False, failure[0]
 
     def adam(self, steps: int, learning_rate: float) -> tuple[bool, str]:
@@ -223,6 +248,13 @@ class _Training:
             loss = self.model.training_loss()
         return loss, tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
+    def _site_variables(self) -> tuple[tf.Variable, tf.Variable]:
+        return self.model.sites.precision, self.model.sites.linear
+
+    def _restore_sites(self, best: "_Best") -> None:
+        for variable, value in zip(self._site_variables(), best.sites or (), strict=True):
+            variable.assign(value)
+
     def _values(self) -> list[tf.Tensor]:
         return [tf.identity(variable) for variable in self._variables]
 
@@ -239,11 +271,26 @@ class _Training:
         except _FAILURES as error:
             self._assign(self._good)
             self.model.reset_sites()  # they are those of what failed
-            text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            reason.append(f"Stopped, and the last good hyperparameters restored: {text}")
+            reason.append(f"Stopped, and the last good hyperparameters restored: {_reason(error)}")
         except BaseException:
             self._assign(self._good)
             raise
+
+
+@dataclass
+class _Best:
+    """The best evaluation of a search, and the last failure after it."""
+
+    loss: float = np.inf
+    sites: list[tf.Tensor] | None = None
+    failure: str = ""
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says, without TensorFlow's account of where."""
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
+    return found.group(1) if found else text
 
 
 def _check_finite(*values: tf.Tensor) -> None:

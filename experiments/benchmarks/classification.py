@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gpflow
@@ -91,15 +92,14 @@ def compare(problem: Problem, rounds: int) -> None:
     Z = cluster_centres(problem.X, INDUCING, 0)
     optimum = {alpha: _optimum(problem, Z, alpha) for alpha in (0.0, ALPHA)}
     methods: dict[str, Callable[[], float]] = {
-        "PEP sweeps": lambda: pep(problem, Z, optimum[ALPHA], None),
-        "PEP sweeps, batch 1000": lambda: pep(problem, Z, optimum[ALPHA], 1000),
+        "PEP sweeps": partial(pep, problem, Z, optimum[ALPHA], None),
+        "PEP sweeps, batch 1000": partial(pep, problem, Z, optimum[ALPHA], 1000),
     }
     for size in (None, 200, 1000) if len(problem.X) < 10_000 else (200, 1000):
-        methods[f"SVGP Adam, batch {size or 'all'}"] = lambda size=size: adam(problem, Z, optimum[0.0], size)
+        methods[f"SVGP Adam, batch {size or 'all'}"] = partial(adam, problem, Z, optimum[0.0], size)
         for gamma in (0.1, 0.5, 1.0) if size is None else (0.03, 0.1):
-            methods[f"SVGP natural gradient {gamma:g}, batch {size or 'all'}"] = lambda size=size, gamma=gamma: (
-                natural_gradients(problem, Z, optimum[0.0], size, gamma)
-            )
+            name = f"SVGP natural gradient {gamma:g}, batch {size or 'all'}"
+            methods[name] = partial(natural_gradients, problem, Z, optimum[0.0], size, gamma)
     seconds: dict[str, list[float]] = {name: [] for name in methods}
     for _ in range(rounds):
         for name, method in methods.items():

@@ -253,7 +253,9 @@ class PEPClassifier(LocalSites):
         The PEP energy at the present sites, whatever they are; its derivatives are those while they stay.
 
         Where the sites have converged under the KL projection these are the derivatives of the converged energy, since
-        it is stationary in the sites. Under the Wasserstein projection it is not, and they are an approximation.
+        it is stationary in the sites. Under the Wasserstein projection it is not: the derivatives are those of the
+        published code (Rasmussen and Williams 2006, sec. 5.5.2), which treat the sites' moments as matched. They are
+        neither quite the derivatives of the converged energy nor those at fixed sites, but near both.
         """
         variables = floating_variables(self.likelihood)
         value = energy(

@@ -108,6 +108,10 @@ class CollapsedRegression(SparseGP):
         self._check_block_sizes(partition.sizes)
         self._chunks.replan(*partition)
 
+    @override
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        return *super()._resizable_variables(), *self._chunks.variables
+
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Refuses blocks, of these sizes [B], that the model's other settings do not go with."""
 

@@ -8,9 +8,10 @@ import tensorflow as tf
 from ..statistics import floating_variables
 
 
-def parameter_values(alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
-    """Alpha and the values of all the parts' parameters, in one vector."""
-    return tf.concat([tf.reshape(value, [-1]) for value in (alpha, *floating_variables(*parts))], 0)
+def parameter_values(structure: int, alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
+    """The number of the structure, alpha and the values of all the parts' parameters, in one vector."""
+    number = tf.constant([structure], alpha.dtype)
+    return tf.concat([number, *(tf.reshape(value, [-1]) for value in (alpha, *floating_variables(*parts)))], 0)
 
 
 def differs(now: tf.Tensor, then: tf.Variable) -> tf.Tensor:

@@ -39,6 +39,9 @@ _STALE = (
 )
 
 
+_COMPILED = ("_site_sums", "_look", "_sweep", "_minibatch", "_leave_one_out")
+
+
 class LocalSites(SparseGP):
     """Sites of a likelihood's observations, how they are swept, and whether they still go with the model."""
 
@@ -180,8 +183,17 @@ class LocalSites(SparseGP):
         self._sites.reset(len(X))
         self._fingerprint.assign([np.nan])
 
+    @override
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        return *super()._resizable_variables(), *self._sites.variables, self._fingerprint
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """An exported model predicts; the steps that update its sites stay behind."""
+        children = super()._trackable_children(save_type, **kwargs)
+        return {name: child for name, child in children.items() if name not in _COMPILED}
+
     def _parameter_values(self) -> tf.Tensor:
-        return parameter_values(self._alpha, *self._parts())
+        return parameter_values(self._current_structure(), self._alpha, *self._parts())
 
     def _ensure_fresh(self) -> None:
         if not tf.executing_eagerly():

@@ -1,6 +1,7 @@
 """What all models with data, inducing variables and Gaussian sites share: data, Kuu, posterior and predictions."""
 
 from abc import abstractmethod
+from copy import deepcopy
 from typing import Any
 
 import tensorflow as tf
@@ -66,6 +67,20 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
             tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
             for values in (X, Y)
         )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SparseGP":
+        """A copy; TensorFlow by itself would fix the shapes of variables that may be given another number of rows."""
+        for variable in self._resizable_variables():
+            memo[id(variable)] = tf.Variable(
+                variable.read_value(), trainable=False, shape=variable.shape, dtype=variable.dtype
+            )
+        clone = type(self).__new__(type(self))
+        memo[id(self)] = clone
+        clone.__dict__.update({name: deepcopy(value, memo) for name, value in self.__dict__.items()})
+        return clone
+
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        return tuple(self._data)
 
     @property
     def data(self) -> RegressionData:

@@ -131,8 +131,9 @@ def _advance(
     _move(sites, step, found)
     try:
         while not _is_proper(new := look(candidate := state.moved(step, found.A, found.c))):
-            _move(sites, -0.5 * step, found)
-            step = _halved(step)
+            half = _halved(step)
+            _move(sites, half - step, found)
+            step = half
             control.reject(step)
     except BaseException:
         _move(sites, -step, found)

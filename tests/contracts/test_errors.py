@@ -70,7 +70,6 @@ class Undefined(gpflow.functions.Function):
         return 0.0 * tf.math.log(10.0 - X[..., :1])
 
 
-@pytest.mark.xfail(reason="SitesPosterior looks at the mean before GPflow adds the mean function")
 def test_a_mean_function_that_is_no_number_where_it_is_predicted(make, contract):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):

@@ -198,11 +198,9 @@ def test_derivatives_of_predictions(model, contract, full_cov, compiled):
     assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_q_of_u_is_that_of_the_predictions(make, contract, request):
+def test_q_of_u_is_that_of_the_predictions(make, contract):
     """An SVGP with this q(u) predicts the same; the mean function is not part of u."""
     model = make(2)
-    if hasattr(model, "sites"):
-        request.applymarker(pytest.mark.xfail(reason="compute_qu returns other shapes for several latent functions"))
     mean, cov = model.compute_qu()
     assert mean.shape == [contract.M, 2] and cov.shape[-2:] == [contract.M, contract.M]
     svgp = gpflow.models.SVGP(
