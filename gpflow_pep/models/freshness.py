@@ -1,6 +1,7 @@
 """Whether what was computed, or compiled, still belongs to the model as it is now."""
 
 import sys
+import zlib
 from collections.abc import Iterable
 
 import tensorflow as tf
@@ -8,9 +9,10 @@ import tensorflow as tf
 from ..statistics import floating_variables
 
 
-def parameter_values(structure: int, alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
-    """The number of the structure, alpha and the values of all the parts' parameters, in one vector."""
-    number = tf.constant([structure], alpha.dtype)
+def parameter_values(alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
+    """A number for the parts' classes, alpha and the values of all the parts' parameters, in one vector."""
+    classes = " ".join(type(part).__qualname__ for each in parts for part in (each, *each.submodules))
+    number = tf.constant([zlib.crc32(classes.encode()) % 2**20], alpha.dtype)
     return tf.concat([number, *(tf.reshape(value, [-1]) for value in (alpha, *floating_variables(*parts)))], 0)
 
 

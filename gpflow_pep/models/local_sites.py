@@ -193,7 +193,7 @@ class LocalSites(SparseGP):
         return {name: child for name, child in children.items() if name not in _COMPILED}
 
     def _parameter_values(self) -> tf.Tensor:
-        return parameter_values(self._current_structure(), self._alpha, *self._parts())
+        return parameter_values(self._alpha, *self._parts())
 
     def _ensure_fresh(self) -> None:
         if not tf.executing_eagerly():
