@@ -19,6 +19,7 @@ from tqdm import tqdm
 from . import validation
 from .models.classifier import PEPClassifier
 from .sites import SitesStatus
+from .statistics import derivatives
 
 OPTIMISERS = ("lbfgs", "adam")
 _GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
@@ -246,7 +247,7 @@ class _Training:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
             loss = self.model.training_loss()
-        return loss, tape.gradient(loss, self._variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return loss, list(derivatives(tape, loss, self._variables))
 
     def _site_variables(self) -> tuple[tf.Variable, tf.Variable]:
         return self.model.sites.precision, self.model.sites.linear

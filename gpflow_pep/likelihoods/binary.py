@@ -31,6 +31,11 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
 
+def hazard(x: tf.Tensor, log_cdf: tf.Tensor) -> tf.Tensor:
+    """phi(x)/Phi(x), the derivative of log Phi, from log Phi(x)."""
+    return tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
+
+
 def _log_ndtr_series(x: tf.Tensor) -> tf.Tensor:
     """log of phi(x)/|x| (1 - 1/x^2 + 3/x^4 - 15/x^6 ...), by Horner's rule."""
     z = 1.0 / tf.square(x)

@@ -21,7 +21,6 @@ from ..sites import (
     SiteSums,
     Sweep,
     TiltedRule,
-    derivatives,
     leave_one_out,
     minibatch_objective,
     no_sums,
@@ -29,7 +28,7 @@ from ..sites import (
     sweep,
     update_rows,
 )
-from ..statistics import Chunks, SomeRows, Sums
+from ..statistics import Chunks, SomeRows, Sums, derivatives
 from .freshness import Structure, differs, parameter_values, print_when
 from .sparse import SparseGP
 

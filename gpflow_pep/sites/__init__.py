@@ -17,7 +17,7 @@ from .minibatch import update_rows
 from .projections import site_rule
 from .stochastic import minibatch_objective
 from .sweep import Sites, Sweep, no_sums, sweep
-from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
+from .tilted import Cavity, Rows, Tilted, TiltedRule
 
 __all__ = [
     "Cavity",
@@ -34,7 +34,6 @@ __all__ = [
     "TiltedRule",
     "converge",
     "converge_in_batches",
-    "derivatives",
     "energy",
     "leave_one_out",
     "minibatch_objective",

@@ -9,7 +9,7 @@ from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson
 from typing_extensions import override
 
 from ..likelihoods import Probit
-from ..likelihoods.binary import log_ndtr
+from ..likelihoods.binary import hazard, log_ndtr
 from ..statistics import log1p_ratio
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
@@ -41,10 +41,10 @@ class ProbitTilting(TiltedRule):
         total = 1.0 + cavity.variance
         z = sign * cavity.mean / tf.sqrt(total)
         log_Z = log_ndtr(z)
-        hazard = tf.exp(-0.5 * tf.square(z) - 0.5 * np.log(2.0 * np.pi) - log_Z)  # phi(z)/Phi(z)
-        drop = hazard * (z + hazard)  # in (0, 1)
+        slope = hazard(z, log_Z)
+        drop = slope * (z + slope)  # in (0, 1)
         ratio = (1.0 + cavity.variance * tf.nn.relu(1.0 - drop)) / total
-        return Tilted(log_Z, sign * hazard / tf.sqrt(total), -drop / total, ratio)
+        return Tilted(log_Z, sign * slope / tf.sqrt(total), -drop / total, ratio)
 
 
 class PoissonExpectation(TiltedRule):

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from .energy import log_integral
 from .gaussian import Posterior, SiteSums
+from .minibatch import SMALLEST_STEP
 from .sweep import Sites, Sweep
 
-_SMALLEST_STEP = 1e-4
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
 
@@ -70,12 +70,8 @@ class _Damping:
         self._last = (change, direction)
 
     def reject(self, fraction: float) -> None:
-        """The step had to be made this small."""
+        """The step had to be made this small; what comes next is not to be compared with what came before."""
         self.fraction = fraction
-        self.forget()
-
-    def forget(self) -> None:
-        """What comes next is not to be compared with what came before."""
         self._last = None
 
 
@@ -206,7 +202,7 @@ def _proper_step(state: SiteSums, found: Sweep, step: float) -> float:
 
 
 def _halved(step: float) -> float:
-    if step < _SMALLEST_STEP:
+    if step < SMALLEST_STEP:
         raise FloatingPointError(
             "No update of the sites keeps B and all cavities positive definite. Try a smaller alpha, a larger jitter, "
             "or hyperparameters that fit the data better."

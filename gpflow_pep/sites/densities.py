@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Bernoulli, Ordinal, Poisson, ScalarLikelihood, SwitchedLikelihood
 from gpflow.likelihoods.utils import inv_probit
 
 from ..likelihoods import Logit, Probit
+from ..likelihoods.binary import hazard
 
 
 class Density(NamedTuple):
@@ -78,8 +78,8 @@ def _probit(likelihood: Probit) -> LogDensity:
         sign = likelihood.sign(Y)[:, 0]
         x = sign * F
         value = likelihood.log_cdf(x)
-        hazard = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - value)  # phi(x)/Phi(x)
-        return Density(value, sign * hazard, -hazard * (x + hazard))
+        slope = hazard(x, value)
+        return Density(value, sign * slope, -slope * (x + slope))
 
     return density
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..linalg import column_products
-from ..statistics import factorise_B
+from ..statistics import factorise_B, precision_B
 from .latent import Latent
 from .tilted import Cavity, Tilted
 
@@ -33,14 +33,13 @@ class SiteSums(NamedTuple):
     A: tf.Tensor
     c: tf.Tensor
 
-    def moved(self, step: float, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
+    def moved(self, step: float | tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
         """The sums after a step along changes of A and c."""
         return SiteSums(self.L, self.A + step * A, self.c + step * c)
 
-    def is_proper(self) -> bool:
-        """Whether B = I + A is positive definite."""
-        B = tf.linalg.set_diag(self.A, 1.0 + tf.linalg.diag_part(self.A))
-        return bool(tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(B))))
+    def is_proper(self) -> tf.Tensor:
+        """Whether B = I + A is positive definite, []."""
+        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
 
 
 class Posterior(NamedTuple):

@@ -7,7 +7,7 @@ from .latent import LatentRows
 from .sweep import Sites, sweep
 from .tilted import TiltedRule
 
-_SMALLEST_STEP = 1e-4
+SMALLEST_STEP = 1e-4
 
 
 def update_rows(
@@ -30,12 +30,10 @@ def update_rows(
     found = sweep(rows, rule, sites, *state, alpha)
 
     def is_improper(step: tf.Tensor) -> tf.Tensor:
-        A = state.A + step * found.A
-        B = tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
-        return ~tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(B))) & (step > 0.0)
+        return ~state.moved(step, found.A, found.c).is_proper() & (step > 0.0)
 
     def halve(step: tf.Tensor) -> tf.Tensor:
-        return tf.where(step < _SMALLEST_STEP, tf.zeros_like(step), 0.5 * step)
+        return tf.where(step < SMALLEST_STEP, tf.zeros_like(step), 0.5 * step)
 
     start = tf.where(tf.math.is_finite(found.change), damping, tf.zeros_like(damping))
     step = tf.while_loop(is_improper, lambda step: [halve(step)], [start])[0]

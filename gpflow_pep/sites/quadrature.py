@@ -15,11 +15,12 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..statistics import derivatives
 from . import panels
 from .densities import LogDensity, log_density
 from .mode import Centred, centre
 from .rough import ModeCentredHermite
-from .tilted import Cavity, Rows, Tilted, TiltedRule, derivatives
+from .tilted import Cavity, Rows, Tilted, TiltedRule
 
 # Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
 # likelihood is log-concave, so that past 10 there is 1e-22 of π; it takes that much for log Z = -1e-12 (p nearly 1).

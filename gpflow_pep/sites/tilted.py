@@ -5,6 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from ..statistics import derivatives
+
 
 class Rows(NamedTuple):
     """What the likelihood sees: one latent value a row."""
@@ -59,9 +61,3 @@ class TiltedRule(Protocol):
             tape.watch(sources)
             total = tf.reduce_sum(bar * self.moments(cavity, rows, alpha).log_normaliser)
         return derivatives(tape, total, sources)
-
-
-def derivatives(tape: tf.GradientTape, value: tf.Tensor, sources: Sequence[Any]) -> tuple[tf.Tensor, ...]:
-    """Of `value` in each of `sources`; zero where it does not depend on one."""
-    pulled = tape.gradient(value, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)

@@ -4,8 +4,8 @@ from .block import BlockSites, SharedBlockSites
 from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up
 from .collect import collect
 from .covariances import covariance_with_rows, inducing_covariance, prior_covariance
-from .derivatives import first_only
-from .evidence import factorise_B, log_gaussian, mahalanobis
+from .derivatives import derivatives, first_only
+from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
 from .penalty import log1p_ratio
@@ -30,6 +30,7 @@ __all__ = [
     "add_up",
     "collect",
     "covariance_with_rows",
+    "derivatives",
     "factorise_B",
     "first_only",
     "floating_variables",
@@ -38,6 +39,7 @@ __all__ = [
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
+    "precision_B",
     "prior_covariance",
     "watched",
 ]

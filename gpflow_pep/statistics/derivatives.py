@@ -1,5 +1,6 @@
 """The engine's adjoints are written out for first derivatives; a second one stops here rather than come out wrong."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,3 +24,13 @@ def _first_only(derivative: tf.Tensor) -> Any:
         )
 
     return tf.identity(derivative), gradient
+
+
+def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:
+    """
+    Of `value`, tensors, in each of `sources`; zero where they do not depend on one.
+
+    :param bar: the derivatives in `value`, tensors of its shapes; ones by default.
+    """
+    pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)
+    return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)

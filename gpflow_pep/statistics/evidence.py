@@ -15,7 +15,12 @@ _ADVICE = "a larger noise variance, fewer or better spread inducing points, or g
 
 def factorise_B(A: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
-    return cholesky(tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A)), name=_NAME, advice=_ADVICE)
+    return cholesky(precision_B(A), name=_NAME, advice=_ADVICE)
+
+
+def precision_B(A: tf.Tensor) -> tf.Tensor:
+    """B = I + A, [..., M, M]."""
+    return tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
 
 
 def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:

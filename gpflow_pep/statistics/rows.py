@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from .chunks import Blocks, Chunks
 from .covariances import covariance_with_rows, prior_covariance
+from .derivatives import derivatives
 
 
 class Rows(NamedTuple):
@@ -101,8 +102,7 @@ def watched(
         values = rows(chunk, *inputs)
 
     def pull_back(bar: Any) -> tuple[tf.Tensor, ...]:
-        pulled = tape.gradient(tuple(values), sources, tuple(bar), tf.UnconnectedGradients.ZERO)
-        return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
+        return derivatives(tape, tuple(values), sources, tuple(bar))
 
     return values, pull_back
 
