@@ -19,13 +19,13 @@ _STRIP = 64  # rows; narrower products are slower than what they save
     "matrix: [batch..., M, M]",
     "return: [batch..., M, M]",
 )
-def cholesky(matrix: TensorType, *, name: str, advice: str) -> tf.Tensor:
+def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
     Lower Cholesky factor of a symmetric positive definite matrix, or an error: eagerly, compiled and in gradients.
 
     :param matrix: symmetric matrix, or a batch of them.
     :param name: what the error message calls the matrix.
-    :param advice: what the reader of that message can try.
+    :param advice: what the reader of that message can try; a string or a string tensor [].
     :return: the lower triangular factor; always finite.
     :raises tf.errors.InvalidArgumentError: where the matrix is not positive definite in floating point. (With
         ``jit_compile=True`` the message cannot be expressed, and TensorFlow refuses to compile it.)
@@ -88,7 +88,7 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(factor))
 
 
-def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str) -> tf.Tensor:
+def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """The message: the first matrix of a batch that failed, its size, smallest eigenvalue and condition number."""
     size = tf.shape(matrix)[-1]
     matrices = tf.reshape(matrix, [-1, size, size])  # [batch, M, M]
@@ -112,7 +112,7 @@ def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str) -> 
 
     facts = tf.cond(non_finite > 0, broken, indefinite)
     heading = tf.strings.format(f"Cholesky factorisation of {name} failed: size {{}} x {{}}, ", (size, size))
-    return tf.strings.join([heading, facts, ". Try: " + advice])
+    return tf.strings.join([heading, facts, ". Try: ", advice])
 
 
 @check_shapes(
@@ -145,7 +145,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 )
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     """diag(left' right). Summed by a product with ones, which is faster here than a reduction over rows."""
-    return tf.linalg.matvec(left * right, tf.ones_like(left[..., 0]), transpose_a=True)
+    return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
 
 
 @check_shapes(

@@ -10,12 +10,13 @@ from gpflow.likelihoods import (
     Exponential,
     Gamma,
     Likelihood,
+    MultiClass,
     Ordinal,
     Poisson,
     SwitchedLikelihood,
 )
 
-from .likelihoods.binary import Logit, Probit
+from .likelihoods import Logit, MultiClassRobustMax, Probit
 
 
 def check_observations(likelihood: Likelihood, Y: AnyNDArray) -> None:
@@ -74,6 +75,14 @@ def _beta(likelihood: Beta, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
 @_accepted.register
 def _ordinal(likelihood: Ordinal, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
     return np.isin(Y, np.arange(likelihood.num_bins)), f"whole numbers from 0 to {likelihood.num_bins - 1}", ""
+
+
+@_accepted.register(MultiClassRobustMax)
+@_accepted.register(MultiClass)
+def _classes(likelihood: MultiClassRobustMax | MultiClass, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
+    if Y.shape[1] != 1:
+        raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
+    return np.isin(Y, np.arange(likelihood.num_classes)), f"the labels 0, 1, ..., {likelihood.num_classes - 1}", ""
 
 
 @_accepted.register

@@ -1,6 +1,8 @@
 """Sums -> predictions, as GPflow posterior objects."""
 
+from abc import abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -12,42 +14,49 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .linalg import finite
-from .statistics import Sums, covariance_with_rows, factorise_B, prior_covariance
+from .statistics import Sums, covariance_with_rows, factorise_B, prior_covariance, prior_variances
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
 
 
-class SitesPosterior(AbstractPosterior):
-    """
-    The posterior that Gaussian sites give: with u = L v, q(v) = N(B^-1 c, B^-1), B = I + A.
+class Whitened(NamedTuple):
+    """What marginals are made of, at n inputs, for outputs that share u's covariance or C that have their own."""
 
-    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and
-    have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1].
-    """
+    T1: tf.Tensor
+    """L^-1 Ku*, [M, n] or [C, M, n]."""
+    T2: tf.Tensor
+    """R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]."""
+    mean: tf.Tensor
+    """T1' times the mean of q(v), [n, P] or [n, C]."""
+
+
+class WhitenedPosterior(AbstractPosterior):
+    """Predictions from a Gaussian q(v), u = L v, of which a subclass says what is computed once and what for each X."""
 
     def __init__(
         self,
         kernel: Kernel,
         inducing_variable: InducingVariables,
         mean_function: MeanFunction,
-        sums: Callable[[], Sums],
+        values: Callable[[], tuple[tf.Tensor, ...]],
         *,
         precompute_cache: PrecomputeCacheType | None,
     ) -> None:
         """
-        :param sums: computes the sums; called once per cache, or per prediction without one.
+        :param values: computes what is cached, L first; called once per cache, or per prediction without one.
         """
         super().__init__(kernel, inducing_variable, mean_function=mean_function)
-        self._sums = sums
+        self._values = values
         if precompute_cache is not None:
             self.update_cache(precompute_cache)
 
+    @abstractmethod
+    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
+        """At the inputs of T1, from what is cached beside L."""
+
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        sums = self._sums()
-        LB = factorise_B(sums.A)
-        values = (sums.L, LB, tf.linalg.triangular_solve(LB, sums.c))
-        return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in values)
+        return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
 
     @inherit_check_shapes
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
@@ -70,58 +79,94 @@ class SitesPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
         if full_cov:
-            mean, cov = _joint(self.X_data, self.kernel, cache, Xnew)
+            mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
-            mean, cov = _in_chunks(lambda X: _marginals(self.X_data, self.kernel, cache, X), flat)
-            shape = tf.concat([tf.shape(Xnew)[:-1], [_num_outputs(cache)]], 0)
+            mean, cov = _in_chunks(lambda X: self._marginals(cache, X), flat)
+            shape = tf.concat([tf.shape(Xnew)[:-1], [mean.shape[-1]]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
         return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
 
+    def _at(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> Whitened:
+        L, *values = cache
+        Kuf, inputs = covariance_with_rows(self.X_data, self.kernel)
+        return self._whitened(tf.linalg.triangular_solve(L, Kuf(X, *inputs)), *values)
 
-Cache = tuple[tf.Tensor, ...]
+    def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
+        """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
+        T1, T2, mean = self._at(cache, X)
+        squares = tf.reduce_sum(tf.square(T2), axis=-2) - tf.reduce_sum(tf.square(T1), axis=-2)  # [n] or [C, n]
+        variance = tf.nn.relu(prior_variances(self.X_data, self.kernel, X) + squares)
+        if variance.shape.rank == 1:
+            variance = variance[None]
+        return mean, tf.transpose(variance) * tf.ones_like(mean)
+
+    def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
+        """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
+        T1, T2, mean = self._at(cache, tf.reshape(X, [-1, tf.shape(X)[-1]]))
+        batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
+
+        def gram(T: tf.Tensor) -> tf.Tensor:
+            """T'T for each of the batch, [..., 1 or C, N, N]."""
+            T = tf.reshape(T, [-1, *T.shape[-2:-1], tf.shape(T)[-1]])  # [1 or C, M, batch N]
+            R = tf.reshape(tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], T.shape[1]]], 0))
+            R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]
+            return tf.matmul(R, R, transpose_b=True)
+
+        prior = prior_covariance(self.X_data, self.kernel, X)
+        prior = prior[..., None, :, :] if T1.shape.rank == 2 else prior
+        covariance = (prior - gram(T1) + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
+        return tf.reshape(mean, tf.concat([batch, [N, mean.shape[-1]]], 0)), covariance
 
 
-def _num_outputs(cache: Cache) -> int:
-    """P or C."""
-    _, LB, c = cache
-    return int(c.shape[-1] if LB.shape.rank == 2 else c.shape[0])
+class SitesPosterior(WhitenedPosterior):
+    """
+    The posterior that Gaussian sites give: q(v) = N(B^-1 c, B^-1), B = I + A.
+
+    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and
+    have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1], and may have
+    a Kuu of its own, L [C, M, M].
+    """
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        inducing_variable: InducingVariables,
+        mean_function: MeanFunction,
+        sums: Callable[[], Sums],
+        *,
+        precompute_cache: PrecomputeCacheType | None,
+    ) -> "SitesPosterior":
+        """
+        :param sums: computes the sums; called once per cache, or per prediction without one.
+        """
+
+        def values() -> tuple[tf.Tensor, ...]:
+            found = sums()
+            LB = factorise_B(found.A)
+            return found.L, LB, tf.linalg.triangular_solve(LB, found.c)
+
+        return cls(kernel, inducing_variable, mean_function, values, precompute_cache=precompute_cache)
+
+    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
+        LB, c = values
+        T2 = tf.linalg.triangular_solve(LB, T1)
+        mean = tf.matmul(T2, c, transpose_a=True)
+        return Whitened(T1, T2, mean if LB.shape.rank == 2 else tf.transpose(mean[..., 0]))
 
 
-def _whitened(
-    inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
-    """T1 = L^-1 Ku* [M, n], T2 = chol(B)^-1 T1 [M, n] or [C, M, n], and the means T2' chol(B)^-1 c [n, P] or [n, C]."""
-    L, LB, c = cache
-    Kuf, inputs = covariance_with_rows(inducing_variable, kernel)
-    T1 = tf.linalg.triangular_solve(L, Kuf(X, *inputs))
-    T2 = tf.linalg.triangular_solve(LB, T1)
-    mean = tf.matmul(T2, c, transpose_a=True)
-    return T1, T2, mean if LB.shape.rank == 2 else tf.transpose(mean[..., 0])
+class GaussianPosterior(WhitenedPosterior):
+    """q(v) = N(m, R R') with a mean [M, C] and a root [C, M, M] that are given; the cache is (L, m, R)."""
 
-
-def _marginals(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
-    """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
-    T1, T2, mean = _whitened(inducing_variable, kernel, cache, X)
-    squares = tf.reduce_sum(tf.square(T2), axis=-2) - tf.reduce_sum(tf.square(T1), axis=-2)  # [n] or [C, n]
-    variance = tf.nn.relu(kernel(X, full_cov=False) + squares)
-    return mean, tf.reshape(tf.transpose(variance), [-1, 1 if T2.shape.rank == 2 else T2.shape[0]]) * tf.ones_like(mean)
-
-
-def _joint(inducing_variable: InducingVariables, kernel: Kernel, cache: Cache, X: tf.Tensor) -> MeanAndVariance:
-    """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
-    T1, T2, mean = _whitened(inducing_variable, kernel, cache, tf.reshape(X, [-1, tf.shape(X)[-1]]))
-    batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
-    R1 = tf.reshape(tf.transpose(T1), tf.concat([batch, [1, N, T1.shape[0]]], 0))  # [..., 1, N, M]
-    T2 = tf.reshape(T2, [-1, T1.shape[0], tf.shape(T1)[1]])  # [1 or C, M, batch N]
-    R2 = tf.reshape(tf.transpose(T2, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T2)[0], T1.shape[0]]], 0))
-    covariance = prior_covariance(inducing_variable, kernel, X)[..., None, :, :] - tf.matmul(R1, R1, transpose_b=True)
-    R2 = tf.experimental.numpy.swapaxes(R2, -2, -3)  # [..., 1 or C, N, M]
-    covariance += tf.matmul(R2, R2, transpose_b=True)
-    outputs = tf.ones([_num_outputs(cache), 1, 1], X.dtype)
-    return tf.reshape(mean, tf.concat([batch, [N, _num_outputs(cache)]], 0)), covariance * outputs
+    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
+        m, R = values
+        T2 = tf.matmul(R, T1, transpose_a=True)  # [C, M, n]
+        if T1.shape.rank == 2:
+            return Whitened(T1, T2, tf.matmul(T1, m, transpose_a=True))
+        return Whitened(T1, T2, tf.transpose(tf.linalg.matvec(T1, tf.transpose(m), transpose_a=True)))
 
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:

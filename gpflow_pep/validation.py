@@ -59,7 +59,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     return X, Y
 
 
-def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int) -> InducingVariables:
+def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int | None) -> InducingVariables:
     """
     An inducing variable of GPflow, or an array Z [M, D] made into inducing points.
 
@@ -72,7 +72,7 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
         inducing_variable = InducingPoints(matrix(inducing_variable, f"{name} (Z)", "D"))
     if isinstance(inducing_variable, InducingPointsBase):
         Z = matrix(inducing_variable.Z, f"{name} (Z)", "D")
-        if Z.shape[1] != num_inputs and not isinstance(inducing_variable, InducingPatches):
+        if num_inputs not in (None, Z.shape[1]) and not isinstance(inducing_variable, InducingPatches):
             raise ValueError(f"{name} (Z) must have as many columns as X, {num_inputs}, got {Z.shape[1]}.")
     elif int(inducing_variable.num_inducing) < 1:
         raise ValueError(f"{name} must have at least one inducing variable, got {inducing_variable.num_inducing}.")
@@ -205,6 +205,33 @@ def single_power(alpha: Any) -> AnyNDArray:
     if np.ndim(_numpy(alpha)) != 0:
         raise ValueError(f"alpha must be one number in [0, 1], got {alpha!r}.")
     return power(alpha, 1)
+
+
+def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
+    """
+    Alpha's value now, in a graph too; it is not differentiated.
+
+    :raises tf.errors.InvalidArgumentError: where a value outside [0, largest] was assigned to it.
+    """
+    value = tf.stop_gradient(tf.convert_to_tensor(alpha))
+    accepted = tf.reduce_all((value >= 0.0) & (value <= largest))
+    checked = tf.debugging.Assert(accepted, [f"alpha must be in [0, {largest:g}]{why}", value])
+    with tf.control_dependencies([] if checked is None else [checked]):
+        return tf.identity(value)
+
+
+def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
+    """
+    A finite array of a given shape; `default` in place of None.
+
+    :raises ValueError: naming the argument, what was given and what is accepted.
+    """
+    array: AnyNDArray = np.asarray(default if values is None else _numpy(values), dtype=default_float())
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {(~np.isfinite(array)).sum()} NaN or infinite values.")
+    return array
 
 
 def fraction(value: Any, name: str) -> float:

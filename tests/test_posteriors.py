@@ -43,7 +43,7 @@ def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **chang
     given = Given(kernel, **changes)
     points = gpflow.inducing_variables.InducingPoints(Z)
     mean_function = mean_function or gpflow.functions.Constant([0.5, 0.0, -1.0])
-    return SitesPosterior(kernel, points, mean_function, given, precompute_cache=cache), given
+    return SitesPosterior.of(kernel, points, mean_function, given, precompute_cache=cache), given
 
 
 def dense(given, X):

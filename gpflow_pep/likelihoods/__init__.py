@@ -1,5 +1,6 @@
-"""Likelihoods that GPflow lacks: binary ones, exact and stable in the far tails."""
+"""Likelihoods that GPflow lacks: binary and multi-class ones, exact and stable in the far tails."""
 
 from .binary import Logit, Probit
+from .robust_max import MultiClassRobustMax
 
-__all__ = ["Logit", "Probit"]
+__all__ = ["Logit", "MultiClassRobustMax", "Probit"]

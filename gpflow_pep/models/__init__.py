@@ -3,6 +3,7 @@
 from .btsgpr import BTSGPR
 from .classifier import PEPClassifier
 from .pepr import PEPR
+from .tied import APEP, ARPEP, RPAPEP
 from .tsgpr import TSGPR
 
-__all__ = ["BTSGPR", "PEPR", "TSGPR", "PEPClassifier"]
+__all__ = ["APEP", "ARPEP", "BTSGPR", "PEPR", "RPAPEP", "TSGPR", "PEPClassifier"]

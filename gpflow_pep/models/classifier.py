@@ -11,7 +11,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import ScalarLikelihood, SwitchedLikelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
@@ -27,12 +27,13 @@ from ..sites import (
     converge,
     converge_in_batches,
     energy,
+    joint_rule,
     proper_start,
-    site_rule,
     update_once,
 )
 from ..statistics import SingleRows, floating_variables
 from .freshness import Structure, differs
+from .latent_functions import latent_functions
 from .local_sites import LocalSites, observed
 
 _ADVICE = (
@@ -49,7 +50,7 @@ class PEPClassifier(LocalSites):
 
     Each site is what makes q, without the fraction α of it but with p(y_n|f_n)^α, keep its moments ("kl"), or have the
     moments of the nearest Gaussian in L2 Wasserstein distance ("wasserstein", quantile propagation). Despite its name
-    the model takes any GPflow `ScalarLikelihood`.
+    the model takes any GPflow `ScalarLikelihood`, and robust-max over several classes.
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
@@ -69,7 +70,7 @@ class PEPClassifier(LocalSites):
         self,
         data: RegressionData,
         kernel: Kernel,
-        likelihood: ScalarLikelihood,
+        likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
         *,
         alpha: float = 0.5,
@@ -81,30 +82,32 @@ class PEPClassifier(LocalSites):
         max_jitter: float | None = None,
     ):
         """
-        :param data: inputs X [N, D] and observations Y [N, P]; each column has a latent function of its own, and they
-            share kernel, inducing variable and likelihood.
-        :param kernel: any single-output kernel.
+        :param data: inputs X [N, D] and observations Y [N, P]. Each column has a latent function of its own, with the
+            same likelihood; the labels of C classes are one column, with C latent functions.
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f. For two classes
-            :class:`gpflow_pep.likelihoods.Probit` or Logit, with labels 0, 1 or -1, +1; `Bernoulli` takes 0, 1.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel; X itself
-            for a full GP.
+            :class:`gpflow_pep.likelihoods.Probit` or Logit, with labels 0, 1 or -1, +1; `Bernoulli` takes 0, 1. For
+            more :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass`.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`; X itself for a full GP.
         :param alpha: the power, in [0, 1].
         :param projection: "kl" or "wasserstein".
         :param when_stale: what predictions do when hyperparameters, data or alpha changed since the sites were last
             updated: "warn" once, or "refresh" them first (not inside a compiled function).
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: P, taken from Y.
+        :param num_latent_gps: C, taken from Y and the likelihood.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
         :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so.
         :raises ValueError: naming the argument that cannot be used.
         """
-        site_rule(projection, likelihood)  # refuses what it cannot do
+        joint_rule(projection, likelihood)  # refuses what it cannot do
         if when_stale not in ("warn", "refresh"):
             raise ValueError(f'when_stale must be "warn" or "refresh", got {when_stale!r}.')
         X, Y = observed(data, likelihood)
-        C = Y.shape[1] - isinstance(likelihood, SwitchedLikelihood)
+        C = latent_functions(likelihood, Y)
         if num_latent_gps not in (None, C):
-            raise ValueError(f"num_latent_gps must be the number of columns of Y, {C}, got {num_latent_gps}.")
+            raise ValueError(f"num_latent_gps must be {C} for these data and likelihood, got {num_latent_gps}.")
         super().__init__(
             (X, Y),
             kernel,
@@ -262,7 +265,7 @@ class PEPClassifier(LocalSites):
             self._rows(self._chunks),
             self._rule,
             self._sites,
-            self._checked_alpha(),
+            validation.checked_power(self._alpha),
             likelihood_variables=variables,
             Kuu=self._inducing_covariance(),
             factorise=self._factorise,

@@ -8,7 +8,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
-from gpflow.likelihoods import ScalarLikelihood
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
@@ -21,15 +24,16 @@ from ..sites import (
     SiteSums,
     Sweep,
     TiltedRule,
+    joint_rule,
     leave_one_out,
     minibatch_objective,
     no_sums,
-    site_rule,
     sweep,
     update_rows,
 )
 from ..statistics import Chunks, SomeRows, Sums, derivatives
 from .freshness import Structure, differs, parameter_values, print_when
+from .latent_functions import independent_prior
 from .sparse import SparseGP
 
 _STALE = (
@@ -73,11 +77,17 @@ class LocalSites(SparseGP):
         return lambda: self._site_sums(structure, is_fresh), look
 
     def _sweep_in_batches(
-        self, structure: int, rng: np.random.Generator, size: int, rough: bool, state: SiteSums, damping: float
+        self, structure: int, rng: np.random.Generator, size: int, first: bool, state: SiteSums, damping: float
     ) -> SiteSums:
+        """
+        The sums after an update of all sites, batch by batch.
+
+        :param first: the sites say nothing yet: a rough rule will do, and rows that have no site yet are taken to be
+            like those that have one (Li et al. 2015, Stochastic EP), so that q is soon near where it will be.
+        """
         order = tf.constant(rng.permutation(int(self.num_data)), tf.int32)
         swept: SiteSums = self._sweep(
-            structure, rough, *state, order, tf.constant(size), tf.constant(damping, default_float())
+            structure, first, *state, order, tf.constant(size), tf.constant(damping, default_float())
         )
         return swept
 
@@ -97,13 +107,13 @@ class LocalSites(SparseGP):
     @tf.function(autograph=False)
     def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
         rule = self._rule.rough() if rough else self._rule
-        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
+        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, validation.checked_power(self._alpha))
 
     @tf.function(autograph=False, reduce_retracing=True)
     def _sweep(
         self,
         structure: int,
-        rough: bool,
+        first: bool,
         L: tf.Tensor,
         A: tf.Tensor,
         c: tf.Tensor,
@@ -111,10 +121,14 @@ class LocalSites(SparseGP):
         size: tf.Tensor,
         damping: tf.Tensor,
     ) -> SiteSums:
-        rule = self._rule.rough() if rough else self._rule
+        rule = self._rule.rough() if first else self._rule
+        num_data = tf.cast(tf.size(order), A.dtype)
 
         def step(start: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            state = self._updated(SiteSums(L, A, c), order[start : start + size], rule, damping)
+            state = SiteSums(L, A, c)
+            seen = tf.cast(tf.maximum(start, 1), A.dtype)
+            under = state.extrapolated(num_data / seen) if first else state
+            state = self._updated(state, under, order[start : start + size], rule, damping)
             return start + size, state.A, state.c
 
         _, A, c = tf.while_loop(
@@ -131,18 +145,25 @@ class LocalSites(SparseGP):
             tape.watch(variables)
             L = self._factorise(self._inducing_covariance())
             with tape.stop_recording():
-                state = self._updated(SiteSums(tf.stop_gradient(L), A, c), indices, self._rule, damping)
+                state = SiteSums(tf.stop_gradient(L), A, c)
+                state = self._updated(state, state, indices, self._rule, damping)
             with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
                 q = Posterior.of(L, state.A, state.c)
                 batch = self._rows(SomeRows(indices, tf.size(indices)))
-                objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
+                objective = minibatch_objective(
+                    batch, self._rule, self._sites, q, validation.checked_power(self._alpha), self.num_data
+                )
             loss = -objective - self.log_prior_density()
         return state.A, state.c, list(derivatives(tape, loss, variables))
 
-    def _updated(self, state: SiteSums, indices: tf.Tensor, rule: TiltedRule, damping: tf.Tensor) -> SiteSums:
+    def _updated(
+        self, state: SiteSums, under: SiteSums, indices: tf.Tensor, rule: TiltedRule, damping: tf.Tensor
+    ) -> SiteSums:
         """After an update of the sites of some rows."""
         rows = self._rows(SomeRows(indices, self._chunk_size))
-        return update_rows(rows, indices, rule, self._sites, state, self._checked_alpha(), damping)
+        return update_rows(
+            rows, indices, rule, self._sites, state, under, validation.checked_power(self._alpha), damping
+        )
 
     @tf.function(autograph=False)
     def _leave_one_out(self, structure: int) -> tf.Tensor:
@@ -157,21 +178,21 @@ class LocalSites(SparseGP):
         """What the sites depend on beside data and alpha."""
         return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
-    def _checked_alpha(self) -> tf.Tensor:
-        alpha = tf.convert_to_tensor(self._alpha)
-        checked = tf.debugging.Assert((alpha >= 0.0) & (alpha <= 1.0), ["alpha must be in [0, 1]", alpha])
-        with tf.control_dependencies([] if checked is None else [checked]):
-            return tf.identity(alpha)
-
     @property
     def _rule(self) -> TiltedRule:
-        return site_rule(self.projection, self.likelihood)
+        return joint_rule(self.projection, self.likelihood)
 
     def _current_structure(self) -> int:
         """A number that changes when a part or a parameter of the model is replaced by another one."""
         return self._structure.number(self._parts())
 
     # --- data and staleness ------------------------------------------------------------------------------------------
+
+    @override
+    def _checked_prior(
+        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
+    ) -> InducingVariables:
+        return independent_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -204,7 +225,7 @@ class LocalSites(SparseGP):
             warnings.warn(_STALE, stacklevel=3)
 
 
-def observed(data: Any, likelihood: ScalarLikelihood) -> tuple[AnyNDArray, AnyNDArray]:
+def observed(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
     """The pair (X, Y) as arrays that the likelihood accepts, or an error that says what it does not."""
     X, Y = validation.regression_data(data)
     check_observations(likelihood, Y)

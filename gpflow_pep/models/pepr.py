@@ -114,13 +114,9 @@ class PEPR(CollapsedRegression):
             raise ValueError(f"data must keep {count} blocks, since each has an alpha of its own, got {len(sizes)}.")
 
     def _checked_alpha(self) -> tf.Tensor:
-        alpha = tf.stop_gradient(tf.convert_to_tensor(self._alpha))
-        largest = 0.0 if self._optimal_scale else 1.0
-        message = f"alpha must be in [0, {largest:g}]" + (' with scale = "optimal"' if self._optimal_scale else "")
-        accepted = tf.reduce_all((alpha >= 0.0) & (alpha <= largest))
-        checked = tf.debugging.Assert(accepted, [message, alpha])
-        with tf.control_dependencies([] if checked is None else [checked]):
-            return tf.identity(alpha)
+        if self._optimal_scale:
+            return validation.checked_power(self._alpha, 0.0, ' with scale = "optimal"')
+        return validation.checked_power(self._alpha)
 
     @override
     def _powers(self) -> Powers:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -21,7 +22,7 @@ from ..linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..posteriors import SitesPosterior
 from ..statistics import Sums, inducing_covariance
 
-_ADVICE_KUU = (
+ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
     "removing duplicate inducing points, shorter lengthscales"
 )
@@ -53,12 +54,11 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         max_jitter: float | None,
     ):
         X, Y = data  # validated
-        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
-            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
+        inducing_variable = self._checked_prior(kernel, inducing_variable, X.shape[1], num_latent_gps)
         if not (mean_function is None or callable(mean_function)):
             raise ValueError(f"mean_function must be a gpflow function, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
-        self.inducing_variable = validation.single_output_inducing_variable(inducing_variable, X.shape[1])
+        self.inducing_variable = inducing_variable
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
@@ -105,6 +105,14 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         """N, []."""
         return tf.shape(self._data[0])[0]
 
+    def _checked_prior(
+        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
+    ) -> InducingVariables:
+        """The inducing variable, or an error that says why it or the kernel cannot be used: outputs share both here."""
+        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
+        return validation.single_output_inducing_variable(inducing_variable, num_inputs)
+
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """The pair (X, Y) as arrays, or an error that names what cannot be used."""
         return validation.regression_data(data)
@@ -122,9 +130,9 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
 
     def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:
-            return cholesky(covariance, name="Kuu", advice=_ADVICE_KUU)
+            return cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
         return cholesky_with_growing_jitter(
-            covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=_ADVICE_KUU
+            covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
         )
 
     @check_shapes(
@@ -152,7 +160,7 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         :raises ValueError: for any other cache type.
         """
         cache = validation.cache_type(precompute_cache)
-        return SitesPosterior(
+        return SitesPosterior.of(
             self.kernel, self.inducing_variable, self.mean_function, self._sums, precompute_cache=cache
         )
 

@@ -10,14 +10,15 @@ from .convergence import (
     update_once,
 )
 from .energy import energy
-from .gaussian import Posterior, SiteSums
+from .gaussian import Posterior, SiteSums, along
+from .joint import joint_rule
 from .latent import LatentRows
 from .leave_one_out import leave_one_out
 from .minibatch import update_rows
 from .projections import site_rule
 from .stochastic import minibatch_objective
 from .sweep import Sites, Sweep, no_sums, sweep
-from .tilted import Cavity, Rows, Tilted, TiltedRule
+from .tilted import Cavity, Rows, Tilted, TiltedRule, log_normaliser
 
 __all__ = [
     "Cavity",
@@ -32,10 +33,13 @@ __all__ = [
     "Sweep",
     "Tilted",
     "TiltedRule",
+    "along",
     "converge",
     "converge_in_batches",
     "energy",
+    "joint_rule",
     "leave_one_out",
+    "log_normaliser",
     "minibatch_objective",
     "no_sums",
     "proper_start",

@@ -9,7 +9,7 @@ from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson
 from typing_extensions import override
 
 from ..likelihoods import Probit
-from ..likelihoods.binary import hazard, log_ndtr
+from ..normal import hazard, log_ndtr
 from ..statistics import log1p_ratio
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 

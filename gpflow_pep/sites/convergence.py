@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from .acceleration import Acceleration, Move
 from .energy import log_integral
 from .gaussian import Posterior, SiteSums
 from .minibatch import SMALLEST_STEP
@@ -14,6 +15,7 @@ from .sweep import Sites, Sweep
 
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
+_NEARLY, _GROWTH = 0.05, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class _Damping:
         if self._last is not None:
             last_change, last = self._last
             cosine = float(tf.reduce_sum(last * direction) / (tf.norm(last) * tf.norm(direction) + 1e-300))
-            if change > last_change or cosine < -0.3:
+            if cosine < -0.3 or change > (2.0 if cosine > 0.5 else 1.0) * last_change:
                 self.fraction = max(0.5 * self.fraction, 0.02)
             else:
                 self.fraction = min(1.2 * self.fraction, self._largest)
@@ -98,7 +100,7 @@ def converge(
     """
     state = sums() if warm_up is None else warm_up(sums(), damping)
     state, found = proper_start(sites, state, look.rough)
-    control, sweeps = _Damping(damping), int(warm_up is not None)
+    control, acceleration, sweeps = _Damping(damping), Acceleration(tf.size(sites.linear)), int(warm_up is not None)
     rough_looks, last_change = 1, np.inf
     while True:
         change = float(found.change)
@@ -107,34 +109,44 @@ def converge(
         ):
             state, found = proper_start(sites, state, look.exact)
             control, rough_looks = _Damping(damping), 0
-        last_change = change
+            acceleration.forget()
+            change = float(found.change)
         status = _status(state, found, tol, sweeps, control.fraction)
         if report is not None:
             report(status)
         if status.converged or sweeps >= max_sweeps:
             return status
         control.adapt(found)
-        state, found = _advance(sites, state, found, control, look.rough if rough_looks else look.exact)
+        raw = Move(found.site, found.A, found.c)
+        if change > min(_NEARLY, _GROWTH * last_change):
+            acceleration.forget()
+        move = acceleration.next_move(raw, control.fraction)
+        last_change = change
+        state, found, taken = _advance(sites, state, move, look.rough if rough_looks else look.exact)
+        if taken < 1.0:
+            control.reject(taken * control.fraction)
+            acceleration.forget()
+        elif not rough_looks:
+            acceleration.made(raw, move)
         sweeps += 1
         rough_looks += bool(rough_looks)
 
 
 def _advance(
-    sites: Sites, state: SiteSums, found: Sweep, control: _Damping, look: Callable[[SiteSums], Sweep]
-) -> tuple[SiteSums, Sweep]:
-    """One step along what was found, as far as everything stays proper: the new sums and what is found there."""
-    step = _proper_step(state, found, control.fraction)
-    _move(sites, step, found)
+    sites: Sites, state: SiteSums, move: Move, look: Callable[[SiteSums], Sweep]
+) -> tuple[SiteSums, Sweep, float]:
+    """A move as far as everything stays proper: the new sums, what is found there, and the part that was made."""
+    part = _proper_part(state, move, 1.0)
+    _move(sites, part, move)
     try:
-        while not _is_proper(new := look(candidate := state.moved(step, found.A, found.c))):
-            half = _halved(step)
-            _move(sites, half - step, found)
-            step = half
-            control.reject(step)
+        while not _is_proper(new := look(candidate := state.moved(part, move.A, move.c))):
+            half = _halved(part)
+            _move(sites, half - part, move)
+            part = half
     except BaseException:
-        _move(sites, -step, found)
+        _move(sites, -part, move)
         raise
-    return candidate, new
+    return candidate, new, part
 
 
 def converge_in_batches(
@@ -170,7 +182,7 @@ def converge_in_batches(
 def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Look, damping: float) -> None:
     """One parallel update, by at most `damping`, from an exact look; its cavities are not looked at."""
     state, found = proper_start(sites, sums(), look.exact)
-    _move(sites, _proper_step(state, found, damping), found)
+    _move(sites, _proper_part(state, found, damping), found)
 
 
 def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
@@ -194,11 +206,11 @@ def _is_proper(found: Sweep) -> bool:
     return finite and float(found.remaining) > 0.0
 
 
-def _proper_step(state: SiteSums, found: Sweep, step: float) -> float:
-    """The step, halved until B is positive definite."""
-    while not state.moved(step, found.A, found.c).is_proper():
-        step = _halved(step)
-    return step
+def _proper_part(state: SiteSums, move: Move | Sweep, part: float) -> float:
+    """The part of a move, halved until B is positive definite."""
+    while not state.moved(part, move.A, move.c).is_proper():
+        part = _halved(part)
+    return part
 
 
 def _halved(step: float) -> float:
@@ -210,9 +222,9 @@ def _halved(step: float) -> float:
     return 0.5 * step
 
 
-def _move(sites: Sites, step: float, found: Sweep) -> None:
-    for variable, change in zip((sites.precision, sites.linear), found.site, strict=True):
-        variable.assign_add(step * change)
+def _move(sites: Sites, part: float, move: Move | Sweep) -> None:
+    for variable, change in zip((sites.precision, sites.linear), move.site, strict=True):
+        variable.assign_add(part * change)
 
 
 def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: float) -> SitesStatus:

@@ -9,7 +9,7 @@ from gpflow.likelihoods import Bernoulli, Ordinal, Poisson, ScalarLikelihood, Sw
 from gpflow.likelihoods.utils import inv_probit
 
 from ..likelihoods import Logit, Probit
-from ..likelihoods.binary import hazard
+from ..normal import hazard
 
 
 class Density(NamedTuple):

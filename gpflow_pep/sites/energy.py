@@ -73,7 +73,7 @@ class _RowBars(NamedTuple):
     variance: tf.Tensor
     """in s"""
     rest: tf.Tensor
-    """in d, which the latent functions share"""
+    """in d; those of latent functions that share it add up"""
     offset: tf.Tensor
     """in m(x)"""
 
@@ -86,7 +86,7 @@ class _Bars(NamedTuple):
     VsV: tf.Tensor
     """V diag(s_bar) V', [C, M, M]."""
     VdV: tf.Tensor
-    """V diag(d_bar) V', [M, M]."""
+    """V diag(d_bar) V', [M, M] or [C, M, M]."""
     Vm: tf.Tensor
     """V μ_bar, [C, M]."""
 
@@ -99,7 +99,7 @@ def _row_bars(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alp
 
         μ: d1/r + e,   s: α d1 e/r + (d2 + α d1²)/2r² + τ/2r + α e²/2,   d: (d2 + α d1²)/2,   m: d1
     """
-    d1, d2 = (tf.reshape(value, tf.shape(w.mean)) for value in (tilted.d1, tilted.d2))
+    _, d1, d2, _ = tilted
     r = w.remaining
     e = (site.precision * marginal.mean - site.linear) / r
     in_v = 0.5 * (d2 + alpha * tf.square(d1))
@@ -119,11 +119,11 @@ def _terms(rows: LatentRows, rule: TiltedRule, sites: Sites, q: Posterior, alpha
         site = sites.take(rows, chunk)
         marginal, w, tilted = look(rows, rule, q, site, alpha, chunk, rows(chunk, *rows.inputs))
         w = proper(w)
-        total += tf.reduce_sum(row_terms(marginal, site, w, tilted, alpha))
+        total += row_terms(marginal, site, w, tilted, alpha)
         bars = _row_bars(marginal, site, w, tilted, alpha)
         bars = bars._replace(rest=tf.where(marginal.rest > 0.0, bars.rest, tf.zeros_like(bars.rest)))
         added_VsV, added_Vm = sums_of(marginal.V, Site(bars.variance, bars.mean))
-        Vd = marginal.V * tf.reduce_sum(bars.rest, axis=0)
+        Vd = marginal.V * _shared(bars.rest, q)[..., None, :]
         written = (array.write(chunk, tf.transpose(value)) for array, value in zip(arrays, bars, strict=True))
         return chunk + 1, total, VsV + added_VsV, VdV + symmetric_product(Vd, marginal.V), Vm + added_Vm, *written
 
@@ -158,34 +158,39 @@ class _Adjoint(NamedTuple):
             2 τ A_bar V + h c_bar + 2 s_bar P V + μ_bar b - 2 d_bar V.
         """
         q, bars = self.q, self.bars
-        root = tf.linalg.triangular_solve(q.LB, tf.eye(tf.shape(q.L)[0], dtype=q.L.dtype))
+        root = tf.linalg.triangular_solve(q.LB, tf.eye(tf.shape(q.L)[-1], dtype=q.L.dtype))
         P = tf.matmul(root, root, transpose_a=True)  # [C, M, M], the derivative of log|B|
         PVm = tf.linalg.matvec(P, bars.Vm)
         A_bar = -0.5 * (P + _outer(q.b, q.b)) - P @ bars.VsV @ P - 0.5 * (_outer(q.b, PVm) + _outer(PVm, q.b))
         c_bar = q.b + PVm
         VV = 2.0 * (A_bar @ A + P @ bars.VsV) + _outer(c_bar, c) + _outer(q.b, bars.Vm)  # sum of V_bar V', [C, M, M]
-        Kuu_bar = cholesky_adjoint(q.L, 2.0 * bars.VdV - tf.reduce_sum(VV, axis=0))
+        Kuu_bar = cholesky_adjoint(q.L, 2.0 * bars.VdV - _shared(VV, q))
 
         def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
             site = self.sites.take(self.rows, chunk)
             bar = _RowBars(*(tf.transpose(self.rows.chunks.take(value, chunk)) for value in bars.rows))
-            rest = tf.reduce_sum(bar.rest, axis=0)  # [n]
+            rest = _shared(bar.rest, q)  # [n] or [C, n]
             latent, pull_back = watched(self.rows, chunk, sources[: len(self.rows.inputs)], sources)
             V = tf.linalg.triangular_solve(q.L, latent.Kuf)
             each = A_bar @ (V * site.precision[:, None, :]) + P @ (V * bar.variance[:, None, :])
             each += 0.5 * (c_bar[..., None] * site.linear[:, None, :] + q.b[..., None] * bar.mean[:, None, :])
-            half_V_bar = tf.reduce_sum(each, axis=0) - V * rest
+            half_V_bar = _shared(each, q) - V * rest[..., None, :]
             Kuf_bar = tf.linalg.triangular_solve(0.5 * q.L, half_V_bar, adjoint=True)
             pulled = pull_back(Latent(Kuf_bar, rest, bar.offset))
             if not with_likelihood:
                 return pulled
             marginal = marginals(q, latent)
             cavity = cavity_of_f(cavity_of_w(marginal, site, self.alpha), marginal, latent)
-            one = tf.ones_like(cavity.mean)
+            one = tf.ones_like(cavity.mean[:1])
             tilts = self.rule.sensitivity(cavity, self.rows.observed(chunk), self.alpha, one, sources)
             return tuple(one + other for one, other in zip(pulled, tilts, strict=True))
 
         return Kuu_bar, *add_up(self.rows.num_chunks(), part, tuple(map(tf.zeros_like, sources)))
+
+
+def _shared(values: tf.Tensor, q: Posterior) -> tf.Tensor:
+    """[C, ...] summed over the latent functions where they share one Kuu."""
+    return tf.reduce_sum(values, axis=0) if q.L.shape.rank == 2 else values
 
 
 def _outer(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:

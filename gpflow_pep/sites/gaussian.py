@@ -27,7 +27,7 @@ class Site(NamedTuple):
 
 
 class SiteSums(NamedTuple):
-    """What q(v) is made of: Kuu = L L' [M, M], A [C, M, M] and c [C, M]."""
+    """What q(v) is made of: Kuu = L L' [M, M] or [C, M, M], A [C, M, M] and c [C, M]."""
 
     L: tf.Tensor
     A: tf.Tensor
@@ -36,6 +36,12 @@ class SiteSums(NamedTuple):
     def moved(self, step: float | tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
         """The sums after a step along changes of A and c."""
         return SiteSums(self.L, self.A + step * A, self.c + step * c)
+
+    def extrapolated(self, factor: tf.Tensor) -> "SiteSums":
+        """The sums if there were `factor` times as many sites like these; as they are where B would not be proper."""
+        more = self.moved(factor - 1.0, self.A, self.c)
+        proper = more.is_proper()
+        return SiteSums(self.L, tf.where(proper, more.A, self.A), tf.where(proper, more.c, self.c))
 
     def is_proper(self) -> tf.Tensor:
         """Whether B = I + A is positive definite, []."""
@@ -46,7 +52,7 @@ class Posterior(NamedTuple):
     """q(v) = N(b, B^-1)."""
 
     L: tf.Tensor
-    """Cholesky factor of Kuu, [M, M]."""
+    """Cholesky factor of Kuu, [M, M] or [C, M, M]."""
     LB: tf.Tensor
     """Cholesky factor of B, [C, M, M]."""
     b: tf.Tensor
@@ -63,13 +69,13 @@ class Marginals(NamedTuple):
     """Of n rows, under q."""
 
     V: tf.Tensor
-    """L^-1 Kuf, [M, n]."""
+    """L^-1 Kuf, [M, n] or [C, M, n]."""
     mean: tf.Tensor
     """of w, [C, n]"""
     variance: tf.Tensor
     """s of w, [C, n]"""
     rest: tf.Tensor
-    """d, the variance of f given u, [n]."""
+    """d, the variance of f given u, [n] or [C, n]."""
 
 
 def marginals(q: Posterior, latent: Latent) -> Marginals:
@@ -77,7 +83,17 @@ def marginals(q: Posterior, latent: Latent) -> Marginals:
     V = tf.linalg.triangular_solve(q.L, latent.Kuf)
     T = tf.linalg.triangular_solve(q.LB, V)  # [C, M, n]
     d = tf.nn.relu(latent.Kff - column_products(V, V))
-    return Marginals(V, tf.matmul(q.b, V), column_products(T, T), d)
+    return Marginals(V, along(V, q.b), column_products(T, T), d)
+
+
+def along(V: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """V' weights of every latent function, [C, n]; V is [M, n] where they share it or [C, M, n], weights [C, M]."""
+    return tf.matmul(weights, V) if V.shape.rank == 2 else tf.linalg.matvec(V, weights, transpose_a=True)
+
+
+def across(V: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """V values of every latent function, [C, M]; the values are [C, n]."""
+    return tf.matmul(values, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, values)
 
 
 class CavityOfW(NamedTuple):
@@ -115,9 +131,8 @@ def proper(w: CavityOfW) -> CavityOfW:
 
 
 def cavity_of_f(w: CavityOfW, marginal: Marginals, latent: Latent) -> Cavity:
-    """N(f; m(x) + mean, d + variance), one row after the other: [C n]."""
-    variance = tf.maximum(w.variance + marginal.rest, _SMALLEST_VARIANCE)
-    return Cavity(tf.reshape(w.mean + latent.mean, [-1]), tf.reshape(variance, [-1]))
+    """N(f; m(x) + mean, d + variance), [C, n]."""
+    return Cavity(w.mean + latent.mean, tf.maximum(w.variance + marginal.rest, _SMALLEST_VARIANCE))
 
 
 def matching_site(w: CavityOfW, rest: tf.Tensor, tilted: Tilted) -> Site:
@@ -128,7 +143,7 @@ def matching_site(w: CavityOfW, rest: tf.Tensor, tilted: Tilted) -> Site:
 
     The denominator, the tilted variance of w over s, is (d + s ratio)/(d + s), without cancellation.
     """
-    d1, d2, ratio = (tf.reshape(value, tf.shape(w.mean)) for value in (tilted.d1, tilted.d2, tilted.ratio))
+    _, d1, d2, ratio = tilted
     total = tf.maximum(rest + w.variance, _SMALLEST_VARIANCE)
     scale = total / tf.maximum(rest + w.variance * ratio, _SMALLEST_VARIANCE * ratio)
     return Site(-d2 * scale, (d1 - w.mean * d2) * scale)

@@ -8,17 +8,17 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
-from ..statistics import Chunks, covariance_with_rows, floating_variables
+from ..statistics import Chunks, covariance_with_rows, floating_variables, prior_variances
 from .tilted import Rows
 
 
 class Latent(NamedTuple):
-    """A chunk of n rows, whose C latent functions have one prior covariance."""
+    """A chunk of n rows, whose C latent functions share one prior covariance or have one each."""
 
     Kuf: tf.Tensor
-    """Covariance of u with f, [M, n]."""
+    """Covariance of u with f, [M, n] or [C, M, n]."""
     Kff: tf.Tensor
-    """Prior variances of f, [n]."""
+    """Prior variances of f, [n] or [C, n]."""
     mean: tf.Tensor
     """Mean function m(x), [C, n]."""
 
@@ -38,7 +38,7 @@ class LatentRows:
         self.chunks = chunks
         self.num_latent_gps = num_latent_gps
         self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
-        self._kernel, self._mean_function = kernel, mean_function
+        self._kernel, self._inducing_variable, self._mean_function = kernel, inducing_variable, mean_function
         self._covariance, self.inputs = covariance_with_rows(inducing_variable, kernel)
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
 
@@ -50,11 +50,9 @@ class LatentRows:
         """The rows of one chunk, computed from `inputs`."""
         X = self.chunks.take(self._X, chunk)  # [n, D]
         mean = tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
-        return Latent(self._covariance(X, *inputs), self._kernel(X, full_cov=False), tf.transpose(mean))
+        variances = prior_variances(self._inducing_variable, self._kernel, X)
+        return Latent(self._covariance(X, *inputs), variances, tf.transpose(mean))
 
     def observed(self, chunk: tf.Tensor) -> Rows:
-        """What the likelihood sees, one latent value a row: [C n, D] and [C n, Dy]."""
-        X, Y = self.chunks.take(self._X, chunk), self.chunks.take(self._Y, chunk)
-        if self.num_latent_gps > 1:  # one column of Y for each
-            Y = tf.reshape(tf.transpose(Y), [-1, 1])
-        return Rows(tf.tile(X, [self.num_latent_gps, 1]), Y)
+        """What the likelihood sees."""
+        return Rows(self.chunks.take(self._X, chunk), self.chunks.take(self._Y, chunk))

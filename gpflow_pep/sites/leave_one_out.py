@@ -23,7 +23,7 @@ def leave_one_out(rows: LatentRows, rule: TiltedRule, sites: Sites, sums: SiteSu
         marginal = marginals(q, latent)
         w = proper(cavity_of_w(marginal, sites.take(rows, chunk), one))
         density = rule.moments(cavity_of_f(w, marginal, latent), rows.observed(chunk), one).log_normaliser
-        return chunk + 1, densities.write(chunk, tf.reduce_sum(tf.reshape(density, tf.shape(w.mean)), axis=0))
+        return chunk + 1, densities.write(chunk, tf.reduce_sum(density, axis=0))
 
     _, densities = tf.while_loop(lambda chunk, _: chunk < rows.num_chunks(), step, (tf.constant(0), densities))
     return tf.ensure_shape(densities.concat(), [None])

@@ -16,6 +16,7 @@ def update_rows(
     rule: TiltedRule,
     sites: Sites,
     state: SiteSums,
+    under: SiteSums,
     alpha: tf.Tensor,
     damping: tf.Tensor,
 ) -> SiteSums:
@@ -26,8 +27,10 @@ def update_rows(
 
     :param rows: those rows.
     :param indices: which ones they are, [n].
+    :param state: the sums of all sites.
+    :param under: those of the q that the rows are looked at under; in general the same.
     """
-    found = sweep(rows, rule, sites, *state, alpha)
+    found = sweep(rows, rule, sites, *under, alpha)
 
     def is_improper(step: tf.Tensor) -> tf.Tensor:
         return ~state.moved(step, found.A, found.c).is_proper() & (step > 0.0)

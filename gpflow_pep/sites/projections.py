@@ -16,9 +16,9 @@ from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson, ScalarLike
 from typing_extensions import override
 
 from ..likelihoods import Probit
-from . import panels
+from ..quadrature import panels
 from .closed_forms import AtPower, GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
-from .quadrature import AdaptiveQuadrature, Panels
+from .quadrature import AdaptiveQuadrature, Resolved
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
 PROJECTIONS = ("kl", "wasserstein")
@@ -75,7 +75,7 @@ class Wasserstein(TiltedRule):
         return self._quadrature.sensitivity(cavity, rows, alpha, bar, sources)
 
 
-def _quantile_deviation(resolved: Panels, num_rows: tf.Tensor) -> tf.Tensor:
+def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     """σ in units of the cavity's standard deviation, [R]."""
     dtype = resolved.density.dtype
     by_left = tf.argsort(resolved.left)

@@ -15,8 +15,8 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..quadrature import Evaluated, Panels, integrate, panels
 from ..statistics import derivatives
-from . import panels
 from .densities import LogDensity, log_density
 from .mode import Centred, centre
 from .rough import ModeCentredHermite
@@ -30,11 +30,9 @@ _EDGES = (-10.0, -4.5, 0.0, 4.5, 10.0)
 # the little that shows of it must not be taken for nothing.
 _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
-_MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
-_MAX_OPEN = 64  # panels of a row to be divided at once; more are noise, or not numbers, and stay as they are
 
 
-class Panels(NamedTuple):
+class Resolved(NamedTuple):
     """Panels [W] with the unnormalised density of π at their nodes [W, K]; a row's are not in order."""
 
     row: tf.Tensor
@@ -87,11 +85,11 @@ class AdaptiveQuadrature(TiltedRule):
     def rough(self) -> TiltedRule:
         return ModeCentredHermite(self._density)
 
-    def moments_and_panels(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> tuple[Tilted, Panels]:
+    def moments_and_panels(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> tuple[Tilted, Resolved]:
         """The tilted distributions, and the panels that resolve their densities."""
         centred = centre(self._density, cavity, rows, alpha)
-        sums, panels = self._integrate(centred, rows, alpha, keep_panels=True)
-        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), panels
+        sums, resolved = self._integrate(centred, rows, alpha, keep_panels=True)
+        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), resolved
 
     @override
     def sensitivity(
@@ -114,48 +112,23 @@ class AdaptiveQuadrature(TiltedRule):
         """The integrals [R, 7], and the panels where they are asked for."""
         dtype, R = centred.sd.dtype, tf.shape(centred.sd)[0]
         nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
-        kept = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep_panels]
+        inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
 
-        def level(
-            number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *kept: tf.TensorArray
-        ) -> tuple[Any, ...]:
+        def evaluate(found: Panels) -> Evaluated:
+            row, left, half = found
             integrands = _integrands(self._density, left + half * nodes, _take(centred, row), _take(rows, row), alpha)
-            values, moduli, tails = (half * part for part in _integrals(integrands, left, half))  # [7 or 4, W]
-            parts = tf.transpose(tf.concat([values, moduli], axis=0))  # [W, 11]
-            scale = done[:, _NUM_INTEGRALS:] + tf.math.unsorted_segment_sum(parts[:, _NUM_INTEGRALS:], row, R)  # [R, 4]
-            inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
-            tolerance = tf.where(tf.abs(left + half) > _OUTSIDE, outside, inside)
-            resolved = tf.reduce_all(tf.transpose(tails) <= tolerance[:, None] * tf.gather(scale, row), axis=-1)
-            num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, R)  # [R]
-            resolved = resolved | (tf.gather(num_open, row) > _MAX_OPEN) | (number >= _MAX_LEVELS)
-            accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
-            done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), R)
-            finished = (row, left, half, tf.transpose(integrands.P)) if keep_panels else ()
-            kept = tuple(
-                array.write(number, tf.gather(value, accepted)) for array, value in zip(kept, finished, strict=True)
-            )
-            row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
-            divided = tf.concat([left, left + 2.0 * half], 0)
-            return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *kept
+            values, moduli, tails = (tf.transpose(half * part) for part in _integrals(integrands, left, half))
+            tolerance = tf.where(tf.abs(left + half) > _OUTSIDE, outside, inside)[:, None]
+            return Evaluated(values, moduli, tails / tolerance, (tf.transpose(integrands.P),))
 
         edges = np.array(_EDGES)
-        row = tf.repeat(tf.range(R), len(edges) - 1)
-        left = tf.tile(tf.constant(edges[:-1], dtype), [R])
-        half = tf.tile(tf.constant(0.5 * np.diff(edges), dtype), [R])
-        done = tf.zeros([R, _NUM_INTEGRALS + _NUM_WATCHED], dtype)
-        _, _, _, _, done, *kept = tf.while_loop(
-            lambda number, row, *_: tf.size(row) > 0,
-            level,
-            (tf.constant(0), row, left, half, done, *kept),
-            shape_invariants=(
-                tf.TensorShape([]),
-                *[tf.TensorShape([None])] * 3,
-                tf.TensorShape([None, done.shape[1]]),
-                *[tf.TensorShape(None)] * len(kept),
-            ),
+        first = Panels(
+            row=tf.repeat(tf.range(R), len(edges) - 1),
+            left=tf.tile(tf.constant(edges[:-1], dtype), [R]),
+            half=tf.tile(tf.constant(0.5 * np.diff(edges), dtype), [R]),
         )
-        sums = done[:, :_NUM_INTEGRALS]
-        return sums, Panels(*(array.concat() for array in kept)) if keep_panels else None
+        sums, kept = integrate(evaluate, first, R, shape=(_NUM_INTEGRALS, _NUM_WATCHED), keep=keep_panels)
+        return sums, Resolved(*kept) if keep_panels else None
 
 
 def _take(values: Any, row: tf.Tensor) -> Any:

@@ -9,15 +9,12 @@ with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the 
 derivatives of SVGP's bound at q.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
-from ..statistics import first_only
 from .gaussian import Posterior, cavity_of_f, cavity_of_w, marginals
 from .latent import LatentRows
 from .sweep import Sites
-from .tilted import Cavity, Rows, TiltedRule
+from .tilted import TiltedRule, log_normaliser
 
 
 def minibatch_objective(
@@ -35,25 +32,7 @@ def minibatch_objective(
     marginal = marginals(held, latent)  # differentiable in L and the rows
     w = cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
-    log_Z = _log_normaliser(rule, cavity_of_f(w, marginal, latent), observed, alpha)
+    log_Z = log_normaliser(rule, cavity_of_f(w, marginal, latent), observed, alpha)
     bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
     scale = tf.cast(num_data, alpha.dtype) / tf.cast(tf.shape(latent.Kff)[0], alpha.dtype)
     return scale * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z))
-
-
-def _log_normaliser(rule: TiltedRule, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> tf.Tensor:
-    """log Z / α [R], differentiable in the cavity's moments and the likelihood's variables."""
-
-    @tf.custom_gradient
-    def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
-        held = Cavity(mean, variance)
-        tilted = rule.moments(held, rows, alpha)
-
-        def gradient(bar: tf.Tensor, variables: Any = ()) -> Any:
-            in_variance = 0.5 * (tilted.d2 + alpha * tf.square(tilted.d1))
-            bars = first_only(bar * tilted.d1, bar * in_variance)
-            return bars, list(rule.sensitivity(held, rows, alpha, bar, list(variables)))
-
-        return tilted.log_normaliser, gradient
-
-    return value(*cavity)

@@ -10,7 +10,17 @@ import tensorflow as tf
 
 from ..linalg import symmetric_product
 from ..statistics import CHUNKS_IN_FLIGHT, add_up, log1p_ratio
-from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals, matching_site
+from .gaussian import (
+    CavityOfW,
+    Marginals,
+    Posterior,
+    Site,
+    across,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    matching_site,
+)
 from .latent import Latent, LatentRows
 from .tilted import Tilted, TiltedRule
 
@@ -75,7 +85,7 @@ def no_sums(L: tf.Tensor, num_latent_gps: int) -> tuple[tf.Tensor, tf.Tensor]:
 def sums_of(V: tf.Tensor, site: Site) -> tuple[tf.Tensor, tf.Tensor]:
     """A and c of a chunk's sites, or of a change of them."""
     Vt = V * site.precision[:, None, :]  # [C, M, n]
-    return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), tf.matmul(site.linear, V, transpose_b=True)
+    return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), across(V, site.linear)
 
 
 def sweep(
@@ -105,7 +115,7 @@ def sweep(
             chunk + 1,
             A + added[0],
             c + added[1],
-            terms + tf.reduce_sum(row_terms(marginal, site, w, tilted, alpha)),
+            terms + row_terms(marginal, site, w, tilted, alpha),
             tf.maximum(change, largest),
             tf.minimum(remaining, tf.reduce_min(w.remaining)),
             *(array.write(chunk, tf.transpose(value)) for array, value in zip(found, update, strict=True)),
@@ -129,11 +139,11 @@ def look(
 
 def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:
     """
-    What each row adds to the energy, [C, n] (JMLR 18(104), eq. 38).
+    What the rows add to the energy (JMLR 18(104), eq. 38), summed over rows and latent functions, [].
 
         log Z / α - log(r)/2α + (τ μ² - 2 h μ + α h² s)/2r
     """
-    log_Z = tf.reshape(tilted.log_normaliser, tf.shape(w.mean))
     (t, h), mu, s = site, marginal.mean, marginal.variance
     quadratic = (t * mu - 2.0 * h) * mu + alpha * tf.square(h) * s
-    return log_Z - 0.5 * log1p_ratio(alpha, -t * s) + 0.5 * quadratic / w.remaining
+    each = 0.5 * (quadratic / w.remaining - log1p_ratio(alpha, -t * s))
+    return tf.reduce_sum(tilted.log_normaliser) + tf.reduce_sum(each)

@@ -3,7 +3,13 @@
 from .block import BlockSites, SharedBlockSites
 from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up
 from .collect import collect
-from .covariances import covariance_with_rows, inducing_covariance, prior_covariance
+from .covariances import (
+    covariance_with_rows,
+    independent_parts,
+    inducing_covariance,
+    prior_covariance,
+    prior_variances,
+)
 from .derivatives import derivatives, first_only
 from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
 from .independent import IndependentSites
@@ -34,6 +40,7 @@ __all__ = [
     "factorise_B",
     "first_only",
     "floating_variables",
+    "independent_parts",
     "inducing_covariance",
     "leave_one_out",
     "log1p_ratio",
@@ -41,5 +48,6 @@ __all__ = [
     "mahalanobis",
     "precision_B",
     "prior_covariance",
+    "prior_variances",
     "watched",
 ]

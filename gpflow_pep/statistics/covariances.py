@@ -4,18 +4,65 @@ Those of the squared exponential at inducing points, which most models use, are 
 right far from the origin, and with what all rows share computed once. All others are GPflow's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
-from gpflow.inducing_variables import InducingPoints, InducingVariables
-from gpflow.kernels import Kernel, SquaredExponential
+from gpflow.inducing_variables import (
+    InducingPoints,
+    InducingVariables,
+    MultioutputInducingVariables,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent, SquaredExponential
 
 Covariance = Callable[..., tf.Tensor]
+Part = tuple[InducingVariables, Kernel]
+
+
+def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[Part]:
+    """
+    The inducing variable and the kernel of each latent function, or one pair of them that all share.
+
+    :raises ValueError: where the latent functions are not independent, or do not match in number.
+    """
+    kernels, variables = [kernel], [inducing_variable]
+    if isinstance(kernel, SharedIndependent):
+        kernels = [kernel.kernel]
+    elif isinstance(kernel, SeparateIndependent):
+        kernels = list(kernel.kernels)
+    elif isinstance(kernel, MultioutputKernel):
+        raise ValueError(
+            f"kernel must be one of a single output, SharedIndependent or SeparateIndependent, "
+            f"got {type(kernel).__name__}."
+        )
+    if isinstance(inducing_variable, SharedIndependentInducingVariables):
+        variables = [inducing_variable.inducing_variable]
+    elif isinstance(inducing_variable, SeparateIndependentInducingVariables):
+        variables = list(inducing_variable.inducing_variable_list)
+    elif isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(
+            "inducing_variable must be one that all latent functions share or SeparateIndependentInducingVariables, "
+            f"got {type(inducing_variable).__name__}."
+        )
+    count = max(len(kernels), len(variables))
+    if not {len(kernels), len(variables)} <= {1, count}:
+        raise ValueError(f"kernel and inducing_variable must match, got {len(kernels)} and {len(variables)} of them.")
+    return list(zip(_each(variables, count), _each(kernels, count), strict=True))
+
+
+def _each(values: list[Any], count: int) -> list[Any]:
+    return values * count if len(values) == 1 else values
 
 
 def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
-    """Covariance Kuu [M, M] of the inducing variables, with `jitter` on its diagonal."""
+    """Covariance Kuu [M, M] or [C, M, M] of the inducing variables, with `jitter` on its diagonal."""
+    return _stacked(_inducing_covariance(*part, jitter) for part in independent_parts(inducing_variable, kernel))
+
+
+def _inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
     if _is_squared_exponential(inducing_variable, kernel):
         Z = tf.convert_to_tensor(inducing_variable.Z)
         covariance = kernel(Z - _centre(Z))
@@ -24,19 +71,49 @@ def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, ji
 
 
 def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """Covariance Kff [..., n, n] of rows X [..., n, D], centred as their covariance with the inducing variables is."""
+    """
+    Covariance Kff [..., n, n] of rows X [..., n, D], centred as their covariance with the inducing variables is; of
+    separate latent functions [..., C, n, n].
+    """
+    return _stacked((_prior_covariance(*part, X) for part in independent_parts(inducing_variable, kernel)), axis=-3)
+
+
+def _prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     if _is_squared_exponential(inducing_variable, kernel):
         return kernel(X - _centre(tf.convert_to_tensor(inducing_variable.Z)))
     return kernel(X)
 
 
+def prior_variances(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """Variances of rows X [n, D], [n] or [C, n]."""
+    return _stacked(part(X, full_cov=False) for _, part in independent_parts(inducing_variable, kernel))
+
+
 def covariance_with_rows(
     inducing_variable: InducingVariables, kernel: Kernel
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    """A function of rows X [n, D] and of the tensors returned beside it that computes Kuf [M, n]."""
+    """A function of rows X [n, D] and of the tensors returned beside it that computes Kuf, [M, n] or [C, M, n]."""
+    parts = [_covariance_with_rows(*part) for part in independent_parts(inducing_variable, kernel)]
+
+    def covariance(X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        left = iter(inputs)
+        return _stacked(each(X, *(next(left) for _ in own)) for each, own in parts)
+
+    return covariance, tuple(value for _, own in parts for value in own)
+
+
+def _covariance_with_rows(
+    inducing_variable: InducingVariables, kernel: Kernel
+) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     if _is_squared_exponential(inducing_variable, kernel):
         return _squared_exponential(kernel, tf.convert_to_tensor(inducing_variable.Z))
     return lambda X: Kuf(inducing_variable, kernel, X), ()
+
+
+def _stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
+    """One dimension more if there are several."""
+    values = list(values)
+    return tf.stack(values, axis) if len(values) > 1 else values[0]
 
 
 def _is_squared_exponential(inducing_variable: InducingVariables, kernel: Kernel) -> bool:

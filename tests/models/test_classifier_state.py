@@ -290,7 +290,7 @@ def test_an_export_after_minibatches(model, tmp_path):
         ({"alpha": "much"}, "alpha must be"),
         ({"projection": "Wasserstein"}, "projection must be one of 'kl', 'wasserstein', got 'Wasserstein'"),
         ({"when_stale": "ignore"}, 'when_stale must be "warn" or "refresh", got \'ignore\''),
-        ({"num_latent_gps": 2}, "num_latent_gps must be the number of columns of Y, 1, got 2"),
+        ({"num_latent_gps": 2}, "num_latent_gps must be 1 for these data and likelihood, got 2"),
         ({"chunk_size": 0}, "chunk_size must be a whole number"),
         ({"max_jitter": -1.0}, "max_jitter must be a positive number"),
         ({"mean_function": 3.0}, "mean_function must be a gpflow function"),
@@ -301,12 +301,16 @@ def test_refused(options, message):
         make(**options)
 
 
-@pytest.mark.parametrize("likelihood", [MultiClass(3), Softmax(3), "probit", None], ids=lambda v: type(v).__name__)
-def test_likelihoods_of_several_latent_functions(likelihood):
-    with pytest.raises(
-        ValueError, match=f"likelihood must be a gpflow ScalarLikelihood, got {type(likelihood).__name__}"
-    ):
+@pytest.mark.parametrize("likelihood", [Softmax(3), "probit", None], ids=lambda v: type(v).__name__)
+def test_likelihoods_without_a_rule(likelihood):
+    message = f"likelihood must be a gpflow ScalarLikelihood, .*MultiClass: .* of {type(likelihood).__name__} are"
+    with pytest.raises(ValueError, match=message):
         PEPClassifier((X, Y), SquaredExponential(), likelihood, Z)
+
+
+def test_no_quantile_propagation_of_several_classes():
+    with pytest.raises(ValueError, match='projection must be "kl" for MultiClass, got'):
+        PEPClassifier((X, Y), SquaredExponential(), MultiClass(3), Z, projection="wasserstein")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.sites import panels, site_rule
+from gpflow_pep.quadrature import panels
+from gpflow_pep.sites import site_rule
 from gpflow_pep.sites.quadrature import AdaptiveQuadrature
 
 REQUIRED, CROSSING = 1e-8, 1e-2

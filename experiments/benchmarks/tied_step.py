@@ -1,0 +1,103 @@
+"""One step of the models with tied factors against gpflow's SVGP: seconds and peak memory, as ratios in one run.
+
+Objective and all derivatives, compiled: 10 classes, 200 inducing points, a minibatch of 200 rows with 784 inputs. SVGP
+has GPflow's robust-max likelihood, whose quadrature is less accurate than ours. Seconds are compared within a round;
+each model's memory, beyond what was resident before the step was compiled, is that of a process of its own (Linux).
+
+    python -m experiments.benchmarks.tied_step [--rounds 40]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.benchmarks.memory import MEGABYTE, resident
+from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
+
+CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000
+MODELS: dict[str, Callable[..., Any]] = {"SVGP": gpflow.models.SVGP, "ARPEP": ARPEP, "APEP": APEP, "RPAPEP": RPAPEP}
+_STEPS = 5  # of which the memory is that of the largest
+
+
+def main() -> None:
+    """Print a row per model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--measure", choices=MODELS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(peak(arguments.measure)))
+        return
+    steps = {name: step(name) for name in MODELS}
+    seconds: dict[str, list[float]] = {name: [] for name in MODELS}
+    for _ in range(arguments.rounds):
+        for name, evaluate in steps.items():
+            started = time.perf_counter()
+            evaluate()
+            seconds[name].append(time.perf_counter() - started)
+    memory = {name: _peak_of_process(name) for name in MODELS}
+    print(f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians")
+    print(f"{'model':8}{'ms':>8}{'times SVGP':>12}{'MB':>8}{'times SVGP':>12}")
+    for name in MODELS:
+        ratio = np.median(np.divide(seconds[name], seconds["SVGP"]))
+        megabytes = memory[name] / MEGABYTE
+        milliseconds = 1e3 * np.median(seconds[name])
+        print(f"{name:8}{milliseconds:8.1f}{ratio:12.2f}{megabytes:8.0f}{memory[name] / memory['SVGP']:12.2f}")
+
+
+def step(name: str) -> Any:
+    """Loss and derivatives of a model somewhere in training, compiled and run once."""
+    rng = np.random.default_rng(0)
+    X, Z = (rng.uniform(0.0, 1.0, (rows, INPUTS)) for rows in (BATCH, INDUCING))
+    Y = rng.integers(0, CLASSES, (BATCH, 1)).astype(float)
+    likelihood = gpflow.likelihoods.MultiClass if name == "SVGP" else MultiClassRobustMax
+    q_sqrt = np.tril(rng.normal(size=(CLASSES, INDUCING, INDUCING)) * 0.02) + 0.5 * np.eye(INDUCING)
+    model = MODELS[name](
+        gpflow.kernels.SquaredExponential(4.0, lengthscales=15.0),
+        likelihood(CLASSES),
+        Z,
+        num_data=NUM_DATA,
+        num_latent_gps=CLASSES,
+        q_mu=rng.normal(size=(INDUCING, CLASSES)),
+        q_sqrt=q_sqrt,
+    )
+    variables = model.trainable_variables
+
+    @tf.function(autograph=False)
+    def evaluate() -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss = model.training_loss((X, Y))
+        return loss, tape.gradient(loss, variables)
+
+    assert np.isfinite(evaluate()[0])
+    return evaluate
+
+
+def peak(name: str) -> int:
+    """Bytes beyond what was resident before the model was made, at most, during its steps."""
+    tf.linalg.matmul(tf.eye(64), tf.eye(64))  # what TensorFlow needs itself
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = resident("VmRSS")
+    evaluate = step(name)
+    for _ in range(_STEPS):
+        evaluate()
+    return resident("VmHWM") - before
+
+
+def _peak_of_process(name: str) -> int:
+    command = [sys.executable, "-m", "experiments.benchmarks.tied_step", "--measure", name]
+    return int(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""How many latent functions a likelihood has, and the priors they may have."""
+
+from gpflow.base import AnyNDArray
+from gpflow.inducing_variables import InducingVariables, MultioutputInducingVariables
+from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.models.util import InducingPointsLike
+
+from .. import validation
+from ..statistics import independent_parts
+
+
+def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:
+    """C: one for each column of Y, or as many as the likelihood ties."""
+    if isinstance(likelihood, ScalarLikelihood):
+        return int(Y.shape[1]) - isinstance(likelihood, SwitchedLikelihood)
+    return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
+
+
+def independent_prior(
+    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int
+) -> InducingVariables:
+    """
+    The inducing variable of independent latent functions, which share it and the kernel or have their own.
+
+    :param num_inputs: columns of X, where they are known.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
+    if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
+        raise ValueError(
+            f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
+        )
+    if not isinstance(inducing_variable, MultioutputInducingVariables):
+        inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
+    parts = independent_parts(inducing_variable, kernel)
+    if len(parts) not in (1, num_latent_gps):
+        raise ValueError(
+            f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
+        )
+    for variable, _ in parts:
+        validation.single_output_inducing_variable(variable, num_inputs)
+    sizes = {int(variable.num_inducing) for variable, _ in parts}
+    if len(sizes) > 1:
+        raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
+    return inducing_variable

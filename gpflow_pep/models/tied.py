@@ -1,0 +1,324 @@
+"""APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and Hernández-Lobato 2020).
+
+Instead of a site for every observation there is q(u) itself, as in `gpflow.models.SVGP`, and each observation's factor
+is the N-th root of what makes q out of the prior. All three maximise, over q(u) and the hyperparameters,
+
+    1/α Σ_n log E_cav[p(y_n|f_n)^α] + a term in q and the prior
+
+with a cavity that all observations share. Whitened, u = L v with Kuu = L L', q(v) = N(m, S), S = R R':
+
+=======  ===================================  ======================================================================
+         cavity                               term
+=======  ===================================  ======================================================================
+ARPEP    q itself                             -KL[q, prior] = log|S|/2 - (tr S + m'm - M)/2
+APEP     q^(1-a) prior^a, a = α/N             log|S|/2 - log|W|/2a - m'm_cav/2,   W = (1-a) I + a R'R
+RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - log|I + tS|/2α - m'(I + tS)^-1 m/2,  t = α/β
+=======  ===================================  ======================================================================
+
+(the paper's eqs. 9, 11 and 10, in which g(q), g(cavity) and the prior's factor have been put together, so that nothing
+is divided by a small α). At α = 0 each is the bound of `gpflow.models.SVGP`.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models import GPModel
+from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
+from gpflow.models.util import InducingPointsLike
+from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import positive, triangular
+from typing_extensions import override
+
+from .. import validation
+from ..linalg import cholesky, column_products, finite
+from ..posteriors import GaussianPosterior
+from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
+from ..statistics import covariance_with_rows, first_only, inducing_covariance, log1p_ratio, prior_variances
+from .latent_functions import independent_prior
+from .sparse import ADVICE_KUU
+
+_ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
+_SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
+
+
+class Approximation(NamedTuple):
+    """q(v) = N(m, R R')."""
+
+    m: tf.Tensor
+    """[C, M]"""
+    R: tf.Tensor
+    """[C, M, M], lower triangular"""
+
+
+class TiedCavity(NamedTuple):
+    """What all observations share, and what an objective has beside their expectations."""
+
+    mean: tf.Tensor
+    """of v, [C, M]"""
+    variance: tf.Tensor
+    """of w = V'v at the rows, [C, n]"""
+    term: tf.Tensor
+    """The term in q and the prior, without log|S|/2, []."""
+
+
+class TiedFactors(GPModel, ExternalDataTrainingLossMixin):
+    """A model with a q(u) of its own and tied factors; a subclass says what the cavity is."""
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.5,
+        num_data: int,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
+        """
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
+            :class:`gpflow_pep.likelihoods.MultiClassRobustMax`.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`.
+        :param alpha: the power, in [0, 1].
+        :param num_data: N, the number of all observations.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
+        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        joint_rule("kl", likelihood)  # refuses what it cannot do
+        if num_latent_gps is None:
+            given = q_mu.shape[1] if q_mu is not None else None if q_sqrt is None else q_sqrt.shape[1 if q_diag else 0]
+            default = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
+            num_latent_gps = default if given is None else int(given)
+        C = validation.positive_integer(num_latent_gps, "num_latent_gps")
+        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
+            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
+        self.inducing_variable: InducingVariables = independent_prior(kernel, inducing_variable, None, C)
+        self._alpha = tf.Variable(validation.single_power(alpha), trainable=False, dtype=default_float())
+        self.num_data = validation.positive_integer(num_data, "num_data")
+        self.whiten, self.q_diag = whiten, q_diag
+        M = int(self.inducing_variable.num_inducing)
+        self.q_mu = Parameter(validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float())
+        shape = (M, C) if q_diag else (C, M, M)
+        identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
+        q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
+        self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+
+    @property
+    def alpha(self) -> tf.Variable:
+        """
+        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value.
+
+        :raises ValueError: when it is set to a value outside [0, 1].
+        """
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        self._alpha.assign(validation.single_power(alpha))
+
+    @abstractmethod
+    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+        """The cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """
+        The objective, estimated from the rows of a minibatch.
+
+        :param data: X [n, D] and Y [n, P], some or all of the N rows.
+        :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
+        """
+        X, Y = (tf.cast(part, default_float()) for part in data)
+        alpha, N = validation.checked_power(self._alpha), tf.constant(self.num_data, default_float())
+        L, q = self._whitened()
+        covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
+        V = tf.linalg.triangular_solve(L, covariance(X, *inputs))  # [M, n] or [C, M, n]
+        cavity = self._cavity(q, V, alpha, N)
+        rest = tf.nn.relu(prior_variances(self.inducing_variable, self.kernel, X) - column_products(V, V))
+        mean = tf.transpose(self.mean_function(X)) + along(V, cavity.mean)  # [C, n]
+        rule = joint_rule("kl", self.likelihood)
+        of_rows = log_normaliser(rule, Cavity(mean, rest + cavity.variance), Rows(X, Y), alpha)
+        log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(q.R))))  # log|S|/2
+        scale = N / tf.cast(tf.shape(X)[0], N.dtype)
+        value = scale * tf.reduce_sum(of_rows) + log_det + cavity.term
+        return finite(value, name=f"the objective of {type(self).__name__}", advice=_ADVICE)
+
+    def _whitened(self) -> tuple[tf.Tensor, Approximation]:
+        """L, and q(v)."""
+        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
+        L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
+        m = tf.transpose(self.q_mu)
+        R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
+        if self.whiten:
+            return L, Approximation(m, R)
+        m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
+        return L, Approximation(m, tf.linalg.triangular_solve(L, R))
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> GaussianPosterior:
+        """
+        The posterior with what predictions need computed once; it does not follow later changes of the model.
+
+        :param precompute_cache: GPflow's "tensor" (default), "variable" or "nocache" (None).
+        :raises ValueError: for any other cache type.
+        """
+
+        def values() -> tuple[tf.Tensor, ...]:
+            L, q = self._whitened()
+            return L, tf.transpose(q.m), q.R
+
+        return GaussianPosterior(
+            self.kernel,
+            self.inducing_variable,
+            self.mean_function,
+            values,
+            precompute_cache=validation.cache_type(precompute_cache),
+        )
+
+    @inherit_check_shapes
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """Mean and (co)variance of the latent functions at Xnew."""
+        Xnew = tf.cast(Xnew, default_float())
+        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+
+class ARPEP(TiedFactors):
+    """
+    Minibatch power EP in which q takes the cavity's place, so that it minimises an α-divergence locally (eq. 9).
+
+    A step costs what one of `gpflow.models.SVGP` does; see the module's table.
+    """
+
+    @override
+    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+        M = tf.cast(tf.size(q.m), q.m.dtype)
+        T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
+        return TiedCavity(q.m, column_products(T, T), -0.5 * (_square(q.R) + _square(q.m) - M))
+
+
+class APEP(TiedFactors):
+    """
+    Minibatch power EP with tied factors (eq. 11): the cavity lacks α/N of what makes q out of the prior.
+
+    The name is for approximate PEP: see the module's table. With Gaussian noise its optimum is not quite :class:`PEPR`,
+    since there the factors differ from row to row.
+    """
+
+    @override
+    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+        log_det, mean, variance = shrunk(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
+        return TiedCavity(mean, variance, -0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean)))
+
+
+class RPAPEP(TiedFactors):
+    """
+    Minibatch power EP that approximates the prior's factor too, as one of N + 1 tied ones (eq. 10).
+
+    The cavity is q, widened; see the module's table.
+    """
+
+    @override
+    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+        M = tf.cast(tf.size(q.m), q.m.dtype)
+        beta = 1.0 - alpha / (num_data + 1.0)
+        log_det, mean, _ = shrunk(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
+        log_beta = log1p_ratio(alpha, -1.0 / (num_data + 1.0))  # log β / α
+        term = -0.5 * (M * (num_data + 1.0) * log_beta + tf.reduce_sum(log_det) / beta + tf.reduce_sum(q.m * mean))
+        T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
+        return TiedCavity(q.m, column_products(T, T) / beta, term)
+
+
+def _square(value: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.square(value))
+
+
+def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> tf.Tensor:
+    return tf.strings.format(
+        "a smaller alpha (alpha = {}, num_data N = {}), or q_sqrt without huge or NaN entries", (alpha, num_data)
+    )
+
+
+def shrunk(
+    q: Approximation, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """
+    With W = I + power (R'R - shift I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
+
+    Differentiable once, by hand, which takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives d, μ, v in
+    the three and j = -power W^-1 R'μ, those in m, R and V are
+
+        μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
+
+    :raises tf.errors.InvalidArgumentError: where W is not positive definite.
+    """
+
+    @tf.custom_gradient
+    def values(m: tf.Tensor, R: tf.Tensor, V: tf.Tensor) -> Any:
+        G = tf.matmul(R, R, transpose_a=True)
+        diagonal = tf.linalg.diag_part(G) - shift  # of R'R - shift I
+        W = tf.linalg.set_diag(power * G, 1.0 + power * diagonal)
+        factor = cholesky(W, name="the cavity, which must be positive definite,", advice=advice)
+        U = tf.linalg.triangular_solve(factor, tf.matmul(R, V, transpose_a=True))  # [C, M, n]
+        i = _solve(factor, tf.linalg.matvec(R, m, transpose_a=True))
+        mean = m - power * tf.linalg.matvec(R, i)
+
+        def gradient(d: tf.Tensor, mu: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            j = -power * _solve(factor, tf.linalg.matvec(R, mu, transpose_a=True))
+            m_bar = mu + tf.linalg.matvec(R, j)
+            Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
+            RY = tf.matmul(R, Y)
+            RW = tf.linalg.matrix_transpose(tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R)))
+            R_bar = tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True) + 2.0 * d[:, None, None] * RW
+            R_bar += mean[..., None] * j[:, None, :] - power * m_bar[..., None] * i[:, None, :]
+            V_bar = 2.0 * v[:, None, :] * RY
+            return first_only(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
+
+        return (_log_det_ratio(factor, G, diagonal, power), mean, column_products(U, U)), gradient
+
+    log_det, mean, variance = values(q.m, q.R, V)
+    return log_det, mean, variance
+
+
+def _solve(factor: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.cholesky_solve(factor, vectors[..., None])[..., 0]
+
+
+def _log_det_ratio(factor: tf.Tensor, G: tf.Tensor, diagonal: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
+    """
+    log|I + power E| / power, [C], from a Cholesky factor; a series where power is small, and its limit at 0.
+
+    E is G with another diagonal.
+    """
+    squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
+    squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |E|²
+    series = tf.reduce_sum(diagonal, axis=-1) - 0.5 * power * squares
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
+    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < _SERIES_BELOW, series, direct)
