@@ -55,6 +55,10 @@ class WhitenedPosterior(AbstractPosterior):
     def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
         """At the inputs of T1, from what is cached beside L."""
 
+    @abstractmethod
+    def _num_outputs(self, *values: tf.Tensor) -> int:
+        """P or C, from what is cached beside L."""
+
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
 
@@ -83,7 +87,7 @@ class WhitenedPosterior(AbstractPosterior):
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             mean, cov = _in_chunks(lambda X: self._marginals(cache, X), flat)
-            shape = tf.concat([tf.shape(Xnew)[:-1], [mean.shape[-1]]], 0)
+            shape = tf.concat([tf.shape(Xnew)[:-1], [self._num_outputs(*cache[1:])]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
@@ -117,8 +121,9 @@ class WhitenedPosterior(AbstractPosterior):
 
         prior = prior_covariance(self.X_data, self.kernel, X)
         prior = prior[..., None, :, :] if T1.shape.rank == 2 else prior
-        covariance = (prior - gram(T1) + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
-        return tf.reshape(mean, tf.concat([batch, [N, mean.shape[-1]]], 0)), covariance
+        num_outputs = self._num_outputs(*cache[1:])
+        covariance = (prior - gram(T1) + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
+        return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
 
 
 class SitesPosterior(WhitenedPosterior):
@@ -151,6 +156,10 @@ class SitesPosterior(WhitenedPosterior):
 
         return cls(kernel, inducing_variable, mean_function, values, precompute_cache=precompute_cache)
 
+    def _num_outputs(self, *values: tf.Tensor) -> int:
+        LB, c = values
+        return int(c.shape[-1] if LB.shape.rank == 2 else c.shape[0])
+
     def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
         LB, c = values
         T2 = tf.linalg.triangular_solve(LB, T1)
@@ -160,6 +169,10 @@ class SitesPosterior(WhitenedPosterior):
 
 class GaussianPosterior(WhitenedPosterior):
     """q(v) = N(m, R R') with a mean [M, C] and a root [C, M, M] that are given; the cache is (L, m, R)."""
+
+    def _num_outputs(self, *values: tf.Tensor) -> int:
+        m, _ = values
+        return int(m.shape[1])
 
     def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
         m, R = values
