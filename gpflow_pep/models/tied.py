@@ -295,8 +295,9 @@ def shrunk(
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
             RY = tf.matmul(R, Y)
             RW = tf.linalg.matrix_transpose(tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R)))
-            R_bar = tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True) + 2.0 * d[:, None, None] * RW
-            R_bar += mean[..., None] * j[:, None, :] - power * m_bar[..., None] * i[:, None, :]
+            left = tf.concat([V - power * RY, mean[..., None], -power * m_bar[..., None]], axis=-1)
+            right = tf.concat([2.0 * v[:, None, :] * Y, j[..., None], i[..., None]], axis=-1)
+            R_bar = tf.matmul(left, right, transpose_b=True) + 2.0 * d[:, None, None] * RW
             V_bar = 2.0 * v[:, None, :] * RY
             return first_only(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
 

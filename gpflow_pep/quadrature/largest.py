@@ -22,6 +22,9 @@ from .adaptive import Evaluated, Panels, integrate
 
 _MAX_NEWTON = 100
 _NEAR_MODE = 0.1  # of the integrand's width there
+_NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than this
+_GRADES = 2.5 * 4.0 ** np.arange(12)  # ends of panels on the right, in units of the reach to the left
+_ALL_BUT_ONE_BELOW = -1e5  # h (z + h) = 1 - 1/z², which cancels there
 _DROP = 30.0  # of g, below which 1e-13 of P is left out
 # Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
 # are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
@@ -77,7 +80,9 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     inverse = tf.where(own, one, s / sd)
     mode, height, bend = _mode(place, inverse)
     units = _Units(place, inverse, mode, height)
-    sums = _integrate(units, *_reach(units, bend))
+    left = _reach(units, np.sqrt(2.0 * _DROP) / tf.sqrt(bend), -1.0)
+    right = _reach(units, (np.sqrt(2.0 * _DROP) + _NEAR_MODE) * tf.ones_like(left), 1.0)
+    sums = _integrate(units, left, right)
     return _largest(units, sums, own, variance, s)
 
 
@@ -85,30 +90,33 @@ def _chosen(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
 
 
-def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Σ_k log Φ(z_k) and every h(z_k); z is [C, ...]. One logarithm for all classes, unless the product underflows."""
+def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """
+    Σ_k log Φ(z_k), every h(z_k) and -(log Φ)'' = h (z + h), of z [C, ...]. One logarithm for all classes, unless the
+    product underflows.
+    """
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
 
-    def plain() -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.math.log(product), np.sqrt(0.5 / np.pi) * tf.exp(-0.5 * tf.square(z)) / cdf
+    def plain() -> tuple[tf.Tensor, ...]:
+        h = np.sqrt(0.5 / np.pi) * tf.exp(-0.5 * tf.square(z)) / cdf
+        return tf.math.log(product), h, tf.nn.relu(h * (z + h))
 
-    def in_logarithms() -> tuple[tf.Tensor, tf.Tensor]:
+    def in_logarithms() -> tuple[tf.Tensor, ...]:
         log_cdf = log_ndtr(z)
-        return tf.reduce_sum(log_cdf, axis=0), hazard(z, log_cdf)
+        h = hazard(z, log_cdf)
+        bend = tf.where(z < _ALL_BUT_ONE_BELOW, tf.ones_like(z), tf.nn.relu(h * (z + h)))
+        return tf.reduce_sum(log_cdf, axis=0), h, bend
 
     smallest = np.sqrt(np.finfo(z.dtype.as_numpy_dtype).tiny)
-    log_product, h = tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms)
-    return log_product, h
+    return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))
 
 
 def _slopes(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """g, g' and -g'' at x [R]."""
-    z = (x - place) * inverse
-    log_product, h = _log_product(z)
-    scaled = h * inverse
-    bend = 1.0 + tf.reduce_sum(tf.nn.relu(scaled * (scaled + z * inverse)), axis=0)
-    return log_product - 0.5 * tf.square(x), tf.reduce_sum(scaled, axis=0) - x, bend
+    log_product, h, bend = _log_product((x - place) * inverse)
+    slope = tf.reduce_sum(h * inverse, axis=0) - x
+    return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(bend * tf.square(inverse), axis=0)
 
 
 def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -127,18 +135,38 @@ def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
     return x, g, bend
 
 
-def _reach(units: _Units, bend: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """How far the integrand reaches from the mode to both sides, [R] each: where g has dropped by _DROP or more."""
-    left = tf.sqrt(2.0 * _DROP / bend)
-    right = (np.sqrt(2.0 * _DROP) + _NEAR_MODE) * tf.ones_like(left)
-    for _ in range(3):  # Newton's method from outside, where each step of it stays outside
-        g, slope, _ = _slopes(units.place, units.inverse, units.mode + right)
-        right = tf.minimum(right, right + (units.height - _DROP - g) / slope)
-    return left, right
+def _reach(units: _Units, start: tf.Tensor, side: float) -> tf.Tensor:
+    """How far from the mode g drops by _DROP, or a little farther, [R]: Newton's method from `start`, outside of it."""
+
+    def step(number: tf.Tensor, t: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        g, slope, _ = _slopes(units.place, units.inverse, units.mode + side * t)
+        nearer = t + tf.minimum((units.height - _DROP - g) / (side * slope), 0.0)
+        return number + 1, nearer, t
+
+    def is_far(number: tf.Tensor, t: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any(t < _NEARER * last)
+
+    return tf.while_loop(is_far, step, step(tf.constant(0), start, start))[1]
+
+
+def _first_panels(left: tf.Tensor, right: tf.Tensor) -> Panels:
+    """
+    One to the left of the mode; those to the right grow from its width, since what is sharp on the left ends there.
+    """
+    R = tf.shape(left)[0]
+    edges = left[:, None] * tf.constant(_GRADES, left.dtype)  # [R, G]
+    edges = tf.minimum(edges, right[:, None])
+    edges = tf.concat([edges, right[:, None]], axis=1)
+    starts = tf.concat([-left[:, None], tf.zeros_like(left)[:, None], edges[:, :-1]], axis=1)
+    ends = tf.concat([tf.zeros_like(left)[:, None], edges], axis=1)  # [R, G + 2]
+    row = tf.broadcast_to(tf.range(R)[:, None], tf.shape(starts))
+    wide = ends > starts
+    row, starts, ends = (tf.boolean_mask(value, wide) for value in (row, starts, ends))
+    return Panels(row, starts, 0.5 * (ends - starts))
 
 
 def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Integrals over x - mode of exp(g - height) times 1, x - mode, its square, S2, S1² + S2, each h and each z h."""
+    """Integrals over x - mode of exp(g - height) times 1, x - mode, its square, S2, S1² + S2, each h and each Q h."""
     dtype, R, C = left.dtype, tf.shape(left)[0], units.place.shape[0]
     nodes, weights, last, tolerances = (
         tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST, _TOLERANCES)
@@ -149,24 +177,22 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         t = found.left[:, None] + found.half[:, None] * nodes  # [W, K], from the mode
         x = tf.gather(units.mode, found.row)[:, None] + t
         z = (x - place) * inverse  # [C, W, K]
-        log_product, h = _log_product(z)
+        log_product, h, bend = _log_product(z)
         w = tf.exp(log_product - 0.5 * tf.square(x) - tf.gather(units.height, found.row)[:, None])
-        wh, zh = w * h, z * h
+        wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
-        S2 = tf.reduce_sum((zh + tf.square(h)) * tf.square(inverse), axis=0)
+        S2 = tf.reduce_sum(bend * tf.square(inverse), axis=0)
+        Q = tf.where(inverse > 1.0, (S1 - x) / inverse - h, z)
         resolve = tf.stack([w, w * S1, w * (tf.square(S1) + S2)])  # [3, W, K]
         moduli = tf.linalg.matvec(resolve, weights)  # [3, W]
         tails = tf.reduce_max(tf.abs(tf.matmul(resolve, last)), axis=-1)
         others = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
-        each = (tf.linalg.matvec(values, weights) for values in (wh, w * zh))  # [C, W]
+        each = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
         sums = tf.concat([moduli[:1], others, moduli[2:], *each], axis=0)
         integrals, moduli, tails = (tf.transpose(found.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
-    row = tf.range(R)
-    zero = tf.zeros_like(left)
-    first = Panels(tf.concat([row, row], 0), tf.concat([-left, zero], 0), 0.5 * tf.concat([left, right], 0))
-    sums, _ = integrate(evaluate, first, R, shape=(5 + 2 * C, 3), keep=False)
+    sums, _ = integrate(evaluate, _first_panels(left, right), R, shape=(5 + 2 * C, 3), keep=False)
     return sums
 
 
@@ -174,22 +200,24 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, variance: tf.Tensor
     """
     What the integrals make; E is a mean under the integrand. For k ≠ y, and for y itself.
 
-        P'/P = -E[h]/√v_k,   P''/P = -E[z h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y.
+        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y.
+
+    Q is z, or, integrated by parts, ρ_k (S1 - x) - h, of which that is taken which does not cancel.
     """
     C = variance.shape[0]
     mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
     of_t, of_tt, of_S2 = (value / mass for value in means)
     of_S1_S2 = sums[:, 4] / mass
-    of_h, of_zh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
+    of_h, of_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
     slope_own = tf.reduce_sum(of_h * units.inverse, axis=0)  # E[S1]: h = 0 for y itself
     spread = of_S1_S2 - of_S2 - tf.square(slope_own)  # Var[S1]
     ratio_own = of_tt - tf.square(of_t)
     curvature_own = tf.where(ratio_own < _NARROW, ratio_own - 1.0, spread - of_S2)
     sd = tf.sqrt(variance)
-    ratio = tf.nn.relu(1.0 - of_zh - tf.square(of_h))
+    ratio = tf.nn.relu(1.0 - of_Qh - tf.square(of_h))
     return Largest(
         units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
         tf.where(own, slope_own / s, -of_h / sd),
-        tf.where(own, curvature_own / tf.square(s), -(of_zh + tf.square(of_h)) / variance),
+        tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / variance),
         tf.where(own, ratio_own, ratio),
     )
