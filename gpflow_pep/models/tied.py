@@ -227,8 +227,9 @@ class APEP(TiedFactors):
     """
     Minibatch power EP with tied factors (eq. 11): the cavity lacks α/N of what makes q out of the prior.
 
-    The name is for approximate PEP: see the module's table. With Gaussian noise its optimum is not quite :class:`PEPR`,
-    since there the factors differ from row to row.
+    The name is for approximate PEP: see the module's table. With Gaussian noise and equal observations its optimum is
+    that of :class:`PEPR`, with different ones it is not, even where Z = X: there the exact factors differ from row to
+    row, and the tied one is their average.
     """
 
     @override

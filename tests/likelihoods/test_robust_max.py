@@ -1,0 +1,162 @@
+"""MultiClassRobustMax: its densities, against GPflow's with many nodes, the references and sums over classes."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import ndtr
+
+from gpflow_pep import MultiClassRobustMax
+
+C, N = 4, 9
+REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
+rng = np.random.default_rng(91)
+X = np.zeros((N, 1))
+MEAN, VARIANCE = rng.normal(size=(N, C)), rng.uniform(0.8, 1.2, (N, C))
+Y = rng.integers(0, C, (N, 1)).astype(float)
+
+
+@pytest.fixture
+def likelihood():
+    return MultiClassRobustMax(C, epsilon=0.02)
+
+
+@pytest.fixture
+def gpflows():
+    """The same likelihood; 300 nodes are enough for variances as equal as these, its squashing is switched off."""
+    link = gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C)
+    link._squash = 0.0
+    likelihood = gpflow.likelihoods.MultiClass(C, link)
+    likelihood.num_gauss_hermite_points = 300
+    return likelihood
+
+
+def test_it_is_gpflows(likelihood, gpflows):
+    F = MEAN
+    np.testing.assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
+    for name in ("conditional_mean", "conditional_variance"):
+        np.testing.assert_allclose(getattr(likelihood, name)(X, F), getattr(gpflows, name)(X, F), rtol=1e-12)
+    for name in ("variational_expectations", "predict_log_density"):
+        ours, theirs = (getattr(model, name)(X, MEAN, VARIANCE, Y) for model in (likelihood, gpflows))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    ours, theirs = (model.predict_mean_and_var(X, MEAN, VARIANCE) for model in (likelihood, gpflows))
+    for actual, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_gpflows_own_quadrature_errs(likelihood):
+    """Twenty nodes and a squashed link, as it comes: about 1e-6 here, and 1e-4 where f_y varies most."""
+    theirs = gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C))
+    for spread, least in ((1.0, 1e-7), (30.0, 1e-4)):
+        variance = np.where(np.arange(C) == Y, spread, 1.0) * VARIANCE
+        ours, others = (model.predict_log_density(X, MEAN, variance, Y) for model in (likelihood, theirs))
+        assert np.abs(ours - others).max() > least
+
+
+@pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("convention", ["paper", "gpflow"])
+def test_references(case, convention):
+    """Right to 1e-12 (P) and 1e-10, as stated there."""
+    inputs, expected = case["inputs"], case["expected"]
+    num = inputs["C"]
+    epsilon = inputs["epsilon"] * (num / (num - 1) if convention == "gpflow" else 1.0)
+    likelihood = MultiClassRobustMax(num, epsilon)
+    values = [float(np.exp(value)) for value in likelihood.log_values]
+    named = expected[convention]
+    np.testing.assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
+    mean, variance = np.array([inputs["mean"]]), np.array([inputs["var"]])
+    label = tf.constant([inputs["y"]])
+    P = np.exp(likelihood.log_prob_largest(label, mean, variance))
+    assert float(P[0]) == pytest.approx(expected["P"], abs=1e-12)
+    row = (np.zeros((1, 1)), mean, variance, np.array([[float(inputs["y"])]]))
+    assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(named["E_log_p"], abs=1e-10)
+    assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(named["logZ_alpha=1"], abs=1e-10)
+
+
+def test_probabilities_add_up(likelihood):
+    mean, variance = likelihood.predict_mean_and_var(X, 3.0 * MEAN, 10.0**MEAN)
+    np.testing.assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
+    np.testing.assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
+    densities = [likelihood.predict_log_density(X, 3.0 * MEAN, 10.0**MEAN, np.full((N, 1), float(k))) for k in range(C)]
+    np.testing.assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
+
+
+def test_two_classes():
+    """Phi((m_1 - m_0)/sqrt(v_0 + v_1))."""
+    likelihood = MultiClassRobustMax(2, epsilon=0.1)
+    z = (MEAN[:, 1] - MEAN[:, 0]) / np.sqrt(VARIANCE[:, 0] + VARIANCE[:, 1])
+    probability = 0.05 + 0.9 * ndtr(z)
+    np.testing.assert_allclose(
+        likelihood.predict_mean_and_var(X, MEAN[:, :2], VARIANCE[:, :2])[0][:, 1], probability, rtol=1e-10
+    )
+
+
+def test_order_of_classes_does_not_matter(likelihood):
+    order = np.array([2, 0, 3, 1])
+    place = np.argsort(order)
+    relabelled = place[Y[:, 0].astype(int)][:, None].astype(float)
+    expected = likelihood.predict_log_density(X, MEAN, VARIANCE, Y)
+    actual = likelihood.predict_log_density(X, MEAN[:, order], VARIANCE[:, order], relabelled)
+    np.testing.assert_allclose(actual, expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["variational_expectations", "predict_log_density"])
+def test_derivatives(likelihood, name):
+    """In moments and epsilon, by differences of fourth order with h = 1e-3, which err by 1e-11 or so over 1e-3."""
+    gpflow.set_trainable(likelihood.epsilon, True)
+    mean, variance = tf.Variable(MEAN), tf.Variable(VARIANCE)
+    sources = [mean, variance, likelihood.epsilon.unconstrained_variable]
+
+    @tf.function(autograph=False)
+    def value():
+        return tf.reduce_sum(getattr(likelihood, name)(X, mean, variance, Y))
+
+    with tf.GradientTape() as tape:
+        total = value()
+    gradients = tape.gradient(total, sources)
+    for source, gradient in zip(sources, gradients, strict=True):
+        direction = np.random.default_rng(92).normal(size=source.shape)
+        values = []
+        for steps in (1, -1, 2, -2):
+            source.assign_add(steps * 1e-3 * direction)
+            values.append(float(value()))
+            source.assign_sub(steps * 1e-3 * direction)
+        difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
+        assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-8, abs=1e-8)
+
+
+def test_many_rows(likelihood):
+    """More than are integrated at a time; also none at all."""
+    rows = 40_000
+    mean, variance = np.tile(MEAN[:1], (rows, 1)), np.tile(VARIANCE[:1], (rows, 1))
+    label = np.arange(rows) % C
+    found = likelihood.log_prob_largest(tf.constant(label, tf.int32), mean, variance).numpy()
+    np.testing.assert_allclose(found, np.tile(found[:C], rows // C), rtol=1e-13)
+    assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_labels_are_checked(likelihood, label, compiled):
+    evaluate = tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
+    wrong = tf.constant(np.where(np.arange(N)[:, None] == 3, label, Y))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 3"):
+        evaluate(tf.constant(X), tf.constant(MEAN), wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1,), "num_classes must be at least 2, got 1"),
+        ((2.5,), "num_classes must be a whole number"),
+        ((3, 0.0), r"epsilon must be in \(0, 1\), got 0.0"),
+        ((3, 1.0), r"epsilon must be in \(0, 1\), got 1.0"),
+        ((3, np.nan), r"epsilon must be in \(0, 1\), got nan"),
+    ],
+)
+def test_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MultiClassRobustMax(*arguments)

@@ -1,0 +1,234 @@
+"""PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by robust-max."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, SquaredExponential
+from sklearn.datasets import load_iris, load_wine
+
+from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
+
+N, M, C = 14, 4, 3
+rng = np.random.default_rng(111)
+X = rng.uniform(0.0, 3.0, (N, 2))
+Y = np.argmax(np.sin(X @ rng.normal(size=(2, C)) + np.arange(C)) + 0.3 * rng.normal(size=(N, C)), axis=1)[:, None] * 1.0
+Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
+
+
+def make(kernel=None, points=None, alpha=0.5, labels=Y, **options):
+    kernel = SquaredExponential(2.0, lengthscales=[0.8, 1.3]) if kernel is None else kernel
+    mean = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1]))
+    points = Z.copy() if points is None else points
+    options = {"mean_function": mean, **options}
+    return PEPClassifier((X, labels), kernel, MultiClassRobustMax(C, 0.01), points, alpha=alpha, **options)
+
+
+def separate(different=True):
+    kernels = [SquaredExponential(2.0 + 0.5 * c * different, lengthscales=[0.8, 1.3]) for c in range(C)]
+    points = [InducingPoints(Z + 0.1 * c * different) for c in range(C)]
+    return SeparateIndependent(kernels), SeparateIndependentInducingVariables(points)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 5])
+def test_separate_parts_that_are_equal_are_shared_ones(chunk_size):
+    shared = make(chunk_size=chunk_size)
+    others = {
+        "separate": make(*separate(different=False)),
+        "kernels": make(separate(different=False)[0]),
+        "points": make(points=separate(different=False)[1]),
+        "wrapped": make(
+            SharedIndependent(SquaredExponential(2.0, lengthscales=[0.8, 1.3]), C),
+            SharedIndependentInducingVariables(InducingPoints(Z.copy())),
+        ),
+    }
+    status = shared.update_sites(tol=1e-10)
+    assert status.converged
+    predictions = [*shared.predict_f(Z + 0.1), *shared.predict_f(Z + 0.1, full_cov=True), *shared.compute_qu()]
+    predictions.append(shared.loo_log_predictive_density())
+    for model in others.values():
+        found = model.update_sites(tol=1e-10)
+        assert found.log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
+        again = [*model.predict_f(Z + 0.1), *model.predict_f(Z + 0.1, full_cov=True), *model.compute_qu()]
+        again.append(model.loo_log_predictive_density())
+        for actual, expected in zip(again, predictions, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+def test_tilted_moments_are_matched(alpha):
+    """By the definition, with plain sampling-free sums: q without the fraction α of a site, times p^α, has q's moments.
+
+    Kuu, sites and cavities in numpy, latent function by latent function; E[p^α] and its derivatives in the cavity means
+    by differences, h = 1e-4: 1e-8 of them, and 1e-6 of the second ones.
+    """
+    model = make(*separate(), alpha=alpha)
+    assert model.update_sites(tol=1e-10).converged
+    likelihood, h = model.likelihood, 1e-3
+    tau, linear = model.sites.precision.numpy(), model.sites.linear.numpy()
+    offset = np.array([0.2, 0.0, -0.1])
+    w_mean, w_variance, rest = np.zeros((N, C)), np.zeros((N, C)), np.zeros((N, C))
+    q_mean, q_variance = np.zeros((N, C)), np.zeros((N, C))
+    for c, (kernel, points) in enumerate(
+        zip(model.kernel.kernels, model.inducing_variable.inducing_variable_list, strict=True)
+    ):
+        Kuu = kernel(points.Z).numpy() + gpflow.default_jitter() * np.eye(M)
+        a = np.linalg.solve(Kuu, kernel(points.Z, X).numpy())  # w_n = a_n'u
+        precision = np.linalg.inv(Kuu) + (a * tau[:, c]) @ a.T
+        for n in range(N):
+            covariance = np.linalg.inv(precision)
+            q_mean[n, c], q_variance[n, c] = a[:, n] @ covariance @ a @ linear[:, c], a[:, n] @ covariance @ a[:, n]
+            without = precision - alpha * tau[n, c] * np.outer(a[:, n], a[:, n])
+            covariance = np.linalg.inv(without)
+            w_variance[n, c] = a[:, n] @ covariance @ a[:, n]
+            w_mean[n, c] = a[:, n] @ covariance @ (a @ linear[:, c] - alpha * linear[n, c] * a[:, n])
+            rest[n, c] = kernel.K_diag(X[n : n + 1]).numpy()[0] - a[:, n] @ Kuu @ a[:, n]
+
+    def log_normaliser(mean):
+        P = np.exp(likelihood.log_prob_largest(tf.constant(Y[:, 0], tf.int32), mean, w_variance + rest).numpy())
+        hit, miss = (float(value) for value in likelihood.log_values)
+        return np.log(P * np.exp(alpha * hit) + (1.0 - P) * np.exp(alpha * miss))
+
+    for c in range(C):
+        values = [log_normaliser(w_mean + offset + n * h * (np.arange(C) == c)) for n in (-2, -1, 0, 1, 2)]
+        slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
+        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        np.testing.assert_allclose(w_mean[:, c] + w_variance[:, c] * slope, q_mean[:, c], rtol=0.0, atol=1e-7)
+        tilted = w_variance[:, c] + w_variance[:, c] ** 2 * curvature
+        np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("parts", ["shared", "separate"])
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_derivatives(parts, alpha):
+    """
+    At sites of no relation to the data, in all variables; at converged ones the sites may follow, since the energy is
+    stationary. Differences of fourth order with h = 1e-3 of a random direction.
+    """
+    model = make(*(separate() if parts == "separate" else ()), alpha=alpha)
+    gpflow.set_trainable(model.likelihood.epsilon, True)
+    variables = model.trainable_variables
+    loss = model.training_loss_closure(compile=True)
+
+    def refreshed():
+        assert model.update_sites(tol=1e-10).converged
+        return loss()
+
+    def check(value):
+        with tf.GradientTape() as tape:
+            total = loss()
+        generator = np.random.default_rng(112)
+        for variable, gradient in zip(variables, tape.gradient(total, variables), strict=True):
+            direction = generator.normal(size=variable.shape)
+            direction /= np.linalg.norm(direction)
+            values = []
+            for steps in (1, -1, 2, -2):
+                variable.assign_add(steps * 1e-3 * direction)
+                values.append(float(value()))
+                variable.assign_sub(steps * 1e-3 * direction)
+            difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
+            assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+    model.sites.precision.assign(np.random.default_rng(113).uniform(-0.1, 0.5, (N, C)))
+    model.sites.linear.assign(np.random.default_rng(114).normal(size=(N, C)))
+    check(loss)
+    model.reset_sites()
+    refreshed()
+    check(refreshed)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+def test_order_of_classes_does_not_matter(batch_size):
+    order = np.array([2, 0, 1])
+    place = np.argsort(order)
+    model = make(mean_function=None)
+    relabelled = make(mean_function=None, labels=place[Y[:, 0].astype(int)][:, None].astype(float))
+    energies = [one.update_sites(tol=1e-10, batch_size=batch_size).log_evidence for one in (model, relabelled)]
+    assert energies[0] == pytest.approx(energies[1], abs=1e-8)
+    ours, others = (one.predict_y(Z)[0].numpy() for one in (model, relabelled))
+    np.testing.assert_allclose(others, ours[:, order], rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
+
+
+def test_alpha_zero_is_stationary_for_svgp():
+    """q at alpha = 0 is where the derivatives of ARPEP's (SVGP's) bound in q vanish."""
+    model = make(alpha=0.0)
+    assert model.update_sites(tol=1e-10, max_sweeps=1000).converged
+    mean, covariance = model.compute_qu()
+    peer = ARPEP(
+        model.kernel, model.likelihood, model.inducing_variable, alpha=0.0, num_data=N, whiten=False,
+        mean_function=model.mean_function, q_mu=mean, q_sqrt=np.linalg.cholesky(covariance),
+    )  # fmt: skip
+    variables = [peer.q_mu.unconstrained_variable, peer.q_sqrt.unconstrained_variable]
+    with tf.GradientTape() as tape:
+        loss = peer.training_loss((X, Y))
+    for gradient in tape.gradient(loss, variables):
+        assert np.abs(gradient).max() < 1e-6
+    assert float(loss) == pytest.approx(float(model.training_loss()), abs=1e-6)
+
+
+def test_gpflows_likelihood_is_the_same():
+    ours = make()
+    theirs = PEPClassifier(
+        (X, Y), ours.kernel, gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.01 * (C - 1) / C)), Z,
+        mean_function=ours.mean_function,
+    )  # fmt: skip
+    energies = [model.update_sites(tol=1e-10).log_evidence for model in (ours, theirs)]
+    assert energies[0] == pytest.approx(energies[1], abs=1e-9)
+
+
+def standardised(load):
+    inputs, labels = load(return_X_y=True)
+    return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_convergence_from_defaults(load, alpha):
+    inputs, labels = standardised(load)
+    kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
+    points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
+    model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), points, alpha=alpha)
+    status = model.update_sites()
+    assert status.converged
+    assert np.isfinite(status.log_evidence)
+    assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (Y + 1.0, r"data\[1\] \(Y\) must hold the labels 0, 1, ..., 2 for MultiClassRobustMax, got 3"),
+        (Y - 1.0, "got -1"),
+        (Y + 0.5, r"got \d.5"),
+        (np.concatenate([Y, Y], axis=1), "one column of labels, got 2 columns"),
+    ],
+)
+def test_labels_are_checked(labels, message):
+    with pytest.raises(ValueError, match=message):
+        make(labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ((SeparateIndependent([Matern52()] * 2),), "kernel must have one part for each of 3 latent functions, got 2"),
+        (
+            (Matern52(), SeparateIndependentInducingVariables([InducingPoints(Z)] * 2)),
+            "inducing_variable must have one",
+        ),
+        (
+            (Matern52(), SeparateIndependentInducingVariables([InducingPoints(Z[c:]) for c in range(3)])),
+            r"parts of the same size, got \[2, 3, 4\]",
+        ),
+        ((gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3)),), "SharedIndependent or Separate"),
+    ],
+)
+def test_priors_that_cannot_be_used(parts, message):
+    with pytest.raises(ValueError, match=message):
+        make(*parts)

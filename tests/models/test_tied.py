@@ -1,0 +1,382 @@
+"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and what they refuse."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
+from gpflow.models import SVGP
+
+from gpflow_pep import APEP, ARPEP, PEPR, RPAPEP, MultiClassRobustMax
+from gpflow_pep.likelihoods import Probit
+
+MODELS = (APEP, ARPEP, RPAPEP)
+DATA = Path(__file__).parents[1] / "data"
+MULTICLASS, TIED = (
+    json.loads((DATA / f"{group}.json").read_text()) for group in ("multiclass_objectives", "tied_objectives")
+)
+REFERENCE = 1e-8  # the references' tolerance, absolute
+N, M, C = 12, 5, 3
+rng = np.random.default_rng(101)
+X, Z = rng.uniform(-1.5, 1.5, (N, 2)), np.array([[-1.0, 0.3], [0.1, -0.9], [0.8, 0.7], [-0.4, 1.2], [1.2, -0.5]])
+Q_MU = rng.normal(size=(M, C))
+Q_SQRT = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
+every_model = pytest.mark.parametrize("kind", MODELS)
+
+
+def separate():
+    kernel = SeparateIndependent([Matern52(1.0 + 0.5 * c) for c in range(C)])
+    points = SeparateIndependentInducingVariables([InducingPoints(Z + 0.1 * c) for c in range(C)])
+    return {"kernel": kernel, "inducing_variable": points}
+
+
+def make(kind, likelihood="robust max", *, num_data=30, **options):
+    likelihoods = {
+        "robust max": lambda: MultiClassRobustMax(C),
+        "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.2),
+        "Probit": Probit,
+        "StudentT": lambda: gpflow.likelihoods.StudentT(0.4),
+    }
+    options = {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]), "inducing_variable": Z.copy(),
+        "q_mu": Q_MU, "q_sqrt": Q_SQRT, "mean_function": gpflow.functions.Constant(0.1 * np.arange(C)), **options,
+    }  # fmt: skip
+    return kind(likelihood=likelihoods[likelihood](), num_data=num_data, **options)
+
+
+def data(likelihood="robust max"):
+    generator = np.random.default_rng(102)
+    if likelihood == "robust max":
+        return X, generator.integers(0, C, (N, 1)).astype(float)
+    Y = np.sin(X @ generator.normal(size=(2, C))) + 0.3 * generator.normal(size=(N, C))
+    return X, (Y > 0.0).astype(float) if likelihood == "Probit" else Y
+
+
+@pytest.fixture
+def no_jitter():
+    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=0.0, positive_minimum=0.0)):
+        yield
+
+
+# --- references -----------------------------------------------------------------------------------------------------
+
+
+def kernel_of(inputs):
+    return SquaredExponential(inputs["variance"], lengthscales=inputs["lengthscales"])
+
+
+@pytest.mark.usefixtures("no_jitter")
+@pytest.mark.parametrize("case", MULTICLASS, ids=lambda case: case["name"])
+@pytest.mark.parametrize("convention", ["paper", "gpflow"])
+@every_model
+def test_references_of_several_classes(case, convention, kind):
+    inputs, expected = case["inputs"], case["expected"][convention]
+    num = inputs["C"]
+    ours = MultiClassRobustMax(num, inputs["epsilon"])
+    theirs = gpflow.likelihoods.MultiClass(num, gpflow.likelihoods.RobustMax(num, inputs["epsilon"]))
+    model = kind(
+        SeparateIndependent([kernel_of(kernel) for kernel in inputs["kernels"]]),
+        ours if convention == "paper" else theirs,
+        SeparateIndependentInducingVariables([InducingPoints(np.array(Z)) for Z in inputs["Z_per_class"]]),
+        num_data=len(inputs["X"]),
+        q_mu=np.transpose(inputs["q_mu_per_class"]),
+        q_sqrt=np.array(inputs["q_sqrt_per_class"]),
+        whiten=inputs["whiten"],
+    )
+    rows = np.array(inputs["X"]), np.array(inputs["y"], dtype=float)[:, None]
+    for actual, name in zip(model.predict_f(rows[0]), ("f_mean", "f_var"), strict=True):
+        np.testing.assert_allclose(actual, case["expected"][name], rtol=0.0, atol=1e-11)
+    for alpha in (0.001, 0.1, 0.5, 1):
+        model.alpha = alpha
+        value = float(model.maximum_log_likelihood_objective(rows))
+        assert value == pytest.approx(expected[f"alpha={alpha}"][kind.__name__], abs=REFERENCE)
+    model.alpha = 0.0
+    bound = float(model.maximum_log_likelihood_objective(rows))
+    assert bound == pytest.approx(expected["alpha->0 (VB lower bound, eq 5)"], abs=REFERENCE)
+
+
+@pytest.mark.usefixtures("no_jitter")
+@pytest.mark.parametrize("case", TIED, ids=lambda case: case["name"])
+@every_model
+def test_references_of_one_latent_function(case, kind):
+    inputs, expected = case["inputs"], case["expected"]
+    probit = inputs["likelihood"] == "probit"
+    model = kind(
+        kernel_of(inputs["kernel"]),
+        Probit(labels=(-1, 1)) if probit else gpflow.likelihoods.Gaussian(inputs["noise_variance"]),
+        np.array(inputs["Z"]),
+        num_data=len(inputs["X"]),
+        q_mu=np.array(inputs["q_mu"])[:, None],
+        q_sqrt=np.array(inputs["q_sqrt"])[None],
+        whiten=inputs["whiten"],
+    )
+    rows = np.array(inputs["X"]), np.array(inputs["Y"], dtype=float)[:, None]
+    for alpha in (0.001, 0.1, 0.5, 1):
+        model.alpha = alpha
+        value = float(model.maximum_log_likelihood_objective(rows))
+        assert value == pytest.approx(expected[f"alpha={alpha}"][kind.__name__], abs=REFERENCE)
+
+
+# --- the limit of SVGP ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("parts", ["shared", "separate"])
+@every_model
+def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
+    options = {"whiten": whiten, **(separate() if parts == "separate" else {})}
+    model = make(kind, alpha=0.0, **options)
+    peer = SVGP(
+        model.kernel, model.likelihood, model.inducing_variable, mean_function=model.mean_function,
+        num_latent_gps=C, q_mu=Q_MU, q_sqrt=Q_SQRT, whiten=whiten, num_data=30,
+    )  # fmt: skip
+    variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
+    found = []
+    for one in (model, peer):
+        with tf.GradientTape() as tape:
+            loss = one.training_loss(data())
+        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
+        found.append([loss, *tape.gradient(loss, [*variables, *q])])
+    for actual, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
+    for options in ({}, {"full_cov": True}, {"full_output_cov": True}, {"full_cov": True, "full_output_cov": True}):
+        for actual, expected in zip(
+            model.predict_f(Z + 0.3, **options), peer.predict_f(Z + 0.3, **options), strict=True
+        ):
+            np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-9)
+    cached = model.posterior().predict_f(Z + 0.3)
+    for actual, expected in zip(cached, model.predict_f(Z + 0.3), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13)
+    ours, theirs = (one.predict_log_density((X, data()[1])) for one in (model, peer))
+    np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-9)
+
+
+@every_model
+def test_continuous_at_alpha_zero(kind):
+    """Linear in alpha, with a slope of the order of the objective, 100 here; 1e-9 is the rounding of 1e-14/alpha."""
+    model = make(kind, alpha=0.0)
+    limit = float(model.maximum_log_likelihood_objective(data()))
+    for alpha in (1e-12, 1e-8, 1e-5):
+        model.alpha = alpha
+        assert float(model.maximum_log_likelihood_objective(data())) == pytest.approx(limit, abs=1e3 * alpha + 1e-9)
+
+
+@every_model
+def test_alpha_may_change_in_a_compiled_function(kind):
+    model = make(kind)
+    loss = model.training_loss_closure(data(), compile=True)
+    values = []
+    for alpha in (0.5, 0.9, 0.5):
+        model.alpha.assign(alpha)
+        values.append(float(loss()))
+    assert values[0] == values[2]
+    assert abs(values[0] - values[1]) > 0.1
+    model.alpha.assign(1.5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"alpha must be in \[0, 1\]"):
+        loss()
+
+
+# --- derivatives and minibatches ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        ("robust max", {}),
+        ("robust max", {"whiten": False}),
+        ("robust max", separate()),
+        ("StudentT", {}),
+        ("Gaussian", {"q_diag": True, "q_sqrt": 0.5 + 0.1 * Q_MU**2}),
+    ],
+    ids=["robust max", "not whitened", "separate", "StudentT", "diagonal"],
+)
+@every_model
+def test_derivatives(kind, likelihood, options):
+    """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
+    model = make(kind, likelihood, alpha=0.7, **options)
+    if likelihood == "robust max":
+        gpflow.set_trainable(model.likelihood.epsilon, True)
+    variables, rows = model.trainable_variables, data(likelihood)
+    loss = model.training_loss_closure(rows, compile=True)
+    with tf.GradientTape() as tape:
+        value = loss()
+    generator = np.random.default_rng(103)
+    for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
+        direction = generator.normal(size=variable.shape)
+        values = []
+        for steps in (1, -1, 2, -2):
+            variable.assign_add(steps * 1e-3 * direction)
+            values.append(float(loss()))
+            variable.assign_sub(steps * 1e-3 * direction)
+        difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
+        slope = np.sum(direction * tf.convert_to_tensor(gradient))
+        assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["robust max", "Probit"])
+@every_model
+def test_minibatches_are_unbiased(kind, likelihood):
+    """Over equal parts of the rows the mean of the objective is the objective."""
+    model = make(kind, likelihood, num_data=N)
+    rows = data(likelihood)
+    parts = [model.maximum_log_likelihood_objective([part[i : i + 4] for part in rows]) for i in range(0, N, 4)]
+    assert np.mean(parts) == pytest.approx(float(model.maximum_log_likelihood_objective(rows)), rel=1e-12)
+    assert np.ptp(parts) > 0.1
+
+
+def test_latent_functions_of_a_scalar_likelihood_are_independent():
+    """Three columns at once are each on its own."""
+    for kind in MODELS:
+        model = make(kind, "StudentT")
+        total, alone = float(model.maximum_log_likelihood_objective(data("StudentT"))), 0.0
+        for c in range(C):
+            one = make(
+                kind, "StudentT", q_mu=Q_MU[:, c : c + 1], q_sqrt=Q_SQRT[c : c + 1],
+                mean_function=gpflow.functions.Constant(0.1 * c),
+            )  # fmt: skip
+            rows = X, data("StudentT")[1][:, c : c + 1]
+            alone += float(one.maximum_log_likelihood_objective(rows))
+        assert total == pytest.approx(alone, rel=1e-11)
+
+
+@every_model
+def test_a_diagonal_is_a_full_one(kind):
+    deviations = 0.5 + 0.1 * Q_MU**2
+    full = make(kind, q_sqrt=np.stack([np.diag(column) for column in deviations.T]))
+    diagonal = make(kind, q_sqrt=deviations, q_diag=True)
+    values = [float(model.maximum_log_likelihood_objective(data())) for model in (full, diagonal)]
+    assert values[0] == pytest.approx(values[1], rel=1e-13)
+
+
+# --- training -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ARPEP, RPAPEP])
+def test_natural_gradients(kind):
+    """With Adam on the hyperparameters, as SVGP is trained; the objective rises by more than Adam alone gains."""
+    model = make(kind, num_data=N)
+    loss = model.training_loss_closure(data(), compile=True)
+    natural = gpflow.optimizers.NaturalGradient(0.1)
+    before = float(loss())
+    for _ in range(15):
+        natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
+    assert float(loss()) < before - 1.0
+    gradient_norms = []
+    variables = [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            value = loss()
+        gradient_norms.append(max(np.abs(gradient).max() for gradient in tape.gradient(value, variables)))
+        for _ in range(60):
+            natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
+    assert gradient_norms[1] < 0.2 * gradient_norms[0]
+
+
+@every_model
+def test_lbfgs(kind):
+    model = make(kind, num_data=N)
+    before = float(model.training_loss(data()))
+    result = gpflow.optimizers.Scipy().minimize(
+        model.training_loss_closure(data()), model.trainable_variables, options={"maxiter": 30}
+    )
+    assert result.fun < before - 5.0
+
+
+def best_apep(rows, points):
+    """PEPR (FITC) and APEP at alpha = 1 with Gaussian noise, its q(u) at the optimum: the objectives."""
+    parts = {"kernel": SquaredExponential(1.3, lengthscales=[0.9, 1.1]), "inducing_variable": points}
+    fitc = PEPR(rows, alpha=1.0, noise_variance=0.2, **parts)
+    apep = APEP(likelihood=gpflow.likelihoods.Gaussian(0.2), num_data=len(rows[0]), alpha=1.0, **parts)
+    loss = apep.training_loss_closure(rows)
+    variables = [apep.q_mu.unconstrained_variable, apep.q_sqrt.unconstrained_variable]
+    gpflow.optimizers.Scipy().minimize(loss, variables, options={"maxiter": 300, "ftol": 0.0, "gtol": 1e-8})
+    return fitc, apep, float(fitc.maximum_log_likelihood_objective()), -float(loss())
+
+
+def test_apep_is_fitc_where_factors_are_equal():
+    """Six times the same observation: tying is exact. The optimum is flat, so that q is less exact than its value."""
+    rows = np.tile(X[:1], (6, 1)), np.full((6, 1), 0.7)
+    fitc, apep, expected, value = best_apep(rows, Z.copy())
+    assert value == pytest.approx(expected, abs=1e-8)
+    for actual, wanted in zip(apep.predict_f(X), fitc.predict_f(X), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
+
+
+def test_apep_is_not_fitc_where_they_differ():
+    """FITC has v_n = s + d_n and each row its own place; tied factors are their average, even where Z = X."""
+    rows = X, data("Gaussian")[1][:, :1]
+    for points in (X.copy(), Z.copy()):
+        _, _, expected, value = best_apep(rows, points)
+        assert 0.1 < value - expected < 5.0
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [APEP, RPAPEP])
+def test_a_cavity_that_is_not_positive_definite(kind):
+    model = make(kind, alpha=0.5, num_data=20)
+    model.q_sqrt.unconstrained_variable.assign(1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
+        model.training_loss(data())
+
+
+@every_model
+def test_what_is_not_finite_is_told(kind):
+    model = make(kind)
+    model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} are not finite"):
+        model.training_loss(data())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean are not finite"):
+        model.predict_f(X)
+
+
+@every_model
+def test_labels_are_checked(kind):
+    wrong = X, np.full((N, 1), 3.0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Y must hold the labels"):
+        make(kind).training_loss(wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.2}, r"alpha must be in \[0, 1\], got 1.2"),
+        ({"num_data": 0}, "num_data must be a whole number of at least 1, got 0"),
+        ({"num_data": None}, "num_data must be a whole number of at least 1, got None"),
+        ({"num_latent_gps": 2}, "num_latent_gps must be 3"),
+        ({"q_mu": Q_MU[:3]}, r"q_mu must have shape \[5, 3\], got \[3, 3\]"),
+        ({"q_sqrt": Q_SQRT[:2]}, r"q_sqrt must have shape \[3, 5, 5\], got \[2, 5, 5\]"),
+        ({"q_mu": np.nan * Q_MU}, "q_mu must be finite, got 15"),
+        ({"inducing_variable": np.full((5, 2), np.nan)}, "inducing_variable"),
+        ({"kernel": SeparateIndependent([Matern52(), Matern52()])}, "kernel must have one part for each of 3"),
+        ({"kernel": gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3))}, "SharedIndependent or Sep"),
+        ({"kernel": "SE"}, "kernel must be a gpflow Kernel, got str"),
+    ],
+)
+def test_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(APEP, **options)
+
+
+def test_likelihoods_without_a_rule():
+    with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood"):
+        APEP(SquaredExponential(), gpflow.likelihoods.Softmax(3), Z, num_data=N)
+
+
+def test_defaults():
+    """The prior, for as many latent functions as the likelihood has."""
+    model = ARPEP(SquaredExponential(), MultiClassRobustMax(C), Z, num_data=N)
+    assert model.num_latent_gps == C
+    assert ARPEP(SquaredExponential(), Probit(), Z, num_data=N).num_latent_gps == 1
+    mean, variance = model.predict_f(X)
+    np.testing.assert_allclose(mean, 0.0, atol=1e-15)
+    np.testing.assert_allclose(variance, 1.0, rtol=1e-9)
+    names = gpflow.utilities.parameter_dict(model)
+    assert ".q_mu" in names
+    assert not any("alpha" in name for name in names)

@@ -1,0 +1,114 @@
+"""Tilted distributions of several latent values: robust-max against references, closed forms and differences."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import MultiClassRobustMax
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.sites import Cavity, Rows, joint_rule, log_normaliser, site_rule
+
+REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
+POWERS = (0.0, 1e-6, 0.3, 1.0)
+C, N = 3, 8
+rng = np.random.default_rng(95)
+CAVITY = Cavity(tf.constant(rng.normal(size=(C, N))), tf.constant(rng.uniform(0.2, 3.0, (C, N))))
+ROWS = Rows(tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float)))
+
+
+def power(alpha):
+    return tf.constant(alpha, tf.float64)
+
+
+@pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("convention", ["paper", "gpflow"])
+def test_references(case, convention):
+    """log E[p^α] is right to 1e-10, its derivatives in m and v (of it, not of it over α) to ten times that."""
+    inputs, expected = case["inputs"], case["expected"][convention]
+    if convention == "paper":
+        likelihood = MultiClassRobustMax(inputs["C"], inputs["epsilon"])
+    else:
+        link = gpflow.likelihoods.RobustMax(inputs["C"], inputs["epsilon"])
+        likelihood = gpflow.likelihoods.MultiClass(inputs["C"], link)
+    cavity = Cavity(*(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var")))
+    rows = Rows(tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64))
+    rule = joint_rule("kl", likelihood)
+    assert float(rule.moments(cavity, rows, power(0.0)).log_normaliser[0, 0]) == pytest.approx(
+        expected["E_log_p"], abs=1e-10
+    )
+    for name, value in expected.items():
+        if name.startswith("logZ_alpha="):
+            alpha = float(name.removeprefix("logZ_alpha="))
+            tilted = rule.moments(cavity, rows, power(alpha))
+            assert alpha * float(tilted.log_normaliser[0, 0]) == pytest.approx(value, abs=1e-10)
+    tilted = rule.moments(cavity, rows, power(0.5))
+    np.testing.assert_allclose(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9)
+    in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]
+    np.testing.assert_allclose(in_v, expected["dlogZ_dv_alpha=0.5"], rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", POWERS)
+def test_derivatives(alpha):
+    """In each mean, by differences of fourth order, h = 2e-3, with rounding 1e-14/h² of the second one."""
+    rule, h = joint_rule("kl", MultiClassRobustMax(C, 0.01)), 2e-3
+    found = rule.moments(CAVITY, ROWS, power(alpha))
+    assert found.log_normaliser.shape == (1, N)
+    for k in range(C):
+        step = h * (np.arange(C) == k)[:, None]
+        values = [
+            rule.moments(Cavity(CAVITY.mean + n * step, CAVITY.variance), ROWS, power(alpha)).log_normaliser.numpy()[0]
+            for n in (-2, -1, 0, 1, 2)
+        ]
+        slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
+        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        noise = 10.0 if alpha == 1e-6 else 1.0  # of log1p(x)/α
+        np.testing.assert_allclose(found.d1[k], slope, rtol=0.0, atol=1e-9 * noise)
+        np.testing.assert_allclose(found.d2[k], curvature, rtol=0.0, atol=1e-6 * noise)
+    np.testing.assert_allclose(found.ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8)
+
+
+def test_small_powers_approach_the_limit():
+    rule = joint_rule("kl", MultiClassRobustMax(C, 0.01))
+    limit, near = (rule.moments(CAVITY, ROWS, power(alpha)) for alpha in (0.0, 1e-10))
+    for actual, expected in zip(near, limit, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", POWERS)
+def test_derivatives_of_the_normaliser(alpha):
+    """As tied factors and minibatches see it: in means, variances and epsilon."""
+    likelihood = MultiClassRobustMax(C, 0.05)
+    rule = joint_rule("kl", likelihood)
+    gpflow.set_trainable(likelihood.epsilon, True)
+    mean, variance = (tf.Variable(value) for value in CAVITY)
+    sources = [mean, variance, likelihood.epsilon.unconstrained_variable]
+
+    def value():
+        return tf.reduce_sum(log_normaliser(rule, Cavity(mean, variance), ROWS, power(alpha)))
+
+    with tf.GradientTape() as tape:
+        total = value()
+    for source, gradient in zip(sources, tape.gradient(total, sources), strict=True):
+        direction = np.random.default_rng(96).normal(size=source.shape)
+        values = []
+        for steps in (1, -1, 2, -2):
+            source.assign_add(steps * 1e-3 * direction)
+            values.append(float(value()))
+            source.assign_sub(steps * 1e-3 * direction)
+        difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 12e-3
+        assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-8, abs=1e-8)
+
+
+def test_scalar_likelihoods_see_their_own_column():
+    Y = tf.constant(rng.integers(0, 2, (N, C)).astype(float))
+    found = joint_rule("kl", Probit()).moments(CAVITY, Rows(ROWS.X, Y), power(0.5))
+    for c in range(C):
+        alone = site_rule("kl", Probit()).moments(
+            Cavity(*(value[c] for value in CAVITY)), Rows(ROWS.X, Y[:, c : c + 1]), power(0.5)
+        )
+        for actual, expected in zip(found, alone, strict=True):
+            np.testing.assert_allclose(actual[c], expected, rtol=1e-12)
