@@ -11,6 +11,7 @@ TensorBoard: tensorboard --logdir runs. Settings of the papers, to which what fo
     python -m experiments.classification with U4 M=200
     python -m experiments.classification with U6
     python -m experiments.classification with Q1 dataset=qp-sonar split=3 model=QP
+    python -m experiments.classification with M1 dataset=wine split=3 M=8 alpha=1
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -27,10 +28,11 @@ from experiments.ingredients import labelled_data, site_training
 from experiments.ingredients.classifier import build_classifier, classifier_title, gp, is_lower_bound
 from experiments.ingredients.data import load_labelled
 from experiments.ingredients.site_training import logs_between, train_classifier
-from experiments.predictions import save_probabilities
+from experiments.predictions import inducing_points, save_probabilities
 from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
 from experiments.scalars import ScalarLog
 from experiments.scores import classification_scores, hyperparameters, loo_nlpd
+from gpflow_pep import datasets
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 
@@ -76,6 +78,14 @@ def Q1() -> None:
     training = {"maxiter": 40, "max_sweeps": 10}
 
 
+@ex.named_config
+def M1() -> None:
+    """Multi-class: M is 5 % of the training rows, here those of glass; sites are updated a few times a step."""
+    data = {"dataset": "glass"}
+    gp = {"model": "PEP", "M": 10, "max_jitter": 1e-2}
+    training = {"maxiter": 50, "max_sweeps": 10, "log_interval": 1000}
+
+
 @ex.automain
 def classification(
     gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run, _log: logging.Logger
@@ -83,8 +93,8 @@ def classification(
     """Train, log, score; the result has the evidence in nats per training point."""
     dataset = load_labelled()
     N, D = dataset.X_train.shape
-    model = build_classifier(dataset.X_train, dataset.Y_train)
-    Z_start = model.inducing_variable.Z.numpy()
+    model = build_classifier(dataset.X_train, dataset.Y_train, len(datasets.describe(dataset.name).classes))
+    Z_start = inducing_points(model)
     directory = run_directory(_run)
     title = f"{classifier_title(gp):21}"
 

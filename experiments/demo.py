@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dataset = datasets.load(name, asked.split)
     except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    ex = {"regression": regression.ex, "classification": classification.ex}[asked.task]
+    ex = {"regression": regression.ex, "classification": classification.ex}[demonstration.experiment]
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     draw(runs, dataset, figure)
     print(f"Figure: {os.path.relpath(figure)}")
     print(f"Runs:   {', '.join(os.path.relpath(directory) for directory in directories)}\n")
-    print(_what_next(asked.runs, asked.task, common | demonstration.example))
+    print(_what_next(asked.runs, demonstration.experiment, common | demonstration.example))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,13 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _what_next(runs: Path, task: str, example: dict[str, Any]) -> str:
+def _what_next(runs: Path, experiment: str, example: dict[str, Any]) -> str:
     python = min(sys.executable, os.path.relpath(sys.executable), key=len)
     single = " ".join(f"{name}={value}" for name, value in example.items() if value is not None)
     return (
         f"Training curves:  {python} -m tensorboard.main --logdir {shlex.quote(os.path.relpath(runs))}\n"
-        f"A single run:     {python} -m experiments.{task} with {single}\n"
-        f"What can be set:  {python} -m experiments.{task} print_config"
+        f"A single run:     {python} -m experiments.{experiment} with {single}\n"
+        f"What can be set:  {python} -m experiments.{experiment} print_config"
     )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+from gpflow.inducing_variables import SeparateIndependentInducingVariables
 from gpflow.models import GPModel
 
 from experiments.initialisation import Floats
@@ -33,20 +34,30 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
     """
     Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M, D], and the test
     ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2`` [120] and ``x_probability`` [120, 120],
-    the same where the first input is x1[column] and the second x2[row].
+    the same where the first input is x1[column] and the second x2[row]. Of C > 2 classes Z [C, M, D] and the
+    probability [N_test, C] of each label, and no grid.
 
     :return: its path.
     """
     arrays = {
         "Z_start": Z_start,
-        "Z": model.inducing_variable.Z.numpy(),
+        "Z": inducing_points(model),
         "probability": model.predict_y(dataset.X_test)[0].numpy(),
     }
-    if dataset.X_train.shape[1] == 2:
+    if dataset.X_train.shape[1] == 2 and arrays["probability"].shape[1] == 1:
         arrays["x1"], arrays["x2"] = (_across(column, _SQUARE) for column in dataset.X_train.T)
         points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
         arrays["x_probability"] = model.predict_y(points)[0].numpy().reshape(_SQUARE, _SQUARE)
     return _saved(arrays, directory)
+
+
+def inducing_points(model: GPModel) -> Floats:
+    """Z [M, D]; where the latent functions have inducing points of their own, [C, M, D]."""
+    variable = model.inducing_variable
+    if isinstance(variable, SeparateIndependentInducingVariables):
+        return np.stack([part.Z.numpy() for part in variable.inducing_variable_list])
+    Z: Floats = variable.Z.numpy()
+    return Z
 
 
 def _across(column: Floats, count: int) -> Floats:

@@ -19,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
-from experiments.report.columns import aligned
+from experiments.report.columns import aligned, mean_and_error
 
 SETS = (
     "qp-ionosphere",
@@ -116,22 +116,15 @@ def _line(name: str, ep: _Results, qp: _Results, maxiter: int) -> tuple[str, ...
     sums = [[result["log_likelihood"] for result in results] for results in (ep, qp)]
     return (
         name,
-        *map(_mean, errors),
+        *map(mean_and_error, errors),
         _published(QP_ERROR.get(name)),
-        *map(_mean, sums),
+        *map(mean_and_error, sums),
         _published(QP_LOG_LIKELIHOOD.get(name)),
-        _mean(np.subtract(sums[1], sums[0]).tolist()),
+        mean_and_error(np.subtract(sums[1], sums[0]).tolist()),
         f"{np.mean([result['seconds'] for result in runs]):.0f}",
         f"{sum(at_limit)}/{len(runs)}",
         f"{sum(not result['converged'] for result in runs) - sum(at_limit)}/{len(runs)}",
     )
-
-
-def _mean(values: Sequence[float]) -> str:
-    """Mean and standard error."""
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
 
 
 def _published(pair: Pair | None) -> str:

@@ -1,9 +1,11 @@
 """What is said of a model in numbers: its objective, its parameters, its predictions' scores."""
 
 import numpy as np
+import numpy.typing as npt
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
+from experiments.initialisation import Floats
 from gpflow_pep import PEPClassifier, metrics
 from gpflow_pep.datasets import Dataset
 
@@ -19,11 +21,11 @@ def noise_sd(model: GPModel) -> float:
 
 
 def hyperparameters(model: GPModel) -> dict[str, float]:
-    """Trainable parameters other than inducing points, by name; of a vector, each element."""
+    """Trainable parameters other than inducing points and q(u), by name; of a vector, each element."""
     values: dict[str, float] = {}
     for path, parameter in parameter_dict(model).items():
         name = path.lstrip(".")
-        if not parameter.trainable or name.startswith("inducing_variable"):
+        if not parameter.trainable or name.startswith(("inducing_variable", "q_mu", "q_sqrt")):
             continue
         if parameter.shape.rank == 0:
             values[name] = float(parameter.numpy())
@@ -43,15 +45,23 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     }
 
 
+def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
+    """The label [N] with the largest probability, given those of label 1 [N, 1] or those of C > 2 labels [N, C]."""
+    if probability.shape[1] == 1:
+        return (probability[:, 0] > 0.5).astype(np.intp)
+    label: npt.NDArray[np.intp] = probability.argmax(axis=1)
+    return label
+
+
 def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     """
     Of the predictions of the test labels: the fraction that is wrong, the mean negative log predictive probability and
     the sum of the log predictive probabilities (nats).
     """
-    probability = model.predict_y(dataset.X_test)[0].numpy()  # [N_test, 1], of label 1
+    probability = model.predict_y(dataset.X_test)[0].numpy()  # [N_test, 1], of label 1, or [N_test, C]
     log_densities = model.predict_log_density((dataset.X_test, dataset.Y_test)).numpy()  # [N_test]
     return {
-        "error": float(np.mean((probability > 0.5) != (dataset.Y_test > 0.5))),
+        "error": float(np.mean(most_probable(probability) != dataset.Y_test[:, 0])),
         "nlpd": -float(np.mean(log_densities)),
         "log_likelihood": float(np.sum(log_densities)),
     }

@@ -1,4 +1,4 @@
-"""Trains GPflow's SVGP, the peer of the models with sites."""
+"""Trains models with a q(u) of their own: GPflow's SVGP and the models with tied factors."""
 
 import gpflow
 import tensorflow as tf
@@ -6,12 +6,15 @@ from gpflow.base import RegressionData
 from gpflow.utilities import set_trainable
 
 from experiments.optimisers import Report, Training, adam, lbfgs
+from gpflow_pep.models.tied import TiedFactors
+
+ExternalModel = gpflow.models.SVGP | TiedFactors
 
 _GAMMA = 0.1  # step length of the natural gradient
 
 
 def train_svgp(
-    model: gpflow.models.SVGP,
+    model: ExternalModel,
     data: RegressionData,
     report: Report,
     *,
@@ -22,8 +25,8 @@ def train_svgp(
     seed: int,
 ) -> Training:
     """
-    Maximise the bound: "lbfgs" over q(u) and the hyperparameters alike; "adam" over the hyperparameters, with a step
-    along the natural gradient of q(u) before each of Adam's, both from the same minibatch if a size is given.
+    Maximise the objective: "lbfgs" over q(u) and the hyperparameters alike; "adam" over the hyperparameters, with a
+    step along the natural gradient of q(u) before each of Adam's, both from the same minibatch if a size is given.
     """
     if optimiser == "lbfgs":
         return lbfgs(model.training_loss_closure(data, compile=False), model.trainable_variables, maxiter, report)

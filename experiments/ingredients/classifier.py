@@ -1,4 +1,7 @@
-"""The model ingredient of classification, ``gp``: a sparse or dense GP classifier at its initial parameters."""
+"""The model ingredient of classification, ``gp``: a sparse or dense GP classifier at its initial parameters.
+
+Of two classes there is one latent function. Of more each class has one, with its own kernel and inducing points or not.
+"""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -7,36 +10,45 @@ from functools import partial
 from typing import Any
 
 import gpflow
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from sacred import Ingredient
 
 from experiments.ingredients.model import stationary_kernel
 from experiments.initialisation import Floats, cluster_centres
 from experiments.recording import SAVE_GIT_INFO
-from gpflow_pep import PEPClassifier
+from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("PEP", "QP", "SVGP")
-_LIKELIHOODS = {"probit": Probit, "logit": Logit}
+MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP")
+_BINARY = {"probit": Probit, "logit": Logit}
+_ROBUST_MAX = "robust-max"
 
 
 @gp.config
 def _config() -> None:
-    # PEP (power EP), QP (quantile propagation: the same sites, projected in Wasserstein distance) or SVGP (GPflow's)
+    # PEP (power EP), QP (quantile propagation: projected in Wasserstein distance), SVGP (GPflow's), APEP, ARPEP, RPAPEP
     model = "PEP"
 
-    # the power of PEP and QP, from 0 (variational, as SVGP) to 1 (EP)
+    # the power of all but SVGP, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
     # number of inducing points, which start at k-means centres of the training inputs; None: at all inputs (dense)
     M = 50
 
+    # more than two classes: whether each has its own kernel and inducing points; False: all share one of both
+    separate = True
+
     # whether inducing points are trained
     train_inducing = M is not None
 
-    # probit or logit
-    likelihood = "probit"
+    # probit or logit for two classes, robust-max for more; None: probit or robust-max
+    likelihood = None
+
+    # robust-max: probability of a label drawn at random, and whether it is trained
+    epsilon = 1e-3
+    train_epsilon = True
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
     kernel = "SquaredExponential"
@@ -67,11 +79,15 @@ def is_lower_bound(config: Mapping[str, Any]) -> bool:
 def build_classifier(
     X: Floats,
     Y: Floats,
+    num_classes: int,
     model: str,
     alpha: float,
     M: int | None,
+    separate: bool,
     train_inducing: bool,
-    likelihood: str,
+    likelihood: str | None,
+    epsilon: float,
+    train_epsilon: bool,
     kernel: str,
     lengthscales: float | None,
     kernel_variance: float,
@@ -79,20 +95,40 @@ def build_classifier(
     _seed: int,
 ) -> gpflow.models.GPModel:
     """The model that the configuration asks for, for inputs X [N, D] and labels Y [N, 1]."""
-    if likelihood not in _LIKELIHOODS:
-        raise ValueError(f"likelihood is {likelihood!r}; accepted are {', '.join(_LIKELIHOODS)}.")
+    C = 1 if num_classes == 2 else num_classes  # latent functions
+    parts = range(C if separate else 1)
+    kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]
+    Z = [InducingPoints(cluster_centres(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
     pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "PEP": partial(pep, projection="kl"),
         "QP": partial(pep, projection="wasserstein"),
-        "SVGP": partial(gpflow.models.SVGP, num_data=len(X)),
+        "SVGP": partial(gpflow.models.SVGP, num_data=len(X), num_latent_gps=C),
+        **{
+            tied.__name__: partial(tied, alpha=alpha, num_data=len(X), num_latent_gps=C)
+            for tied in (APEP, ARPEP, RPAPEP)
+        },
     }
     if model not in constructors:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
     built = constructors[model](
-        kernel=stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed),
-        likelihood=_LIKELIHOODS[likelihood](),
-        inducing_variable=cluster_centres(X, len(X) if M is None else M, _seed),  # [M, D]
+        kernel=kernels[0] if len(parts) == 1 else gpflow.kernels.SeparateIndependent(kernels),
+        likelihood=_likelihood(likelihood, num_classes, epsilon, train_epsilon),
+        inducing_variable=Z[0] if len(parts) == 1 else SeparateIndependentInducingVariables(Z),
     )
     gpflow.set_trainable(built.inducing_variable, train_inducing)
     return built
+
+
+def _likelihood(
+    name: str | None, num_classes: int, epsilon: float, train_epsilon: bool
+) -> gpflow.likelihoods.Likelihood:
+    accepted = [*_BINARY] if num_classes == 2 else [_ROBUST_MAX]
+    name = accepted[0] if name is None else name
+    if name not in accepted:
+        raise ValueError(f"likelihood is {name!r}; accepted are {', '.join(accepted)} for {num_classes} classes.")
+    if num_classes == 2:
+        return _BINARY[name]()
+    likelihood = MultiClassRobustMax(num_classes, epsilon)
+    gpflow.set_trainable(likelihood, train_epsilon)
+    return likelihood

@@ -14,7 +14,7 @@ from gpflow_pep.datasets.info import Task
 
 
 def _config() -> None:
-    # name of a data set of the experiment's task: one of gpflow_pep.datasets.names(task=...)
+    # name of a data set of the experiment's tasks: one of gpflow_pep.datasets.names(task=...)
     dataset = ""
 
     # number of the split into training and test rows, from 0
@@ -27,8 +27,15 @@ def _config() -> None:
     max_train = None
 
 
-def _data_for(task: Task, default: str) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
-    """The data ingredient of a task's experiments, and what loads the split that its configuration asks for."""
+_EXPERIMENTS: dict[Task, str] = {
+    "regression": "regression",
+    "classification": "classification",
+    "multiclass": "classification",
+}
+
+
+def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
+    """The data ingredient of experiments with these tasks, and what loads the split that its configuration asks for."""
     ingredient = Ingredient("data", save_git_info=SAVE_GIT_INFO)
     ingredient.config(_config)
     ingredient.add_config(dataset=default)
@@ -36,7 +43,7 @@ def _data_for(task: Task, default: str) -> tuple[Ingredient, Callable[[], datase
     @ingredient.capture
     def load(dataset: str, split: int, standardise: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
         """The split that the configuration asks for."""
-        check_task(dataset, task)
+        check_task(dataset, *tasks)
         loaded = datasets.load(dataset, split, standardise=standardise)
         N = len(loaded.X_train)
         if max_train is None or max_train >= N:
@@ -49,19 +56,20 @@ def _data_for(task: Task, default: str) -> tuple[Ingredient, Callable[[], datase
     return ingredient, load
 
 
-def check_task(dataset: str, task: Task) -> None:
+def check_task(dataset: str, *tasks: Task) -> None:
     """
-    Refuse a data set of another task.
+    Refuse a data set of any task but these.
 
     :raises ValueError: where it is one, or there is no such data set.
     """
     found = datasets.describe(dataset).task
-    if found != task:
+    if found not in tasks:
+        accepted = [name for task in tasks for name in datasets.names(task=task)]
         raise ValueError(
-            f"dataset is {dataset!r}, which is for {found} (python -m experiments.{found}); for {task} there are "
-            f"{', '.join(datasets.names(task=task))}."
+            f"dataset is {dataset!r}, which is for {found} (python -m experiments.{_EXPERIMENTS[found]}); for "
+            f"{' and '.join(tasks)} there are {', '.join(accepted)}."
         )
 
 
-data, load = _data_for("regression", "diabetes")
-labelled_data, load_labelled = _data_for("classification", "breast-cancer")
+data, load = _data_for("diabetes", "regression")
+labelled_data, load_labelled = _data_for("breast-cancer", "classification", "multiclass")

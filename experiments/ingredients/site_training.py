@@ -1,4 +1,4 @@
-"""The training ingredient of classification: models with sites, and SVGP as their peer."""
+"""The training ingredient of classification: models with sites, and those with a q(u) of their own."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -10,7 +10,8 @@ import gpflow
 from sacred import Ingredient
 
 from experiments.recording import SAVE_GIT_INFO
-from experiments.svgp import train_svgp
+from experiments.svgp import ExternalModel, train_svgp
+from gpflow_pep import PEPClassifier
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import OPTIMISERS, fit
 
@@ -48,7 +49,7 @@ class SiteTraining:
 
 @site_training.config
 def _config() -> None:
-    # lbfgs (on all rows, at converged sites) or adam (one update of the sites a step; SVGP: one natural gradient)
+    # lbfgs (on all rows, at converged sites) or adam (one update of the sites a step, or one natural gradient of q(u))
     optimiser = "lbfgs"
 
     # iterations: L-BFGS does at most that many, Adam exactly
@@ -89,8 +90,8 @@ def train_classifier(
     if batch_size is not None and optimiser != "adam":
         raise ValueError(f"batch_size is {batch_size}; with optimiser={optimiser} only None is accepted.")
     untimed, began = _Untimed(report), time.perf_counter()
-    if isinstance(model, gpflow.models.SVGP):
-        ended = _svgp(model, dataset, untimed, optimiser, maxiter, learning_rate, batch_size, _seed)
+    if not isinstance(model, PEPClassifier):
+        ended = _without_sites(model, dataset, untimed, optimiser, maxiter, learning_rate, batch_size, _seed)
     else:
         result = fit(
             model,
@@ -113,8 +114,8 @@ def train_classifier(
     return replace(ended, seconds=time.perf_counter() - began - untimed.seconds)
 
 
-def _svgp(
-    model: gpflow.models.SVGP,
+def _without_sites(
+    model: ExternalModel,
     dataset: Dataset,
     report: Report,
     optimiser: str,

@@ -2,12 +2,21 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
     """A table: headings, a rule, the other lines; the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = (_line(cells, widths) for cells in lines)
     return "\n".join([first, "-" * len(first), *others])
+
+
+def mean_and_error(values: Sequence[float]) -> str:
+    """Mean and standard error."""
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

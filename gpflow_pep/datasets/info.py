@@ -6,7 +6,7 @@ from typing import Literal
 from gpflow_pep.datasets.files import PublishedFile
 from gpflow_pep.datasets.sources import Source
 
-Task = Literal["regression", "classification"]
+Task = Literal["regression", "classification", "multiclass"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class DatasetInfo:
     """Name that ``load`` accepts."""
 
     task: Task
-    """Whether numbers or labels are predicted."""
+    """Whether numbers, labels of two classes or labels of more are predicted."""
 
     N: int
     """Rows, training and test part together."""
@@ -65,6 +65,13 @@ def binary_entry(
 ) -> Entry:
     """Entry of a set whose targets are labels 0 and 1."""
     return _entry("classification", name, source, N, D, target, classes, licence, notes)
+
+
+def multiclass_entry(
+    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, ...], licence: str, notes: str = ""
+) -> Entry:
+    """Entry of a set whose targets are labels 0, 1, ..., C - 1, of more than two classes."""
+    return _entry("multiclass", name, source, N, D, target, classes, licence, notes)
 
 
 def _entry(

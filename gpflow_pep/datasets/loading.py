@@ -26,13 +26,13 @@ class Dataset:
     """Training inputs [N_train, D]."""
 
     Y_train: Floats
-    """Training targets [N_train, 1]; labels 0.0 and 1.0 in classification."""
+    """Training targets [N_train, 1]; labels 0.0, 1.0, ... of classes."""
 
     X_test: Floats
     """Test inputs [N_test, D]."""
 
     Y_test: Floats
-    """Test targets [N_test, 1]; labels 0.0 and 1.0 in classification."""
+    """Test targets [N_test, 1]; labels 0.0, 1.0, ... of classes."""
 
     x_mean: Floats
     """What was subtracted from each input column [D], in published units."""
@@ -41,12 +41,12 @@ class Dataset:
     """What each input column was divided by after that [D], in published units."""
 
     y_mean: Floats
-    """What was subtracted from the targets [1], in published units; 0 in classification."""
+    """What was subtracted from the targets [1], in published units; 0 where they are labels."""
 
     y_scale: Floats
     """
     What the targets were divided by after that [1], in published units; RMSE times this is in published units.
-    1 in classification.
+    1 where they are labels.
     """
 
 
@@ -54,7 +54,8 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
     """
     Names of the data sets that ``load`` and ``describe`` accept.
 
-    :param task: "regression" or "classification": only the sets of this task. None: all.
+    :param task: "regression", "classification" (two classes) or "multiclass" (more): only the sets of this task. None:
+        all.
     :return: the names.
     :raises ValueError: where there is no such task.
     """
@@ -83,7 +84,7 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
     the rest. ``describe(name)`` tells which.
 
-    Labels of classes are never standardised: they are 0.0 and 1.0.
+    Labels of classes are never standardised: they are 0.0, 1.0, ..., C - 1.
 
     :param name: one of ``names()``.
     :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.

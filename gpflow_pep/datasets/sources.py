@@ -3,10 +3,11 @@
 All row and column numbers in the published files count from 0.
 """
 
+import io
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,39 @@ class ArchivedSplits:
         member = archive.extractfile(f"{self.folder}/data/{name}.txt")
         assert member is not None  # only a folder or a special file of the archive has no content
         return member
+
+
+@dataclass(frozen=True)
+class ArchivedArrays:
+    """
+    One folder of a tar archive: ``data.npz``, inputs and class codes, and ``folds.npz``, lists of rows per split.
+
+    The codes are 1, ..., C; the labels count from 0. Nothing is extracted to disk, nor unpickled.
+    """
+
+    archive: PublishedFile
+    folder: str
+    num_splits: int = 20
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The archive."""
+        return (self.archive,)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        with tarfile.open(local_copy(self.archive)) as archive:
+            X, codes = self._pair(archive, "data")  # [N, D], [N]
+            train, test = self._pair(archive, "folds")  # [num_splits, N_train], [num_splits, N_test]
+        Y = codes.astype(np.float64)[:, None] - 1.0  # [N, 1]
+        return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
+
+    def _pair(self, archive: tarfile.TarFile, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        member = archive.extractfile(f"{self.folder}/{name}.npz")
+        assert member is not None  # only a folder or a special file of the archive has no content
+        with np.load(io.BytesIO(member.read())) as arrays:
+            return arrays["arr_0"], arrays["arr_1"]
 
 
 @dataclass(frozen=True)

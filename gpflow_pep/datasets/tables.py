@@ -86,6 +86,13 @@ def read_iris() -> Floats:
     return np.column_stack(load_iris(return_X_y=True))  # [N, D + 1]
 
 
+def read_digits() -> Floats:
+    """Scikit-learn's digits, 8 x 8 grey values, last the digit."""
+    from sklearn.datasets import load_digits
+
+    return np.column_stack(load_digits(return_X_y=True))  # [N, D + 1]
+
+
 @dataclass(frozen=True)
 class TwoClasses:
     """

@@ -69,8 +69,10 @@ class LocalSites(SparseGP):
 
     def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
         """The sums of the sites, and a look at all rows under given sums, compiled."""
+        rule = self._rule
+        is_rough = rule.rough() is not rule
         look = Look(
-            rough=lambda state: self._look(structure, True, *state),
+            rough=lambda state: self._look(structure, is_rough, *state),
             exact=lambda state: self._look(structure, False, *state),
         )
         is_fresh = self._is_fresh()

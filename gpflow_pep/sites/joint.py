@@ -64,7 +64,8 @@ class EachLatent(TiltedRule):
 
     @override
     def rough(self) -> TiltedRule:
-        return EachLatent(self._rule.rough())
+        rough = self._rule.rough()
+        return self if rough is self._rule else EachLatent(rough)
 
     @override
     def sensitivity(

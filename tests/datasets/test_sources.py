@@ -9,7 +9,14 @@ import pytest
 
 from gpflow_pep import datasets
 from gpflow_pep.datasets.catalogue import ENTRIES, Entry
-from gpflow_pep.datasets.sources import ArchivedSplits, MaskedFolds, SeededFolds, SeededSplits, TrainAndTest
+from gpflow_pep.datasets.sources import (
+    ArchivedArrays,
+    ArchivedSplits,
+    MaskedFolds,
+    SeededFolds,
+    SeededSplits,
+    TrainAndTest,
+)
 
 TOY_TABLE = np.array([[10.0 * row + column for column in range(4)] for row in range(6)])  # [6, 4]
 TOY_TABLE[:, 2] = 0.1
@@ -94,6 +101,27 @@ def test_archive_leaves_out_dropped_features_and_makes_labels(publish):
     np.testing.assert_array_equal(read.Y, [[1], [0], [0], [1], [0], [1]])
     np.testing.assert_array_equal(read.train, plain.train)
     np.testing.assert_array_equal(read.test, plain.test)
+
+
+def test_archived_arrays_have_labels_from_0(publish):
+    train, test = np.array([[4, 0, 2], [1, 3, 5]]), np.array([[1, 3, 5], [4, 0, 2]])
+    codes = np.array([3, 1, 2, 2, 1, 3], np.int32)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, pair in {"data": (TOY_TABLE, codes), "folds": (train, test)}.items():
+            arrays = io.BytesIO()
+            np.savez(arrays, *pair)
+            header = tarfile.TarInfo(f"toy/{name}.npz")
+            header.size = arrays.tell()
+            arrays.seek(0)
+            archive.addfile(header, arrays)
+    source = ArchivedArrays(publish("toy.tgz", packed.getvalue()), "toy", num_splits=2)
+    read = source.read(1)
+    np.testing.assert_array_equal(read.X, TOY_TABLE)
+    np.testing.assert_array_equal(read.Y, [[2.0], [0.0], [1.0], [1.0], [0.0], [2.0]])
+    np.testing.assert_array_equal(read.train, [1, 3, 5])
+    np.testing.assert_array_equal(read.test, [4, 0, 2])
+    assert (source.num_splits, source.splits_published, read.Y.dtype) == (2, True, np.float64)
 
 
 @pytest.mark.parametrize("N", [20, 23, 29])

@@ -43,6 +43,19 @@ def test_short_demonstration_of_classification(runs, capfd):
     assert imread(runs / "demo-breast-cancer.png").shape[2] == 4
 
 
+def test_short_demonstration_of_several_classes(runs, capfd):
+    demo.main(["--task", "multiclass", "--short", "--runs", str(runs)])
+    lines = capfd.readouterr().out.splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
+    body = lines[start + 2 : start + 5]
+    assert [line.split("  ")[0] for line in body] == ["SVGP", "PEP α=0.5", "PEP α=1"]
+    assert ["≥" in line for line in body] == [True, False, False]
+    assert any(line.startswith("digits, split 0: N = 400 training and 180 test points, D = 64") for line in lines)
+    assert any("experiments.classification with dataset=digits" in line for line in lines)
+    # The scores, then a row of confusion matrices.
+    assert imread(runs / "demo-digits.png").shape[0] == pytest.approx(150 * (0.5 + 1.3 + 3 * 0.32 + 3.4), abs=1)
+
+
 def test_data_set_of_another_task_ends_the_demonstration(runs):
     with pytest.raises(SystemExit, match="dataset is 'breast-cancer', which is for classification"):
         demo.main(["--dataset", "breast-cancer", "--runs", str(runs)])

@@ -35,9 +35,8 @@ def separate(different=True):
     return SeparateIndependent(kernels), SeparateIndependentInducingVariables(points)
 
 
-@pytest.mark.parametrize("chunk_size", [None, 5])
-def test_separate_parts_that_are_equal_are_shared_ones(chunk_size):
-    shared = make(chunk_size=chunk_size)
+def test_separate_parts_that_are_equal_are_shared_ones():
+    shared = make(chunk_size=5)
     others = {
         "separate": make(*separate(different=False)),
         "kernels": make(separate(different=False)[0]),
@@ -103,8 +102,7 @@ def test_tilted_moments_are_matched(alpha):
         np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("parts", ["shared", "separate"])
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize(("parts", "alpha"), [("shared", 0.0), ("separate", 0.4), ("shared", 1.0)])
 def test_derivatives(parts, alpha):
     """
     At sites of no relation to the data, in all variables; at converged ones the sites may follow, since the energy is

@@ -1,0 +1,43 @@
+"""A panel with the confusion matrix of a classifier of several classes."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.initialisation import Floats
+from experiments.report.recorded import RecordedRun
+from experiments.scores import most_probable
+from gpflow_pep.datasets import Dataset, describe
+
+_DARK = 0.5  # the share from which text is white
+_LONGEST = 3  # letters of a name that fits; longer ones are replaced by the label
+
+
+def add_legend(figure: Figure) -> None:
+    """Say below the figure what the panels show."""
+    figure.supxlabel("test rows by true class and by the most probable one; shaded by the share of the row", fontsize=9)
+
+
+def confusion(probability: Floats, Y: Floats) -> Floats:
+    """How many rows of each class (row) are taken for each class (column) [C, C], from probabilities [N, C]."""
+    C = probability.shape[1]
+    counts = np.zeros((C, C))
+    np.add.at(counts, (Y[:, 0].astype(np.intp), most_probable(probability)), 1.0)
+    return counts
+
+
+def draw_confusion(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
+    """Counts of the test rows; zeros are left blank."""
+    counts = confusion(run.predictions["probability"], dataset.Y_test)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    axes.imshow(shares, vmin=0.0, vmax=1.0, cmap="Blues")
+    for (row, column), count in np.ndenumerate(counts):
+        if count:
+            colour = "white" if shares[row, column] > _DARK else "black"
+            axes.text(column, row, f"{count:.0f}", color=colour, fontsize=8, ha="center", va="center")
+    names = [name if len(name) <= _LONGEST else str(k) for k, name in enumerate(describe(dataset.name).classes)]
+    axes.set_xticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(length=0)
+    axes.set_title(run.title, fontsize=10)
+    axes.set_xlabel("predicted class")
