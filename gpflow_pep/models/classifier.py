@@ -156,7 +156,7 @@ class PEPClassifier(LocalSites):
     def update_sites(
         self,
         *,
-        max_sweeps: int = 300,
+        max_sweeps: int = 1000,
         tol: float = 1e-6,
         damping: float = 1.0,
         batch_size: int | None = None,

@@ -15,7 +15,7 @@ from .sweep import Sites, Sweep
 
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
-_NEARLY, _GROWTH = 0.05, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
+_NEARLY, _GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Look(NamedTuple):
 class _Damping:
     """
     The fraction of an update that is taken. It is halved when an update undid much of the one before, or made the
-    remaining change larger, and grows by a fifth while changes shrink.
+    remaining change larger (twice as large, where both went the same way), and otherwise grows by a fifth.
     """
 
     def __init__(self, largest: float):
@@ -91,7 +91,8 @@ def converge(
     """
     Parallel sweeps: all sites are updated from the same q, by a fraction that adapts.
 
-    While changes are large a rough look at the tilted distributions is enough; the last ones are exact.
+    While changes are large a rough look at the tilted distributions is enough; the last ones are exact, and accelerated
+    (:mod:`.acceleration`).
 
     :param sums: computes the sums from the sites.
     :param look: what the sites should become under given sums.
@@ -100,7 +101,11 @@ def converge(
     """
     state = sums() if warm_up is None else warm_up(sums(), damping)
     state, found = proper_start(sites, state, look.rough)
-    control, acceleration, sweeps = _Damping(damping), Acceleration(tf.size(sites.linear)), int(warm_up is not None)
+    control, acceleration, sweeps = (
+        _Damping(damping),
+        Acceleration(int(tf.size(sites.linear))),
+        int(warm_up is not None),
+    )
     rough_looks, last_change = 1, np.inf
     while True:
         change = float(found.change)

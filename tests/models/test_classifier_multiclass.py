@@ -1,5 +1,7 @@
 """PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by robust-max."""
 
+import os
+
 import gpflow
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, SquaredExponential
 from sklearn.datasets import load_iris, load_wine
 
-from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
+from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier, datasets
 
 N, M, C = 14, 4, 3
 rng = np.random.default_rng(111)
@@ -196,6 +198,23 @@ def test_convergence_from_defaults(load, alpha):
     assert status.converged
     assert np.isfinite(status.log_evidence)
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
+
+
+@pytest.mark.data
+@pytest.mark.skipif(
+    not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"
+)
+@pytest.mark.parametrize("name", ["glass", "vowel"])
+def test_convergence_on_published_sets(name):
+    data = datasets.load(name)
+    num, rows = len(datasets.describe(name).classes), len(data.X_train)
+    kernel = Matern52(4.0, lengthscales=np.full(data.X_train.shape[1], 2.0))
+    points = data.X_train[np.random.default_rng(0).choice(rows, rows // 10, replace=False)]
+    model = PEPClassifier((data.X_train, data.Y_train), kernel, MultiClassRobustMax(num), points)
+    for alpha in (0.2, 0.5, 1.0):
+        model.alpha = alpha
+        model.reset_sites()
+        assert model.update_sites().converged
 
 
 @pytest.mark.parametrize(
