@@ -14,7 +14,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from .linalg import finite
-from .statistics import Sums, covariance_with_rows, factorise_B, prior_covariance, prior_variances
+from .statistics import Sums, concatenate, covariance_with_rows, factorise_B, prior_covariance, prior_variances
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -184,18 +184,13 @@ class GaussianPosterior(WhitenedPosterior):
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
     """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
-    rows = tf.shape(X)[0]
-    count = tf.maximum(1, -(-rows // ROWS_PER_CHUNK))
-    means, variances = (tf.TensorArray(X.dtype, size=count, infer_shape=False) for _ in range(2))
+    count = tf.maximum(1, -(-tf.shape(X)[0] // ROWS_PER_CHUNK))
 
-    def step(chunk: tf.Tensor, means: tf.TensorArray, variances: tf.TensorArray) -> tuple[tf.Tensor, ...]:
-        mean, variance = predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
-        return chunk + 1, means.write(chunk, mean), variances.write(chunk, variance)
+    def part(chunk: tf.Tensor) -> MeanAndVariance:
+        return predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
 
-    _, means, variances = tf.while_loop(
-        lambda chunk, *_: chunk < count, step, (tf.constant(0), means, variances), parallel_iterations=2
-    )
-    return means.concat(), variances.concat()
+    mean, variance = concatenate(count, part, X.dtype, [None, None])
+    return mean, variance
 
 
 def _across_outputs(cov: tf.Tensor, full_cov: bool) -> tf.Tensor:

@@ -214,8 +214,16 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     :raises tf.errors.InvalidArgumentError: where a value outside [0, largest] was assigned to it.
     """
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
-    accepted = tf.reduce_all((value >= 0.0) & (value <= largest))
-    checked = tf.debugging.Assert(accepted, [f"alpha must be in [0, {largest:g}]{why}", value])
+    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
+
+
+def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
+    """
+    `value` itself, in a graph too.
+
+    :raises tf.errors.InvalidArgumentError: with the message, strings and tensors, where not all of `accepted` holds.
+    """
+    checked = tf.debugging.Assert(tf.reduce_all(accepted), list(message))
     with tf.control_dependencies([] if checked is None else [checked]):
         return tf.identity(value)
 

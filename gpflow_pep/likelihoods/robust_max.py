@@ -10,7 +10,7 @@ from gpflow.likelihoods import Likelihood
 
 from .. import validation
 from ..quadrature import largest
-from ..statistics import first_only
+from ..statistics import concatenate, first_only, log1p_ratio
 
 _VALUES_PER_CHUNK = 2**16  # rows times classes that are integrated at a time
 
@@ -70,8 +70,7 @@ class MultiClassRobustMax(Likelihood):
 
     def log_expectation(self, probability: tf.Tensor) -> tf.Tensor:
         """log E[p(y | f)] from the probability that f_y is the largest, elementwise."""
-        log_hit, log_miss = self.log_values
-        return log_miss + tf.math.log1p(tf.math.expm1(log_hit - log_miss) * probability)
+        return log_power_mean(probability, *self.log_values, tf.ones([], probability.dtype))[0]
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -80,10 +79,8 @@ class MultiClassRobustMax(Likelihood):
 
     @inherit_check_shapes
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        log_hit, log_miss = self.log_values
-        return log_miss + (log_hit - log_miss) * tf.exp(
-            self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar)
-        )
+        probability = tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar))
+        return log_power_mean(probability, *self.log_values, tf.zeros([], probability.dtype))[0]
 
     @inherit_check_shapes
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
@@ -109,6 +106,23 @@ class MultiClassRobustMax(Likelihood):
         return probability * (1.0 - probability)
 
 
+def log_power_mean(
+    probability: tf.Tensor, log_hit: tf.Tensor, log_miss: tf.Tensor, alpha: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    log E[p^α] / α, or E[log p] where α = 0, and its derivative in the logarithm of the probability P, elementwise.
+
+    E[p^α] = b^α + (a^α - b^α) P, where p is a with probability P and b otherwise.
+
+    :param log_hit: log a, [].
+    :param log_miss: log b, [].
+    """
+    gain = log_hit - log_miss
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    slope = tf.where(alpha == 0.0, gain, tf.math.expm1(alpha * gain) / safe) * probability
+    return log_miss + log1p_ratio(alpha, slope), slope / (1.0 + alpha * slope)
+
+
 def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     """
     Y [..., 1] as integers [...].
@@ -118,24 +132,16 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
-    message = f"Y must hold the labels 0, 1, ..., {num_classes - 1}"
-    checked = tf.debugging.Assert(tf.reduce_all(accepted), [message, Y])
-    with tf.control_dependencies([] if checked is None else [checked]):
-        return tf.identity(label)
+    return validation.asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
 
 
 def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:
     """log P [n], and its slope and curvature [n, C], some rows at a time."""
-    n = tf.shape(label)[0]
-    count = tf.maximum(1, -(-n // size))
-    arrays = tuple(tf.TensorArray(mean.dtype, count, infer_shape=False) for _ in range(3))
+    count = tf.maximum(1, -(-tf.shape(label)[0] // size))
 
-    def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows = slice(chunk * size, (chunk + 1) * size)
         found = largest(label[rows], tf.transpose(mean[rows]), tf.transpose(variance[rows]))
-        values = (found.log_prob, tf.transpose(found.slope), tf.transpose(found.curvature))
-        return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, values, strict=True))
+        return found.log_prob, tf.transpose(found.slope), tf.transpose(found.curvature)
 
-    _, *arrays = tf.while_loop(lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays), parallel_iterations=1)
-    shapes = ([None], mean.shape, mean.shape)
-    return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+    return concatenate(count, part, mean.dtype, ([None], mean.shape, mean.shape))

@@ -119,24 +119,11 @@ class PEPClassifier(LocalSites):
             max_jitter=max_jitter,
         )
         self.projection, self.when_stale = projection, when_stale
-        self._alpha = tf.Variable(validation.single_power(alpha), trainable=False, dtype=default_float())
+        self._alpha = self._power_variable(alpha)
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
         self._structure = Structure()
-
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value; the sites are stale then.
-
-        :raises ValueError: when it is set to a value outside [0, 1].
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: float) -> None:
-        self._alpha.assign(validation.single_power(alpha))
 
     @property
     def sites(self) -> Sites:
@@ -265,7 +252,7 @@ class PEPClassifier(LocalSites):
             self._rows(self._chunks),
             self._rule,
             self._sites,
-            validation.checked_power(self._alpha),
+            self._checked_alpha(),
             likelihood_variables=variables,
             Kuu=self._inducing_covariance(),
             factorise=self._factorise,

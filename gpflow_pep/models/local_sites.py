@@ -34,6 +34,7 @@ from ..sites import (
 from ..statistics import Chunks, SomeRows, Sums, derivatives
 from .freshness import Structure, differs, parameter_values, print_when
 from .latent_functions import independent_prior
+from .power import SinglePower
 from .sparse import SparseGP
 
 _STALE = (
@@ -45,10 +46,9 @@ _STALE = (
 _COMPILED = ("_site_sums", "_look", "_sweep", "_minibatch", "_leave_one_out")
 
 
-class LocalSites(SparseGP):
+class LocalSites(SinglePower, SparseGP):
     """Sites of a likelihood's observations, how they are swept, and whether they still go with the model."""
 
-    _alpha: tf.Variable
     _sites: Sites
     _fingerprint: tf.Variable
     _structure: Structure
@@ -109,7 +109,7 @@ class LocalSites(SparseGP):
     @tf.function(autograph=False)
     def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
         rule = self._rule.rough() if rough else self._rule
-        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, validation.checked_power(self._alpha))
+        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
 
     @tf.function(autograph=False, reduce_retracing=True)
     def _sweep(
@@ -152,9 +152,7 @@ class LocalSites(SparseGP):
             with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
                 q = Posterior.of(L, state.A, state.c)
                 batch = self._rows(SomeRows(indices, tf.size(indices)))
-                objective = minibatch_objective(
-                    batch, self._rule, self._sites, q, validation.checked_power(self._alpha), self.num_data
-                )
+                objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
             loss = -objective - self.log_prior_density()
         return state.A, state.c, list(derivatives(tape, loss, variables))
 
@@ -163,9 +161,7 @@ class LocalSites(SparseGP):
     ) -> SiteSums:
         """After an update of the sites of some rows."""
         rows = self._rows(SomeRows(indices, self._chunk_size))
-        return update_rows(
-            rows, indices, rule, self._sites, state, under, validation.checked_power(self._alpha), damping
-        )
+        return update_rows(rows, indices, rule, self._sites, state, under, self._checked_alpha(), damping)
 
     @tf.function(autograph=False)
     def _leave_one_out(self, structure: int) -> tf.Tensor:

@@ -44,6 +44,7 @@ from ..posteriors import GaussianPosterior
 from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
 from ..statistics import covariance_with_rows, first_only, inducing_covariance, log1p_ratio, prior_variances
 from .latent_functions import independent_prior
+from .power import SinglePower
 from .sparse import ADVICE_KUU
 
 _ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -70,7 +71,7 @@ class TiedCavity(NamedTuple):
     """The term in q and the prior, without log|S|/2, []."""
 
 
-class TiedFactors(GPModel, ExternalDataTrainingLossMixin):
+class TiedFactors(SinglePower, GPModel, ExternalDataTrainingLossMixin):
     """A model with a q(u) of its own and tied factors; a subclass says what the cavity is."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
@@ -110,15 +111,18 @@ class TiedFactors(GPModel, ExternalDataTrainingLossMixin):
         """
         joint_rule("kl", likelihood)  # refuses what it cannot do
         if num_latent_gps is None:
-            given = q_mu.shape[1] if q_mu is not None else None if q_sqrt is None else q_sqrt.shape[1 if q_diag else 0]
-            default = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
-            num_latent_gps = default if given is None else int(given)
+            if q_mu is not None:
+                num_latent_gps = int(q_mu.shape[1])
+            elif q_sqrt is not None:
+                num_latent_gps = int(q_sqrt.shape[1 if q_diag else 0])
+            else:
+                num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
         C = validation.positive_integer(num_latent_gps, "num_latent_gps")
         if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
             raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
         self.inducing_variable: InducingVariables = independent_prior(kernel, inducing_variable, None, C)
-        self._alpha = tf.Variable(validation.single_power(alpha), trainable=False, dtype=default_float())
+        self._alpha = self._power_variable(alpha)
         self.num_data = validation.positive_integer(num_data, "num_data")
         self.whiten, self.q_diag = whiten, q_diag
         M = int(self.inducing_variable.num_inducing)
@@ -127,19 +131,6 @@ class TiedFactors(GPModel, ExternalDataTrainingLossMixin):
         identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
         q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
-
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value.
-
-        :raises ValueError: when it is set to a value outside [0, 1].
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: float) -> None:
-        self._alpha.assign(validation.single_power(alpha))
 
     @abstractmethod
     def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
@@ -155,7 +146,7 @@ class TiedFactors(GPModel, ExternalDataTrainingLossMixin):
         :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
         """
         X, Y = (tf.cast(part, default_float()) for part in data)
-        alpha, N = validation.checked_power(self._alpha), tf.constant(self.num_data, default_float())
+        alpha, N = self._checked_alpha(), tf.constant(self.num_data, default_float())
         L, q = self._whitened()
         covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
         V = tf.linalg.triangular_solve(L, covariance(X, *inputs))  # [M, n] or [C, M, n]

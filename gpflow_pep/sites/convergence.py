@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .acceleration import Acceleration, Move
+from .acceleration import Acceleration
 from .energy import log_integral
-from .gaussian import Posterior, SiteSums
+from .gaussian import Move, Posterior, SiteSums
 from .minibatch import SMALLEST_STEP
 from .sweep import Sites, Sweep
 
@@ -122,17 +122,17 @@ def converge(
         if status.converged or sweeps >= max_sweeps:
             return status
         control.adapt(found)
-        raw = Move(found.site, found.A, found.c)
+        undamped = found.move
         if change > min(_NEARLY, _GROWTH * last_change):
             acceleration.forget()
-        move = acceleration.next_move(raw, control.fraction)
+        move = acceleration.next_move(undamped, control.fraction)
         last_change = change
         state, found, taken = _advance(sites, state, move, look.rough if rough_looks else look.exact)
         if taken < 1.0:
             control.reject(taken * control.fraction)
             acceleration.forget()
         elif not rough_looks:
-            acceleration.made(raw, move)
+            acceleration.made(undamped, move)
         sweeps += 1
         rough_looks += bool(rough_looks)
 
@@ -187,7 +187,7 @@ def converge_in_batches(
 def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Look, damping: float) -> None:
     """One parallel update, by at most `damping`, from an exact look; its cavities are not looked at."""
     state, found = proper_start(sites, sums(), look.exact)
-    _move(sites, _proper_part(state, found, damping), found)
+    _move(sites, _proper_part(state, found.move, damping), found.move)
 
 
 def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
@@ -211,7 +211,7 @@ def _is_proper(found: Sweep) -> bool:
     return finite and float(found.remaining) > 0.0
 
 
-def _proper_part(state: SiteSums, move: Move | Sweep, part: float) -> float:
+def _proper_part(state: SiteSums, move: Move, part: float) -> float:
     """The part of a move, halved until B is positive definite."""
     while not state.moved(part, move.A, move.c).is_proper():
         part = _halved(part)
@@ -227,7 +227,7 @@ def _halved(step: float) -> float:
     return 0.5 * step
 
 
-def _move(sites: Sites, part: float, move: Move | Sweep) -> None:
+def _move(sites: Sites, part: float, move: Move) -> None:
     for variable, change in zip((sites.precision, sites.linear), move.site, strict=True):
         variable.assign_add(part * change)
 

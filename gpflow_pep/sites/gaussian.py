@@ -26,6 +26,36 @@ class Site(NamedTuple):
     """h, precision times mean."""
 
 
+class Move(NamedTuple):
+    """A change of all sites, and of the sums they make."""
+
+    site: Site
+    """[N, C] each"""
+    A: tf.Tensor
+    """[C, M, M]"""
+    c: tf.Tensor
+    """[C, M]"""
+
+    def combined(self, weight: float | tf.Tensor, others: "list[Move]", weights: tf.Tensor) -> "Move":
+        """weight self + Σ_i weights_i others_i."""
+
+        def of(own: tf.Tensor, *parts: tf.Tensor) -> tf.Tensor:
+            return weight * own + sum(w * part for w, part in zip(tf.unstack(weights), parts, strict=True))
+
+        move: Move = tf.nest.map_structure(of, self, *others)
+        return move
+
+    def scaled(self, factor: float) -> "Move":
+        """factor self."""
+        move: Move = tf.nest.map_structure(lambda value: factor * value, self)
+        return move
+
+    def minus(self, other: "Move") -> "Move":
+        """self - other."""
+        move: Move = tf.nest.map_structure(tf.subtract, self, other)
+        return move
+
+
 class SiteSums(NamedTuple):
     """What q(v) is made of: Kuu = L L' [M, M] or [C, M, M], A [C, M, M] and c [C, M]."""
 

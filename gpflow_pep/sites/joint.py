@@ -9,9 +9,9 @@ from gpflow.likelihoods import Likelihood, MultiClass, ScalarLikelihood
 from typing_extensions import override
 
 from ..likelihoods import MultiClassRobustMax
-from ..likelihoods.robust_max import class_labels
+from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..quadrature import largest
-from ..statistics import derivatives, log1p_ratio
+from ..statistics import derivatives
 from .projections import site_rule
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
@@ -83,15 +83,11 @@ def _flat(cavity: Cavity, rows: Rows) -> tuple[Cavity, Rows]:
 
 
 class RobustMaxTilting(TiltedRule):
-    """
-    Robust-max: P is the probability that f_y is the largest, and p = a where it is and b where it is not.
-
-        E[p^α] = b^α + (a^α - b^α) P.
-    """
+    """Robust-max: p is one of two values, and E[p^α] a function of the probability that f_y is the largest."""
 
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
         """
-        :param log_values: log a and log b, [] each.
+        :param log_values: log p where f_y is the largest, and where it is not, [] each.
         """
         self._num_classes, self._log_values = num_classes, log_values
 
@@ -99,7 +95,7 @@ class RobustMaxTilting(TiltedRule):
     def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
         found = largest(class_labels(rows.Y, self._num_classes), *cavity)
         P = tf.exp(found.log_prob)
-        log_Z, share = self._log_normaliser(P, alpha)
+        log_Z, share = log_power_mean(P, *self._log_values(), alpha)
         d1 = share * found.slope
         d2 = share * (found.curvature + tf.square(found.slope)) - alpha * tf.square(d1)
         hit = alpha * share  # the share of Z where f_y is the largest
@@ -113,13 +109,5 @@ class RobustMaxTilting(TiltedRule):
         P = tf.exp(largest(class_labels(rows.Y, self._num_classes), *cavity).log_prob)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            total = tf.reduce_sum(bar * self._log_normaliser(P, alpha)[0])
+            total = tf.reduce_sum(bar * log_power_mean(P, *self._log_values(), alpha)[0])
         return derivatives(tape, total, sources)
-
-    def _log_normaliser(self, P: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """log Z / α, and d(log Z / α) / d log P = (a^α - b^α) P / α Z, [n] each."""
-        log_hit, log_miss = self._log_values()
-        gain = log_hit - log_miss  # log(a/b)
-        safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-        slope = tf.where(alpha == 0.0, gain, tf.math.expm1(alpha * gain) / safe) * P
-        return log_miss + log1p_ratio(alpha, slope), slope / (1.0 + alpha * slope)

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from ..statistics import concatenate
 from .gaussian import Posterior, SiteSums, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import LatentRows
 from .sweep import Sites
@@ -16,14 +17,12 @@ def leave_one_out(rows: LatentRows, rule: TiltedRule, sites: Sites, sums: SiteSu
     """
     q = Posterior.of(*sums)
     one = tf.ones([], q.L.dtype)
-    densities = tf.TensorArray(q.L.dtype, rows.num_chunks(), infer_shape=False)
 
-    def step(chunk: tf.Tensor, densities: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         latent = rows(chunk, *rows.inputs)
         marginal = marginals(q, latent)
         w = proper(cavity_of_w(marginal, sites.take(rows, chunk), one))
         density = rule.moments(cavity_of_f(w, marginal, latent), rows.observed(chunk), one).log_normaliser
-        return chunk + 1, densities.write(chunk, tf.reduce_sum(density, axis=0))
+        return (tf.reduce_sum(density, axis=0),)
 
-    _, densities = tf.while_loop(lambda chunk, _: chunk < rows.num_chunks(), step, (tf.constant(0), densities))
-    return tf.ensure_shape(densities.concat(), [None])
+    return concatenate(rows.num_chunks(), part, q.L.dtype, [[None]])[0]

@@ -13,6 +13,7 @@ from ..statistics import CHUNKS_IN_FLIGHT, add_up, log1p_ratio
 from .gaussian import (
     CavityOfW,
     Marginals,
+    Move,
     Posterior,
     Site,
     across,
@@ -40,6 +41,11 @@ class Sweep(NamedTuple):
     """The largest change of a marginal that a site makes: |Δτ| s or |Δh - μ Δτ| sqrt(s), without unit, []."""
     remaining: tf.Tensor
     """The smallest r = 1 - α τ s of a cavity, []; where it is not positive a site is left as it is."""
+
+    @property
+    def move(self) -> Move:
+        """The undamped update."""
+        return Move(self.site, self.A, self.c)
 
 
 class Sites(tf.Module):

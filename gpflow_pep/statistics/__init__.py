@@ -1,7 +1,7 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
 from .block import BlockSites, SharedBlockSites
-from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up
+from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up, concatenate
 from .collect import collect
 from .covariances import (
     covariance_with_rows,
@@ -35,6 +35,7 @@ __all__ = [
     "Sums",
     "add_up",
     "collect",
+    "concatenate",
     "covariance_with_rows",
     "derivatives",
     "factorise_B",

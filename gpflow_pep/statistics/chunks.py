@@ -1,7 +1,7 @@
 """How the rows are partitioned: into blocks that share a site, and blocks into chunks that are worked on together."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,3 +163,18 @@ def add_up(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tup
         lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=CHUNKS_IN_FLIGHT
     )
     return tuple(total)
+
+
+def concatenate(
+    count: tf.Tensor, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """The tensors of part(0), ..., part(count - 1), some rows each, one after the other; `shapes` are static."""
+    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False) for _ in shapes)
+
+    def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, part(chunk), strict=True))
+
+    _, *arrays = tf.while_loop(
+        lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
+    )
+    return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.sites.acceleration import Acceleration, Move
-from gpflow_pep.sites.gaussian import Site
+from gpflow_pep.sites.acceleration import Acceleration
+from gpflow_pep.sites.gaussian import Move, Site
 
 DIMENSIONS, N = 3, 7
 rng = np.random.default_rng(71)
