@@ -1,8 +1,9 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, likelihoods, metrics, models, posteriors, sites, statistics, training
+from . import datasets, inducing, likelihoods, metrics, models, posteriors, sites, statistics, training
 from .likelihoods import MultiClassRobustMax
-from .models import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, TSGPR, PEPClassifier
+from .models import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, TSGPR, PEPClassifier, StreamingSGPR, StreamingSVGP
+from .stream_state import StreamState
 
 __all__ = [
     "APEP",
@@ -13,7 +14,11 @@ __all__ = [
     "TSGPR",
     "MultiClassRobustMax",
     "PEPClassifier",
+    "StreamState",
+    "StreamingSGPR",
+    "StreamingSVGP",
     "datasets",
+    "inducing",
     "likelihoods",
     "metrics",
     "models",

@@ -31,8 +31,8 @@ from ..sites import (
     proper_start,
     update_once,
 )
-from ..statistics import SingleRows, floating_variables
-from .freshness import Structure, differs
+from ..statistics import Carried, SingleRows, floating_variables
+from .freshness import differs
 from .latent_functions import latent_functions
 from .local_sites import LocalSites, observed
 
@@ -62,9 +62,7 @@ class PEPClassifier(LocalSites):
     train with :func:`gpflow_pep.training.fit`, which does.
     """
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_alpha", "_sites", "_fingerprint", *LocalSites._TF_MODULE_IGNORED_PROPERTIES}
-    )
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_sites", "_fingerprint", *LocalSites._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
         self,
@@ -123,7 +121,7 @@ class PEPClassifier(LocalSites):
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
-        self._structure = Structure()
+        self._begin_stream([C], 1)
 
     @property
     def sites(self) -> Sites:
@@ -256,6 +254,7 @@ class PEPClassifier(LocalSites):
             likelihood_variables=variables,
             Kuu=self._inducing_covariance(),
             factorise=self._factorise,
+            old_site=lambda L: self._old_site(L, self._checked_alpha()),
         )
         return finite(value, name="the energy", advice=_ADVICE)
 
@@ -275,6 +274,17 @@ class PEPClassifier(LocalSites):
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L', [P, M, M]
         mean = tf.matmul(root, c, transpose_a=True)  # [P, M, 1]
         return tf.transpose(mean[..., 0]), tf.matmul(root, root, transpose_a=True)
+
+    @override
+    def _absorbed(self) -> Carried:
+        if self.is_stale:
+            self.update_sites()
+        return super()._absorbed()
+
+    @override
+    def _stream_variables(self) -> dict[str, tf.Variable]:
+        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
+        return {**super()._stream_variables(), **sites, "sites.updated_for": self._fingerprint}
 
     @override
     def posterior(

@@ -33,7 +33,7 @@ from ..statistics import (
 )
 from .sparse import SparseGP
 
-_ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
+ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
 
 
 class CollapsedRegression(SparseGP):
@@ -166,7 +166,7 @@ class CollapsedRegression(SparseGP):
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         sums = self._sums()
         objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums)
-        return finite(objective, name="the objective", advice=_ADVICE_OBJECTIVE)
+        return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")
     def loo_log_predictive_density(self) -> tf.Tensor:
@@ -185,7 +185,7 @@ class CollapsedRegression(SparseGP):
             self._scale(),
             self.num_data,
         )
-        return finite(densities, name="the leave-one-out densities", advice=_ADVICE_OBJECTIVE)
+        return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: []")
     def upper_bound(self) -> tf.Tensor:
@@ -205,4 +205,4 @@ class CollapsedRegression(SparseGP):
         sums = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
         slack = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * sums.penalty)
         bound = log_gaussian(sums, self.num_data) + 0.5 * (mahalanobis(sums) - mahalanobis(slack))
-        return finite(bound, name="the upper bound", advice=_ADVICE_OBJECTIVE)
+        return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

@@ -28,14 +28,15 @@ from ..sites import (
     leave_one_out,
     minibatch_objective,
     no_sums,
+    old_objective,
     sweep,
     update_rows,
 )
-from ..statistics import Chunks, SomeRows, Sums, derivatives
-from .freshness import Structure, differs, parameter_values, print_when
+from ..statistics import Chunks, OldSite, SomeRows, Sums, derivatives
+from .freshness import differs, parameter_values, print_when
 from .latent_functions import independent_prior
 from .power import SinglePower
-from .sparse import SparseGP
+from .stream import StreamOfBatches
 
 _STALE = (
     "hyperparameters, data or alpha have changed since the sites were last updated: call update_sites(), or construct "
@@ -43,37 +44,42 @@ _STALE = (
 )
 
 
-_COMPILED = ("_site_sums", "_look", "_sweep", "_minibatch", "_leave_one_out")
-
-
-class LocalSites(SinglePower, SparseGP):
+class LocalSites(SinglePower, StreamOfBatches):
     """Sites of a likelihood's observations, how they are swept, and whether they still go with the model."""
+
+    _COMPILED = StreamOfBatches._COMPILED | {"_site_sums", "_look", "_sweep", "_minibatch", "_leave_one_out"}
 
     _sites: Sites
     _fingerprint: tf.Variable
-    _structure: Structure
     _warned = False
     projection: str
     when_stale: str
 
     @override
     def _sums(self) -> Sums:
-        L, A, c = self._site_tensors()
+        state = self._site_tensors()
+        L, (A, c) = state.L, state.total()
         zeros = tf.zeros_like(A[:, 0, 0])
         sums = Sums(L, A, c[..., None], zeros, zeros, zeros)
         return sums if self.num_latent_gps > 1 else Sums(L, *(value[0] for value in sums[1:]))
 
     def _site_tensors(self) -> SiteSums:
         L = self._factorise(self._inducing_covariance())
-        return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L))
+        return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L), self._old_site(L, self._checked_alpha()))
+
+    @override
+    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        state = self._site_tensors()
+        A, c = state.total()
+        return state.L, A, c[..., None]
 
     def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
         """The sums of the sites, and a look at all rows under given sums, compiled."""
         rule = self._rule
         is_rough = rule.rough() is not rule
         look = Look(
-            rough=lambda state: self._look(structure, is_rough, *state),
-            exact=lambda state: self._look(structure, False, *state),
+            rough=lambda state: self._look(structure, is_rough, state),
+            exact=lambda state: self._look(structure, False, state),
         )
         is_fresh = self._is_fresh()
         return lambda: self._site_sums(structure, is_fresh), look
@@ -89,7 +95,7 @@ class LocalSites(SinglePower, SparseGP):
         """
         order = tf.constant(rng.permutation(int(self.num_data)), tf.int32)
         swept: SiteSums = self._sweep(
-            structure, first, *state, order, tf.constant(size), tf.constant(damping, default_float())
+            structure, first, state, order, tf.constant(size), tf.constant(damping, default_float())
         )
         return swept
 
@@ -104,39 +110,37 @@ class LocalSites(SinglePower, SparseGP):
         if not is_fresh:
             return self._site_tensors()
         L = self._factorise(self._inducing_covariance())
-        return SiteSums(L, *no_sums(L, self.num_latent_gps))
+        return SiteSums(L, *no_sums(L, self.num_latent_gps), self._old_site(L, self._checked_alpha()))
 
     @tf.function(autograph=False)
-    def _look(self, structure: int, rough: bool, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Sweep:
+    def _look(self, structure: int, rough: bool, state: SiteSums) -> Sweep:
         rule = self._rule.rough() if rough else self._rule
-        return sweep(self._rows(self._chunks), rule, self._sites, L, A, c, self._checked_alpha())
+        return sweep(self._rows(self._chunks), rule, self._sites, state.posterior(), self._checked_alpha())
 
     @tf.function(autograph=False, reduce_retracing=True)
     def _sweep(
         self,
         structure: int,
         first: bool,
-        L: tf.Tensor,
-        A: tf.Tensor,
-        c: tf.Tensor,
+        state: SiteSums,
         order: tf.Tensor,
         size: tf.Tensor,
         damping: tf.Tensor,
     ) -> SiteSums:
         rule = self._rule.rough() if first else self._rule
-        num_data = tf.cast(tf.size(order), A.dtype)
+        num_data = tf.cast(tf.size(order), state.A.dtype)
 
         def step(start: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            state = SiteSums(L, A, c)
+            now = state._replace(A=A, c=c)
             seen = tf.cast(tf.maximum(start, 1), A.dtype)
-            under = state.extrapolated(num_data / seen) if first else state
-            state = self._updated(state, under, order[start : start + size], rule, damping)
-            return start + size, state.A, state.c
+            under = now.extrapolated(num_data / seen) if first else now
+            now = self._updated(now, under, order[start : start + size], rule, damping)
+            return start + size, now.A, now.c
 
         _, A, c = tf.while_loop(
-            lambda start, *_: start < tf.size(order), step, (tf.constant(0), A, c), parallel_iterations=1
+            lambda start, *_: start < tf.size(order), step, (tf.constant(0), state.A, state.c), parallel_iterations=1
         )
-        return SiteSums(L, A, c)
+        return state._replace(A=A, c=c)
 
     @tf.function(autograph=False, reduce_retracing=True)
     def _minibatch(
@@ -146,14 +150,15 @@ class LocalSites(SinglePower, SparseGP):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             L = self._factorise(self._inducing_covariance())
+            old = self._old_site(L, self._checked_alpha())
             with tape.stop_recording():
-                state = SiteSums(tf.stop_gradient(L), A, c)
+                state = SiteSums(tf.stop_gradient(L), A, c, OldSite(*map(tf.stop_gradient, old)))
                 state = self._updated(state, state, indices, self._rule, damping)
             with tf.control_dependencies([state.A]):  # the sites of the minibatch have been updated
-                q = Posterior.of(L, state.A, state.c)
+                q = Posterior.of(L, *state.total())
                 batch = self._rows(SomeRows(indices, tf.size(indices)))
                 objective = minibatch_objective(batch, self._rule, self._sites, q, self._checked_alpha(), self.num_data)
-            loss = -objective - self.log_prior_density()
+            loss = -objective - old_objective(old, q) - self.log_prior_density()
         return state.A, state.c, list(derivatives(tape, loss, variables))
 
     def _updated(
@@ -172,17 +177,9 @@ class LocalSites(SinglePower, SparseGP):
             self._data, chunks, self.kernel, self.inducing_variable, self.mean_function, self.num_latent_gps
         )
 
-    def _parts(self) -> tuple[tf.Module, ...]:
-        """What the sites depend on beside data and alpha."""
-        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
-
     @property
     def _rule(self) -> TiltedRule:
         return joint_rule(self.projection, self.likelihood)
-
-    def _current_structure(self) -> int:
-        """A number that changes when a part or a parameter of the model is replaced by another one."""
-        return self._structure.number(self._parts())
 
     # --- data and staleness ------------------------------------------------------------------------------------------
 
@@ -204,11 +201,6 @@ class LocalSites(SinglePower, SparseGP):
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._sites.variables, self._fingerprint
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """An exported model predicts; the steps that update its sites stay behind."""
-        children = super()._trackable_children(save_type, **kwargs)
-        return {name: child for name, child in children.items() if name not in _COMPILED}
 
     def _parameter_values(self) -> tf.Tensor:
         return parameter_values(self._alpha, *self._parts())

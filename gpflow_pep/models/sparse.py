@@ -40,6 +40,8 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
     # What checkpoints leave out, beside GPflow's own choice; an exported prediction needs it.
     _NOT_IN_CHECKPOINTS = frozenset({"_data"})
+    # Compiled steps of training; an exported model predicts, and they stay behind.
+    _COMPILED: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -92,10 +94,17 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
 
     @data.setter
     def data(self, data: RegressionData) -> None:
+        self._hold(*self._replacement(data))
+
+    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        """Other data for the model, checked; nothing has changed yet."""
         X, Y = self._validated(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
+        return X, Y
+
+    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._new_data(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
@@ -187,9 +196,8 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Checkpoints hold what was learned and chosen, not the data; an exported prediction needs the data too."""
         children = super()._trackable_children(save_type, **kwargs)
-        if save_type == "checkpoint":
-            children = {name: child for name, child in children.items() if name not in self._NOT_IN_CHECKPOINTS}
-        return children
+        left_out = self._COMPILED | (self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset())
+        return {name: child for name, child in children.items() if name not in left_out}
 
 
 def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:

@@ -22,42 +22,23 @@ is divided by a small α). At α = 0 each is the bound of `gpflow.models.SVGP`.
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
-from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingVariables
+from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
-from gpflow.models import GPModel
-from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
-from gpflow.posteriors import PrecomputeCacheType
-from gpflow.utilities import positive, triangular
 from typing_extensions import override
 
 from .. import validation
 from ..linalg import cholesky, column_products, finite
-from ..posteriors import GaussianPosterior
 from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
-from ..statistics import covariance_with_rows, first_only, inducing_covariance, log1p_ratio, prior_variances
-from .latent_functions import independent_prior
+from ..statistics import first_only, log1p_ratio
 from .power import SinglePower
-from .sparse import ADVICE_KUU
+from .uncollapsed import ADVICE, Approximation, Uncollapsed
 
-_ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
 _SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
-
-
-class Approximation(NamedTuple):
-    """q(v) = N(m, R R')."""
-
-    m: tf.Tensor
-    """[C, M]"""
-    R: tf.Tensor
-    """[C, M, M], lower triangular"""
 
 
 class TiedCavity(NamedTuple):
@@ -71,10 +52,10 @@ class TiedCavity(NamedTuple):
     """The term in q and the prior, without log|S|/2, []."""
 
 
-class TiedFactors(SinglePower, GPModel, ExternalDataTrainingLossMixin):
+class TiedFactors(SinglePower, Uncollapsed):
     """A model with a q(u) of its own and tied factors; a subclass says what the cavity is."""
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
         self,
@@ -110,27 +91,20 @@ class TiedFactors(SinglePower, GPModel, ExternalDataTrainingLossMixin):
         :raises ValueError: naming the argument that cannot be used.
         """
         joint_rule("kl", likelihood)  # refuses what it cannot do
-        if num_latent_gps is None:
-            if q_mu is not None:
-                num_latent_gps = int(q_mu.shape[1])
-            elif q_sqrt is not None:
-                num_latent_gps = int(q_sqrt.shape[1 if q_diag else 0])
-            else:
-                num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
-        C = validation.positive_integer(num_latent_gps, "num_latent_gps")
-        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
-            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable: InducingVariables = independent_prior(kernel, inducing_variable, None, C)
+        validation.positive_integer(num_data, "num_data")  # not None: it says how strong each factor is
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
         self._alpha = self._power_variable(alpha)
-        self.num_data = validation.positive_integer(num_data, "num_data")
-        self.whiten, self.q_diag = whiten, q_diag
-        M = int(self.inducing_variable.num_inducing)
-        self.q_mu = Parameter(validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float())
-        shape = (M, C) if q_diag else (C, M, M)
-        identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
-        q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
-        self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
 
     @abstractmethod
     def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
@@ -145,59 +119,17 @@ class TiedFactors(SinglePower, GPModel, ExternalDataTrainingLossMixin):
         :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
         :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
         """
-        X, Y = (tf.cast(part, default_float()) for part in data)
-        alpha, N = self._checked_alpha(), tf.constant(self.num_data, default_float())
+        X, Y = self._minibatch(data)
+        alpha, N = self._checked_alpha(), tf.convert_to_tensor(self.num_data)
         L, q = self._whitened()
-        covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
-        V = tf.linalg.triangular_solve(L, covariance(X, *inputs))  # [M, n] or [C, M, n]
-        cavity = self._cavity(q, V, alpha, N)
-        rest = tf.nn.relu(prior_variances(self.inducing_variable, self.kernel, X) - column_products(V, V))
-        mean = tf.transpose(self.mean_function(X)) + along(V, cavity.mean)  # [C, n]
+        rows = self._projected(L, X)
+        cavity = self._cavity(q, rows.V, alpha, N)
+        mean = rows.offset + along(rows.V, cavity.mean)  # [C, n]
         rule = joint_rule("kl", self.likelihood)
-        of_rows = log_normaliser(rule, Cavity(mean, rest + cavity.variance), Rows(X, Y), alpha)
+        of_rows = log_normaliser(rule, Cavity(mean, rows.rest + cavity.variance), Rows(X, Y), alpha)
         log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(q.R))))  # log|S|/2
-        scale = N / tf.cast(tf.shape(X)[0], N.dtype)
-        value = scale * tf.reduce_sum(of_rows) + log_det + cavity.term
-        return finite(value, name=f"the objective of {type(self).__name__}", advice=_ADVICE)
-
-    def _whitened(self) -> tuple[tf.Tensor, Approximation]:
-        """L, and q(v)."""
-        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
-        L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
-        m = tf.transpose(self.q_mu)
-        R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
-        if self.whiten:
-            return L, Approximation(m, R)
-        m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
-        return L, Approximation(m, tf.linalg.triangular_solve(L, R))
-
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
-    ) -> GaussianPosterior:
-        """
-        The posterior with what predictions need computed once; it does not follow later changes of the model.
-
-        :param precompute_cache: GPflow's "tensor" (default), "variable" or "nocache" (None).
-        :raises ValueError: for any other cache type.
-        """
-
-        def values() -> tuple[tf.Tensor, ...]:
-            L, q = self._whitened()
-            return L, tf.transpose(q.m), q.R
-
-        return GaussianPosterior(
-            self.kernel,
-            self.inducing_variable,
-            self.mean_function,
-            values,
-            precompute_cache=validation.cache_type(precompute_cache),
-        )
-
-    @inherit_check_shapes
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Mean and (co)variance of the latent functions at Xnew."""
-        Xnew = tf.cast(Xnew, default_float())
-        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + log_det + cavity.term
+        return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
 
 class ARPEP(TiedFactors):

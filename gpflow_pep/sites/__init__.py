@@ -16,7 +16,7 @@ from .latent import LatentRows
 from .leave_one_out import leave_one_out
 from .minibatch import update_rows
 from .projections import site_rule
-from .stochastic import minibatch_objective
+from .stochastic import minibatch_objective, old_objective
 from .sweep import Sites, Sweep, no_sums, sweep
 from .tilted import Cavity, Rows, Tilted, TiltedRule, log_normaliser
 
@@ -42,6 +42,7 @@ __all__ = [
     "log_normaliser",
     "minibatch_objective",
     "no_sums",
+    "old_objective",
     "proper_start",
     "site_rule",
     "sweep",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from .acceleration import Acceleration
 from .energy import log_integral
-from .gaussian import Move, Posterior, SiteSums
+from .gaussian import Move, SiteSums
 from .minibatch import SMALLEST_STEP
 from .sweep import Sites, Sweep
 
@@ -199,7 +199,7 @@ def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep
                 return state, found
         for variable in (sites.precision, sites.linear):
             variable.assign(0.5 * variable)
-        state = SiteSums(state.L, 0.5 * state.A, 0.5 * state.c)
+        state = state.moved(-0.5, state.A, state.c)
     raise FloatingPointError(
         "The sites cannot be updated: tilted distributions are not finite even under the prior. Check data, likelihood "
         "and kernel for values that are NaN, infinite or overflowing."
@@ -233,6 +233,7 @@ def _move(sites: Sites, part: float, move: Move) -> None:
 
 
 def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: float) -> SitesStatus:
-    log_evidence = float(log_integral(Posterior.of(*state), state.c) + found.terms)
+    _, c = state.total()
+    log_evidence = float(log_integral(state.posterior(), c) + found.terms + state.old.terms)
     change = float(found.change)
     return SitesStatus(change <= tol, sweeps, change, log_evidence, damping)

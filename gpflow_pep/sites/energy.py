@@ -2,6 +2,8 @@
 
     log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
 
+and in streams what the old posterior adds to B and c (and its own terms).
+
 (JMLR 18(104), eq. 38). Where the sites have converged under the KL projection the energy is stationary in them, so
 that its derivatives at fixed sites are those of the converged energy.
 
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..linalg import cholesky_adjoint, symmetric_product
-from ..statistics import CHUNKS_IN_FLIGHT, add_up, first_only, watched
+from ..statistics import CHUNKS_IN_FLIGHT, OldSite, add_up, first_only, watched
 from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import Latent, LatentRows
 from .sweep import Sites, look, no_sums, row_terms, sums_of
@@ -35,34 +37,40 @@ def energy(
     likelihood_variables: Sequence[tf.Variable],
     Kuu: tf.Tensor,
     factorise: Callable[[tf.Tensor], tf.Tensor],
+    old_site: Callable[[tf.Tensor], OldSite],
 ) -> tf.Tensor:
     """
     log Z [], differentiable once in Kuu, ``rows.inputs``, ``rows.variables`` and the likelihood's variables.
 
+    :param old_site: of the Cholesky factor of Kuu; differentiable by itself.
     :raises tf.errors.InvalidArgumentError: where a cavity or B is not proper.
     """
-    L = tf.stop_gradient(factorise(Kuu))
+    factor = factorise(Kuu)
+    L = tf.stop_gradient(factor)
+    old = old_site(factor)
     parts = {variable.ref(): variable for variable in (*rows.variables, *likelihood_variables)}
     # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
     fixed = [variable for variable in parts.values() if not variable.trainable]
 
     @tf.custom_gradient
-    def value(Kuu: tf.Tensor, *inputs_and_fixed: tf.Tensor) -> Any:
+    def value(Kuu: tf.Tensor, old_A: tf.Tensor, old_c: tf.Tensor, *inputs_and_fixed: tf.Tensor) -> Any:
         inputs = inputs_and_fixed[: len(rows.inputs)]
         A, c = sites.sums(rows, L)
-        q = Posterior.of(L, A, c)
+        q = Posterior.of(L, A + old_A, c + old_c)
         terms, bars = _terms(rows, rule, sites, q, alpha)
 
         def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             adjoint = _Adjoint(rows, rule, sites, q, alpha, bars)
             derivatives = adjoint(A, c, [*inputs, *fixed, *variables], bool(likelihood_variables))
             scaled = first_only(*(bar * derivative for derivative in derivatives))
-            num_inputs = 1 + len(inputs_and_fixed)
+            num_inputs = 3 + len(inputs_and_fixed)
             return scaled[:num_inputs], list(scaled[num_inputs:])
 
-        return log_integral(q, c) + terms, gradient
+        return log_integral(q, c + old_c) + terms, gradient
 
-    return value(Kuu, *rows.inputs, *map(tf.convert_to_tensor, fixed))
+    zero_A, zero_c = no_sums(L, rows.num_latent_gps)
+    beside = zero_A + old.A, zero_c + old.c[..., 0]
+    return value(Kuu, *beside, *rows.inputs, *map(tf.convert_to_tensor, fixed)) + old.terms
 
 
 class _RowBars(NamedTuple):
@@ -151,7 +159,7 @@ class _Adjoint(NamedTuple):
         self, A: tf.Tensor, c: tf.Tensor, sources: Sequence[Any], with_likelihood: bool
     ) -> tuple[tf.Tensor, ...]:
         """
-        The derivative in Kuu and those in the sources.
+        The derivatives in Kuu, in the A and c of an old posterior, and in the sources.
 
         With P = B^-1: A_bar = -(P + b b')/2 - P VsV P - sym(b (P Vm)'), c_bar = b + P Vm; then V_bar of a row is
 
@@ -185,7 +193,7 @@ class _Adjoint(NamedTuple):
             tilts = self.rule.sensitivity(cavity, self.rows.observed(chunk), self.alpha, one, sources)
             return tuple(one + other for one, other in zip(pulled, tilts, strict=True))
 
-        return Kuu_bar, *add_up(self.rows.num_chunks(), part, tuple(map(tf.zeros_like, sources)))
+        return Kuu_bar, A_bar, c_bar, *add_up(self.rows.num_chunks(), part, tuple(map(tf.zeros_like, sources)))
 
 
 def _shared(values: tf.Tensor, q: Posterior) -> tf.Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..linalg import column_products
-from ..statistics import factorise_B, precision_B
+from ..statistics import OldSite, factorise_B, precision_B
 from .latent import Latent
 from .tilted import Cavity, Tilted
 
@@ -57,25 +57,38 @@ class Move(NamedTuple):
 
 
 class SiteSums(NamedTuple):
-    """What q(v) is made of: Kuu = L L' [M, M] or [C, M, M], A [C, M, M] and c [C, M]."""
+    """What q(v) is made of: Kuu = L L', what the sites of the rows add up to, and what there is beside them."""
 
     L: tf.Tensor
+    """[M, M] or [C, M, M]"""
     A: tf.Tensor
+    """V diag(τ) V', [C, M, M]"""
     c: tf.Tensor
+    """V h, [C, M]"""
+    old: OldSite
+    """Of an old posterior, in streams: [C, M, M] and [C, M, 1]."""
+
+    def posterior(self) -> "Posterior":
+        """q(v)."""
+        return Posterior.of(self.L, *self.total())
+
+    def total(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """A and c of everything."""
+        return self.A + self.old.A, self.c + self.old.c[..., 0]
 
     def moved(self, step: float | tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
         """The sums after a step along changes of A and c."""
-        return SiteSums(self.L, self.A + step * A, self.c + step * c)
+        return self._replace(A=self.A + step * A, c=self.c + step * c)
 
     def extrapolated(self, factor: tf.Tensor) -> "SiteSums":
         """The sums if there were `factor` times as many sites like these; as they are where B would not be proper."""
         more = self.moved(factor - 1.0, self.A, self.c)
         proper = more.is_proper()
-        return SiteSums(self.L, tf.where(proper, more.A, self.A), tf.where(proper, more.c, self.c))
+        return self._replace(A=tf.where(proper, more.A, self.A), c=tf.where(proper, more.c, self.c))
 
     def is_proper(self) -> tf.Tensor:
         """Whether B = I + A is positive definite, []."""
-        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
+        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.total()[0]))))
 
 
 class Posterior(NamedTuple):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from ..statistics import concatenate
-from .gaussian import Posterior, SiteSums, cavity_of_f, cavity_of_w, marginals, proper
+from .gaussian import SiteSums, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import LatentRows
 from .sweep import Sites
 from .tilted import TiltedRule
@@ -15,7 +15,7 @@ def leave_one_out(rows: LatentRows, rule: TiltedRule, sites: Sites, sums: SiteSu
 
     :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
     """
-    q = Posterior.of(*sums)
+    q = sums.posterior()
     one = tf.ones([], q.L.dtype)
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:

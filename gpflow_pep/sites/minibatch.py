@@ -30,7 +30,7 @@ def update_rows(
     :param state: the sums of all sites.
     :param under: those of the q that the rows are looked at under; in general the same.
     """
-    found = sweep(rows, rule, sites, *under, alpha)
+    found = sweep(rows, rule, sites, under.posterior(), alpha)
 
     def is_improper(step: tf.Tensor) -> tf.Tensor:
         return ~state.moved(step, found.A, found.c).is_proper() & (step > 0.0)
@@ -45,7 +45,7 @@ def update_rows(
         for variable, change in zip((sites.precision, sites.linear), found.site, strict=True)
     ]
     with tf.control_dependencies([move for move in moves if isinstance(move, tf.Tensor)]):
-        return SiteSums(state.L, state.A + _times(step, found.A), state.c + _times(step, found.c))
+        return state.moved(1.0, _times(step, found.A), _times(step, found.c))
 
 
 def _times(step: tf.Tensor, change: tf.Tensor) -> tf.Tensor:

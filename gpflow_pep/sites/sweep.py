@@ -94,11 +94,8 @@ def sums_of(V: tf.Tensor, site: Site) -> tuple[tf.Tensor, tf.Tensor]:
     return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), across(V, site.linear)
 
 
-def sweep(
-    rows: LatentRows, rule: TiltedRule, sites: Sites, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor, alpha: tf.Tensor
-) -> Sweep:
-    """One sweep over `rows`, all under the same q, which has the sums A [C, M, M] and c [C, M]."""
-    q = Posterior.of(L, A, c)
+def sweep(rows: LatentRows, rule: TiltedRule, sites: Sites, q: Posterior, alpha: tf.Tensor) -> Sweep:
+    """One sweep over `rows`, all under the same q."""
     C, dtype = rows.num_latent_gps, q.L.dtype
     A, c = no_sums(q.L, C)
     scalar = tf.zeros([], dtype)

@@ -14,6 +14,7 @@ from .derivatives import derivatives, first_only
 from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
+from .old_posterior import Carried, OldPosterior, OldSite, carried
 from .penalty import log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
@@ -22,8 +23,11 @@ __all__ = [
     "CHUNKS_IN_FLIGHT",
     "BlockSites",
     "Blocks",
+    "Carried",
     "Chunks",
     "IndependentSites",
+    "OldPosterior",
+    "OldSite",
     "Powers",
     "RegressionRows",
     "RowSource",
@@ -34,6 +38,7 @@ __all__ = [
     "SomeRows",
     "Sums",
     "add_up",
+    "carried",
     "collect",
     "concatenate",
     "covariance_with_rows",

@@ -5,7 +5,7 @@ right far from the origin, and with what all rows share computed once. All other
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
@@ -108,6 +108,55 @@ def _covariance_with_rows(
     if _is_squared_exponential(inducing_variable, kernel):
         return _squared_exponential(kernel, tf.convert_to_tensor(inducing_variable.Z))
     return lambda X: Kuf(inducing_variable, kernel, X), ()
+
+
+class OldCovariances(NamedTuple):
+    """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
+
+    same: tf.Tensor
+    """1 where a new point is that old one, otherwise 0, [M, Ma]."""
+    Kba: tf.Tensor
+    """[M, Ma], without jitter."""
+    Kaa: tf.Tensor
+    """[Ma, Ma], with it."""
+
+
+def old_covariances(
+    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
+) -> OldCovariances:
+    """
+    Covariances with old inducing points.
+
+    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each.
+    """
+    Z_old = tf.convert_to_tensor(Z_old)
+    parts = independent_parts(inducing_variable, kernel)
+    found = [
+        _old_covariances(*part, Z_old[number % Z_old.shape[0]], jitter) for number, part in enumerate(parts)
+    ]  # (the remainder is 0 where they are the same)
+    return OldCovariances(*(_stacked(values) for values in zip(*found, strict=True)))
+
+
+def _old_covariances(
+    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
+) -> OldCovariances:
+    Z = tf.convert_to_tensor(inducing_variable.Z)
+    centre = _centre(Z) if _is_squared_exponential(inducing_variable, kernel) else tf.zeros_like(Z[0])
+    old = Z_old - centre
+    Kaa = kernel(old) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
+    # Of points that occur several times the first is the first, and so on.
+    same = _equal(Z, Z_old) & (_occurrence(Z)[:, None] == _occurrence(Z_old))
+    return OldCovariances(tf.cast(same, old.dtype), kernel(Z - centre, old), Kaa)
+
+
+def _equal(A: tf.Tensor, B: tf.Tensor) -> tf.Tensor:
+    """Whether rows of A [n, D] and of B [m, D] are the same, [n, m]."""
+    return tf.reduce_all(A[:, None] == B, axis=-1)
+
+
+def _occurrence(Z: tf.Tensor) -> tf.Tensor:
+    """How many rows before each one are the same, [n]."""
+    return tf.reduce_sum(tf.linalg.band_part(tf.cast(_equal(Z, Z), tf.int32), -1, 0), axis=-1)
 
 
 def _stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:

@@ -8,7 +8,7 @@ from gpflow.inducing_variables import InducingPoints
 
 from gpflow_pep.sites import LatentRows, SiteSums, Tilted, TiltedRule, joint_rule, no_sums, sweep, update_rows
 from gpflow_pep.sites import Sites as SiteVariables
-from gpflow_pep.statistics import SingleRows, SomeRows
+from gpflow_pep.statistics import OldSite, SingleRows, SomeRows
 
 CLOSE = 1e-12
 N, C, NOISE = 11, 2, 0.3
@@ -36,7 +36,8 @@ def some_sites():
 
 
 def sums(sites, chunks=None):
-    return SiteSums(tf.constant(L), *sites.sums(rows(SingleRows(chunks)), tf.constant(L)))
+    found = sites.sums(rows(SingleRows(chunks)), tf.constant(L))
+    return SiteSums(tf.constant(L), *found, OldSite.nothing(tf.float64))
 
 
 def without(sites, row, c):
@@ -80,7 +81,7 @@ def test_what_a_rule_is_given():
     """The cavities of the latent values of f, and all columns of Y."""
     rule, sites = Recorded(), some_sites()
     state = sums(sites)
-    sweep(rows(SingleRows(None)), rule, sites, *state, ALPHA)
+    sweep(rows(SingleRows(None)), rule, sites, state.posterior(), ALPHA)
     (cavity,), (observed,) = rule.cavities, rule.observed
     np.testing.assert_array_equal(observed.X, X)
     np.testing.assert_array_equal(observed.Y, Y)
@@ -97,7 +98,11 @@ def test_gaussian_sites_are_found_at_once(chunk_size):
     sites = some_sites()
     state = sums(sites)
     found = sweep(
-        rows(SingleRows(chunk_size)), joint_rule("kl", gpflow.likelihoods.Gaussian(NOISE)), sites, *state, ALPHA
+        rows(SingleRows(chunk_size)),
+        joint_rule("kl", gpflow.likelihoods.Gaussian(NOISE)),
+        sites,
+        state.posterior(),
+        ALPHA,
     )
     precision = np.repeat(1.0 / (NOISE + 0.6 * D)[:, None], C, axis=1)
     linear = precision * (Y - [0.3, -0.2])
@@ -125,7 +130,7 @@ def test_a_row_without_a_cavity_stays():
     state = sums(sites)
     alpha = tf.constant(1.0, tf.float64)
     state = state._replace(A=0.1 * state.A)  # sums of other sites: under q the cavity of row 3 is not proper
-    found = sweep(rows(SingleRows(None)), Recorded(), sites, *state, alpha)
+    found = sweep(rows(SingleRows(None)), Recorded(), sites, state.posterior(), alpha)
     assert float(found.remaining) < 0.0
     assert found.site.precision[3, 0] == 0.0
     assert found.site.linear[3, 0] == 0.0
@@ -167,7 +172,7 @@ def test_an_update_that_would_be_improper(d2, moves):
     rule.d2 = d2
     everything = tf.range(N)
     zero = tf.constant(0.0, tf.float64)
-    start = SiteSums(tf.constant(L), *no_sums(tf.constant(L), C))
+    start = SiteSums(tf.constant(L), *no_sums(tf.constant(L), C), OldSite.nothing(tf.float64))
     after = update_rows(
         rows(SomeRows(everything, None)), everything, rule, sites, start, start, zero, tf.ones([], tf.float64)
     )

@@ -1,0 +1,254 @@
+"""What streaming models share: the old posterior, its update with a new batch, and the state that is carried."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import parameter_dict
+from typing_extensions import override
+
+from .. import validation
+from ..inducing import greedy_conditional_variance
+from ..statistics import Carried, OldPosterior, OldSite, carried, independent_parts
+from ..stream_state import StreamState
+from .freshness import Structure
+from .moving_points import all_points, are_points, given_points, moved_points, place
+from .sparse import SparseGP
+
+_Model = TypeVar("_Model", bound="Stream")
+
+
+class Stream:
+    """
+    A model of the batch it holds, with the posterior of all batches before as one more Gaussian site.
+
+    :meth:`update` absorbs the batch and takes the next one; in between the model is trained like any other. The old
+    posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), kept in natural parameters: it is
+    exact where hyperparameters and inducing points stay, whatever the conditioning of Kuu, and otherwise as good as the
+    new inducing points are at the old ones.
+    """
+
+    kernel: Kernel
+    likelihood: Likelihood
+    inducing_variable: InducingVariables
+    mean_function: MeanFunction
+    _old: OldPosterior | None = None
+    _num_inducing: tf.Variable
+    _structure: Structure
+
+    def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
+        """
+        Nothing has been seen yet. An inducing variable that is not of points can have no :meth:`update`.
+
+        :param leading: [] where outputs share q's covariance, or [C].
+        :param num_outputs: columns of c, P or 1.
+        """
+        self._structure = Structure()
+        self._num_inducing = tf.Variable(int(self.inducing_variable.num_inducing), trainable=False)
+        if are_points(self.inducing_variable):
+            K, _, D = all_points(self.inducing_variable).shape
+            self._old = OldPosterior(K, D, leading, num_outputs, default_float())
+
+    def update(
+        self, new_data: RegressionData, inducing_variable: InducingPointsLike | None = None, *, moved_share: float = 0.0
+    ) -> None:
+        """
+        Absorb the posterior as it is now, and go on with a new batch.
+
+        Compiled functions see the change and are not traced anew, whatever the batch's size, unless the number of
+        inducing points changes: then compile the training loss again. (One that is not stops with an error.)
+
+        :param new_data: (X, Y), which replace the batch.
+        :param inducing_variable: where the inducing points are from now on, [M, D] (of latent functions with inducing
+            points of their own [C, M, D]); None: where they were.
+        :param moved_share: let up to this share of them, in [0, 1], go to inputs of the new batch, where the variance
+            given the others is largest; which ones, and whether they are better where they were, is decided greedily.
+        :raises ValueError: naming the argument that cannot be used; the model is as it was.
+        :raises tf.errors.InvalidArgumentError: where the posterior cannot be computed; the model is as it was.
+        """
+        if self._old is None:
+            raise ValueError(
+                f"inducing_variable must be inducing points for an update, got {type(self.inducing_variable).__name__}."
+            )
+        X, Y = self._new_batch(new_data)
+        Z = self._next_points(X, inducing_variable, moved_share)
+        posterior = self._absorbed()
+        self._place(Z)
+        self._num_inducing.assign(Z.shape[1])
+        self._old.assign(posterior)
+        self._take(X, Y)
+
+    @property
+    def state(self) -> StreamState:
+        """All that :meth:`from_state` needs to go on as if nothing had happened."""
+        values = {name: np.asarray(variable) for name, variable in self._stream_variables().items()}
+        values["inducing.Z"] = all_points(self.inducing_variable).numpy()
+        return StreamState(values | {name: parameter.numpy() for name, parameter in self._other_parameters().items()})
+
+    @classmethod
+    def from_state(cls: type[_Model], state: StreamState, *parts: Any, **options: Any) -> _Model:
+        """
+        A model that goes on where another one was.
+
+        :param state: what :attr:`state` of that one gave.
+        :param parts: the positional arguments of the constructor between data and inducing variable: a kernel, or
+            kernel and likelihood, which are given the state's parameters.
+        :param options: the constructor's other arguments; alpha is the state's.
+        :raises ValueError: where the state is not that of a model like this.
+        """
+        arrays = dict(state.arrays)
+        Z = arrays.pop("inducing.Z")
+        points = Z[0] if len(Z) == 1 else SeparateIndependentInducingVariables([InducingPoints(each) for each in Z])
+        model = cls._constructed(arrays, *parts, points, **options)
+        variables = model._stream_variables() | model._other_parameters()
+        if variables.keys() != arrays.keys():
+            differing = sorted(variables.keys() ^ arrays.keys())
+            raise ValueError(
+                f"the state must have the parameters of this model; they differ in {', '.join(differing)}."
+            )
+        for name, variable in variables.items():
+            if not variable.shape.is_compatible_with(arrays[name].shape):
+                raise ValueError(f"the state's {name} must have shape {variable.shape}, got {arrays[name].shape}.")
+        for name, variable in variables.items():
+            variable.assign(arrays[name])
+        return model
+
+    def _other_parameters(self) -> dict[str, tf.Variable]:
+        """Unconstrained, but for inducing points and what is in `_stream_variables`."""
+        parameters = parameter_dict(self)
+        points = parameter_dict(self.inducing_variable).values()
+        return {
+            f"parameter{path}": parameter.unconstrained_variable
+            for path, parameter in parameters.items()
+            if not any(parameter is other for other in points)
+        }
+
+    def _stream_variables(self) -> dict[str, tf.Variable]:
+        """What changes from batch to batch, by name."""
+        assert self._old is not None
+        return {f"old.{name}": variable for name, variable in self._old.carried._asdict().items()}
+
+    @classmethod
+    @abstractmethod
+    def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+        """A model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
+
+    @abstractmethod
+    def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        """The batch as arrays, or an error that says why the model cannot take it."""
+
+    @abstractmethod
+    def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Hold this batch."""
+
+    @abstractmethod
+    def _absorbed(self) -> Carried:
+        """What is carried over of the present posterior."""
+
+    def _place(self, Z: AnyNDArray) -> None:
+        """Put the inducing points there; what can fail comes first."""
+        place(self.inducing_variable, Z)
+
+    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite:
+        if self._old is None:
+            return OldSite.nothing(L.dtype)
+        return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
+
+    def _next_points(
+        self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, moved_share: float
+    ) -> AnyNDArray:
+        if not (isinstance(moved_share, int | float | np.number) and 0.0 <= moved_share <= 1.0):
+            raise ValueError(f"moved_share must be a number in [0, 1], got {moved_share!r}.")
+        if inducing_variable is not None:
+            if moved_share:
+                raise ValueError("inducing_variable and moved_share cannot both be given.")
+            return given_points(self.inducing_variable, inducing_variable)
+        if not moved_share:
+            return np.asarray(all_points(self.inducing_variable))
+        structure, count = self._current_structure(), int(self._num_inducing)
+
+        def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:
+            return self._greedy(structure, number, *map(tf.constant, (candidates, count, num_kept)))
+
+        return moved_points(self.inducing_variable, X, float(moved_share), select)
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _greedy(self, structure: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+        _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
+        return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
+
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """What the posterior depends on beside data and alpha."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+
+    def _current_structure(self) -> int:
+        """A number that changes when a part or a parameter of the model is replaced by another one."""
+        return self._structure.number(self._parts())
+
+    def _with_same_points(self, covariance: tf.Tensor) -> tf.Tensor:
+        """
+        Kuu itself.
+
+        :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
+        """
+        message = "The number of inducing points has changed since this function was compiled: compile it again. M is"
+        same = tf.equal(self._num_inducing, covariance.shape[-1])
+        return validation.asserted(covariance, same, message, self._num_inducing)
+
+
+class StreamOfBatches(Stream, SparseGP):
+    """A stream whose model holds the batch."""
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
+        {"_old", "_num_inducing", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
+    )
+    _COMPILED = frozenset({"_carry", "_greedy"})
+    _alpha: tf.Variable
+
+    @override
+    def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        return self._replacement(new_data)
+
+    @override
+    def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        self._hold(X, Y)
+
+    @override
+    def _absorbed(self) -> Carried:
+        found: Carried = self._carry(self._current_structure())
+        return found
+
+    @tf.function(autograph=False)
+    def _carry(self, structure: int) -> Carried:
+        return carried(all_points(self.inducing_variable), *self._carried_sums())
+
+    @abstractmethod
+    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """L [M, M] or [C, M, M], A [..., M, M] and c [..., M, P] of the posterior."""
+
+    @override
+    def _inducing_covariance(self) -> tf.Tensor:
+        return self._with_same_points(super()._inducing_covariance())
+
+    @override
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        return *super()._resizable_variables(), *(() if self._old is None else self._old.variables)
+
+    @override
+    def _stream_variables(self) -> dict[str, tf.Variable]:
+        X, Y = self._data
+        return {**super()._stream_variables(), "data.X": X, "data.Y": Y, "alpha": self._alpha}
+
+    @override
+    @classmethod
+    def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+        return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[call-arg]

@@ -1,0 +1,115 @@
+"""StreamingSGPR: collapsed sparse GP regression of data that arrive in batches."""
+
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import RegressionData, TensorData
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from typing_extensions import override
+
+from ..linalg import finite
+from ..statistics import Powers, Sums, log_gaussian
+from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
+from .power import SinglePower
+from .stream import StreamOfBatches
+
+
+class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
+    r"""
+    Sparse GP regression of a stream of batches, for any power (Bui, Nguyen and Turner 2017, eqs 27 and 117).
+
+    The model is PEPR of the batch it holds, with the posterior of all batches before as one more Gaussian site:
+
+        q(u) ∝ p(u) ∏_n N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n) t_old(u)
+
+    Its objective is the online log evidence of the batch, given the ones before: at alpha = 0 a lower bound where the
+    old posterior is taken for granted. Where hyperparameters and inducing points stay, the objectives of all batches
+    add up to that of all data, and q(u) is that of all data.
+    """
+
+    _TF_MODULE_IGNORED_PROPERTIES = (
+        StreamOfBatches._TF_MODULE_IGNORED_PROPERTIES | CollapsedRegression._TF_MODULE_IGNORED_PROPERTIES
+    )
+    _NOT_IN_CHECKPOINTS = CollapsedRegression._NOT_IN_CHECKPOINTS
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.0,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        noise_variance: TensorData | None = None,
+        likelihood: Gaussian | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
+    ):
+        """
+        :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
+        :param kernel: any single-output kernel.
+        :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
+        :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: P, taken from Y.
+        :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
+        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
+        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so; by default
+            that is an error.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
+        self._alpha = self._power_variable(alpha)
+        self._begin_stream([], self.num_latent_gps)
+        if self._old is None:
+            raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
+        sums, terms = self._sums_and_terms()
+        objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums) + terms
+        return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
+
+    @override
+    def upper_bound(self) -> tf.Tensor:
+        """Not known of a batch given an approximate posterior of what was before it."""
+        raise NotImplementedError("No upper bound of the online log evidence is known; that of SGPR is for all data.")
+
+    @override
+    def _sums(self) -> Sums:
+        return self._sums_and_terms()[0]
+
+    def _sums_and_terms(self) -> tuple[Sums, tf.Tensor]:
+        """The batch's sums with the old site in A and c, and that site's terms of the evidence."""
+        batch = super()._sums()
+        old = self._old_site(batch.L, self._checked_alpha())
+        return batch._replace(A=batch.A + old.A, c=batch.c + old.c), old.terms
+
+    @override
+    def _powers(self) -> Powers:
+        alpha = self._checked_alpha()
+        return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
+
+    @override
+    def _penalty(self, sums: Sums) -> tf.Tensor:
+        return -sums.penalty
+
+    @override
+    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        sums = self._sums()
+        return sums.L, sums.A, sums.c

@@ -1,0 +1,172 @@
+"""StreamingSVGP: the uncollapsed online bound, for any likelihood and minibatches within a batch."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from typing_extensions import override
+
+from .. import validation
+from ..linalg import cholesky, finite
+from ..observations import check_observations
+from ..statistics import Carried, carried, independent_parts
+from .moving_points import all_points, place, replaced
+from .sparse import ADVICE_KUU
+from .stream import Stream
+from .uncollapsed import ADVICE, Approximation, Uncollapsed
+
+_Model = TypeVar("_Model", bound="StreamingSVGP")
+
+
+class StreamingSVGP(Stream, Uncollapsed):
+    r"""
+    Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
+
+        N/n Σ_n E_q[log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[log q_old(a)/p_old(a)]
+
+    is a lower bound of the batch's log evidence where the old posterior is taken for granted. Used like
+    `gpflow.models.SVGP`; :meth:`update` absorbs q(u) as it is. Where q is wider than the prior in some direction, it is
+    absorbed as being as wide as the prior there.
+    """
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
+        """
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: any likelihood of GPflow.
+        :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
+            `SeparateIndependentInducingVariables`.
+        :param num_data: N, rows of the first batch; None: every minibatch is a whole batch.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
+        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
+        self._begin_stream([self.num_latent_gps], 1)
+        if self._old is None:
+            raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """
+        The online bound, estimated from the rows of a minibatch.
+
+        :param data: X [n, D] and Y [n, P], some or all rows of the batch.
+        :return: [], nats.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
+        """
+        X, Y = self._minibatch(data)
+        L, q = self._whitened()
+        mean, variance = self._marginals(self._projected(self._with_same_points(L), X), q)
+        of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
+        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
+        return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
+
+    def _log_ratio(self, L: tf.Tensor, q: Approximation) -> tf.Tensor:
+        """E_q[log q_old(a)/p_old(a)], []."""
+        assert self._old is not None  # refused at the door
+        return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
+
+    @override
+    def _absorbed(self) -> Carried:
+        found: Carried = self._carry(self._current_structure())
+        return found
+
+    @tf.function(autograph=False)
+    def _carry(self, structure: int) -> Carried:
+        """q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
+        L, q = self._whitened()
+        t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
+        t = tf.minimum(t, 1.0)[..., None, :]
+        A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
+        c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
+        found = carried(all_points(self.inducing_variable), L, A, c)
+        return Carried(*(finite(value, name="what is carried over of q(u)", advice=ADVICE) for value in found))
+
+    @override
+    def _place(self, Z: AnyNDArray) -> None:
+        """Puts the inducing points there, with what q(u) says of them."""
+        if np.array_equal(Z, all_points(self.inducing_variable)):
+            return
+        kernels = [kernel for _, kernel in independent_parts(self.inducing_variable, self.kernel)]
+        posterior, means, roots = self.posterior(), [], []
+        for c in range(self.num_latent_gps):
+            points = tf.constant(Z[c % len(Z)])
+            jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
+            mean, covariance = posterior.predict_f(points, full_cov=True)
+            offset = tf.broadcast_to(self.mean_function(points), mean.shape)
+            m = (mean - offset)[:, c : c + 1]
+            R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
+            if self.whiten:
+                L = cholesky(kernels[c % len(kernels)](points) + jitter, name="Kuu", advice=ADVICE_KUU)
+                m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
+            means.append(m)
+            roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)
+        place(self.inducing_variable, Z)
+        self.q_mu = replaced(self.q_mu, tf.concat(means, axis=1))
+        self.q_sqrt = replaced(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
+
+    @override
+    def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        X, Y = validation.regression_data(new_data)
+        check_observations(self.likelihood, Y)
+        num_inputs = all_points(self.inducing_variable).shape[-1]
+        if X.shape[1] != num_inputs:
+            raise ValueError(f"data (X) must have {num_inputs} columns, as the inducing points, got {X.shape[1]}.")
+        return X, Y
+
+    @override
+    def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """The batch itself is given to the objective."""
+        if self.num_data is not None:
+            self.num_data = len(X)
+
+    @override
+    def _stream_variables(self) -> dict[str, tf.Variable]:
+        return {**super()._stream_variables(), **({} if self.num_data is None else {"num_data": self.num_data})}
+
+    @override
+    @classmethod
+    def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+        num_data = int(arrays["num_data"]) if "num_data" in arrays else None
+        num_latent_gps = arrays["old.linear"].shape[0]
+        return cls(*parts, num_data=num_data, num_latent_gps=num_latent_gps, **options)

@@ -1,0 +1,174 @@
+"""What the minibatch models share: a q(u) of their own, as `gpflow.models.SVGP` has, and its predictions."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
+from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models import GPModel
+from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
+from gpflow.models.util import InducingPointsLike
+from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import positive, triangular
+
+from .. import validation
+from ..linalg import cholesky, column_products
+from ..posteriors import GaussianPosterior
+from ..sites import along
+from ..statistics import covariance_with_rows, inducing_covariance, prior_variances
+from .latent_functions import independent_prior
+from .sparse import ADVICE_KUU
+
+ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
+
+
+class Approximation(NamedTuple):
+    """q(v) = N(m, R R'), whitened: u = L v with Kuu = L L'."""
+
+    m: tf.Tensor
+    """[C, M]"""
+    R: tf.Tensor
+    """[C, M, M], lower triangular"""
+
+    def divergence(self) -> tf.Tensor:
+        """KL[q, prior] = (tr S + m'm - M - log|S|)/2, summed over latent functions, []."""
+        log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.R))))
+        squares = tf.reduce_sum(tf.square(self.R)) + tf.reduce_sum(tf.square(self.m))
+        return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - log_det
+
+
+class Projected(NamedTuple):
+    """n rows, given the inducing variables: f = w + m(x) + (a Gaussian of variance d), w = V'v."""
+
+    V: tf.Tensor
+    """L^-1 Kuf, [M, n] or [C, M, n]."""
+    rest: tf.Tensor
+    """d, [n] or [C, n]."""
+    offset: tf.Tensor
+    """m(x), [C, n] or [1, n]."""
+
+
+class Uncollapsed(GPModel, ExternalDataTrainingLossMixin):
+    """A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches."""
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_num_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        num_data: int | None,
+        mean_function: MeanFunction | None,
+        num_latent_gps: int | None,
+        q_diag: bool,
+        q_mu: Any,
+        q_sqrt: Any,
+        whiten: bool,
+    ):
+        if num_latent_gps is None:
+            if q_mu is not None:
+                num_latent_gps = int(q_mu.shape[1])
+            elif q_sqrt is not None:
+                num_latent_gps = int(q_sqrt.shape[1 if q_diag else 0])
+            else:
+                num_latent_gps = 1 if isinstance(likelihood, ScalarLikelihood) else likelihood.latent_dim
+        C = validation.positive_integer(num_latent_gps, "num_latent_gps")
+        if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
+            raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
+        self.inducing_variable: InducingVariables = independent_prior(kernel, inducing_variable, None, C)
+        self._num_data = None if num_data is None else tf.Variable(_count(num_data), trainable=False)
+        self.whiten, self.q_diag = whiten, q_diag
+        M = int(self.inducing_variable.num_inducing)
+        self.q_mu = Parameter(validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float())
+        shape = (M, C) if q_diag else (C, M, M)
+        identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
+        q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
+        self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+
+    @property
+    def num_data(self) -> tf.Variable | None:
+        """
+        N, the number of all observations, []; None where each minibatch is taken for all. Set it, and compiled
+        functions see the new value.
+
+        :raises ValueError: when it is set to anything but a whole number of at least 1.
+        """
+        return self._num_data
+
+    @num_data.setter
+    def num_data(self, num_data: int) -> None:
+        if self._num_data is None:
+            raise ValueError("num_data cannot be set on a model that was made without: give it to the constructor.")
+        self._num_data.assign(_count(num_data))
+
+    def _scale(self, num_rows: tf.Tensor) -> tf.Tensor:
+        """N/n, []."""
+        n = tf.cast(num_rows, default_float())
+        return tf.ones_like(n) if self._num_data is None else self._num_data / n
+
+    def _minibatch(self, data: RegressionData) -> RegressionData:
+        X, Y = (tf.cast(part, default_float()) for part in data)
+        return X, Y
+
+    def _whitened(self) -> tuple[tf.Tensor, Approximation]:
+        """L, and q(v)."""
+        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
+        L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
+        m = tf.transpose(self.q_mu)
+        R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
+        if self.whiten:
+            return L, Approximation(m, R)
+        m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
+        return L, Approximation(m, tf.linalg.triangular_solve(L, R))
+
+    def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
+        covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
+        V = tf.linalg.triangular_solve(L, covariance(X, *inputs))
+        rest = tf.nn.relu(prior_variances(self.inducing_variable, self.kernel, X) - column_products(V, V))
+        return Projected(V, rest, tf.transpose(self.mean_function(X)))
+
+    def _marginals(self, rows: Projected, q: Approximation) -> MeanAndVariance:
+        """Mean and variance of f under q, [C, n]."""
+        T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
+        return rows.offset + along(rows.V, q.m), rows.rest + column_products(T, T)
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> GaussianPosterior:
+        """
+        The posterior with what predictions need computed once; it does not follow later changes of the model.
+
+        :param precompute_cache: GPflow's "tensor" (default), "variable" or "nocache" (None).
+        :raises ValueError: for any other cache type.
+        """
+
+        def values() -> tuple[tf.Tensor, ...]:
+            L, q = self._whitened()
+            return L, tf.transpose(q.m), q.R
+
+        return GaussianPosterior(
+            self.kernel,
+            self.inducing_variable,
+            self.mean_function,
+            values,
+            precompute_cache=validation.cache_type(precompute_cache),
+        )
+
+    @inherit_check_shapes
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """Mean and (co)variance of the latent functions at Xnew."""
+        Xnew = tf.cast(Xnew, default_float())
+        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+
+def _count(num_data: Any) -> tf.Tensor:
+    return tf.constant(validation.positive_integer(num_data, "num_data"), default_float())

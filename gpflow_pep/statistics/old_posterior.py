@@ -1,0 +1,182 @@
+"""The old posterior as one more Gaussian site, on the old inducing variables a (Bui, Nguyen and Turner 2017).
+
+    q_old(a)/p_old(a) = exp(-a'Λa/2 + η'a + log_normaliser),    Λ = R R' = L^-T A L^-1,  η = L^-T c,
+
+from the sums A, c and the Cholesky factor L of the model that saw the data: no covariance of it is inverted. A stream
+that has seen nothing has no old inducing variables.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from ..linalg import cholesky
+from .covariances import old_covariances
+from .evidence import factorise_B
+from .penalty import log_det_ratio
+
+_ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
+
+
+class Carried(NamedTuple):
+    """What is carried over of a posterior of inducing variables a at Z; [...] are leading dimensions, none or [C]."""
+
+    Z: tf.Tensor
+    """Where they are, [K, Ma, D]: K = 1 where all latent functions share them, otherwise C."""
+    root: tf.Tensor
+    """R, [..., Ma, Ma]."""
+    linear: tf.Tensor
+    """η, [..., Ma, P]."""
+    log_normaliser: tf.Tensor
+    """log of the integral of p_old(a) over q_old(a) without their normalisers: P/2 log|B| - c'B^-1 c/2, []."""
+
+
+class OldSite(NamedTuple):
+    """What the old posterior adds to the sums of the new model, and to its log evidence."""
+
+    A: tf.Tensor
+    """[..., M, M]"""
+    c: tf.Tensor
+    """[..., M, P]"""
+    terms: tf.Tensor
+    """[]"""
+
+    @classmethod
+    def nothing(cls, dtype: tf.DType) -> "OldSite":
+        """Of a model that has no old posterior; [1, 1, 1] each, which broadcast."""
+        zero = tf.zeros([1, 1, 1], dtype)
+        return cls(zero, zero, zero[0, 0, 0])
+
+
+def carried(Z: tf.Tensor, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Carried:
+    """
+    What is carried over of q(v) = N(B^-1 c, B^-1), B = I + A, Kuu = L L'. Negative eigenvalues of A, which sites of
+    negative precision may make, are taken to be 0: those directions are as uncertain as the prior has them.
+    """
+    eigenvalues, U = tf.linalg.eigh(A)
+    F = U * tf.sqrt(tf.nn.relu(eigenvalues))[..., None, :]  # A = F F'
+    L = tf.broadcast_to(L, tf.shape(A))
+    factor = factorise_B(tf.matmul(F, F, transpose_b=True))
+    whitened = tf.linalg.triangular_solve(factor, c)
+    num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
+    log_det = num_outputs * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+    return Carried(
+        Z,
+        tf.linalg.triangular_solve(L, F, adjoint=True),
+        tf.linalg.triangular_solve(L, c, adjoint=True),
+        log_det - 0.5 * tf.reduce_sum(tf.square(whitened)),
+    )
+
+
+class OldPosterior(tf.Module):
+    """What is carried over, in variables: compiled functions see it change, whatever the number of old points."""
+
+    def __init__(self, num_parts: int, num_inputs: int, leading: list[int], num_outputs: int, dtype: tf.DType):
+        """
+        Nothing is carried over yet: there are no old points.
+
+        :param num_parts: K, how many sets of inducing points there are, 1 or C.
+        :param num_inputs: D.
+        :param leading: [] where outputs share q's covariance, or [C].
+        :param num_outputs: P, columns of η.
+        """
+        super().__init__()
+        shapes = Carried(
+            Z=[num_parts, None, num_inputs],
+            root=[*leading, None, None],
+            linear=[*leading, None, num_outputs],
+            log_normaliser=[],
+        )
+        self._carried = Carried(*(_empty(shape, dtype) for shape in shapes))
+
+    @property
+    def carried(self) -> Carried:
+        """The variables."""
+        return self._carried
+
+    def assign(self, carried: Carried) -> None:
+        """Carry this over from now on."""
+        for variable, value in zip(self._carried, carried, strict=True):
+            variable.assign(value)
+
+    def site(
+        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor, jitter: float
+    ) -> OldSite:
+        """
+        The site under the present hyperparameters, for the power alpha; differentiable (their eq. 140).
+
+            A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
+            c = V (I + αΛQ)^-1 η,    terms = log_normaliser + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
+
+        :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
+        """
+        R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
+        V, Q = self.projected(inducing_variable, kernel, L, jitter)
+        W = tf.matmul(V, R)  # [..., M, Ma]
+        D = tf.matmul(R, tf.matmul(Q, R), transpose_a=True)
+        identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
+        factor = cholesky(identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE)
+        H = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(W))
+        Q_linear = tf.matmul(Q, linear)
+        e = tf.linalg.triangular_solve(factor, tf.matmul(R, Q_linear, transpose_a=True))
+        c = tf.matmul(V, linear) - alpha * tf.matmul(H, e, transpose_a=True)
+        quadratic = tf.reduce_sum(linear * Q_linear) - alpha * tf.reduce_sum(tf.square(e))
+        num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
+        penalty = num_outputs * tf.reduce_sum(log_det_ratio(alpha, D))
+        terms = self._carried.log_normaliser + 0.5 * (alpha * quadratic - penalty)
+        return OldSite(tf.matmul(H, H, transpose_a=True), c, terms)
+
+    def log_ratio(
+        self,
+        inducing_variable: InducingVariables,
+        kernel: Kernel,
+        L: tf.Tensor,
+        mean: tf.Tensor,
+        root: tf.Tensor,
+        jitter: float,
+    ) -> tf.Tensor:
+        """
+        E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
+
+            -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normaliser.
+        """
+        R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
+        V, Q = self.projected(inducing_variable, kernel, L, jitter)
+        W = tf.matmul(V, R)  # [C, M, Ma]
+        squares = (
+            tf.square(tf.matmul(W, root, transpose_a=True)),
+            tf.square(tf.matmul(W, mean[..., None], transpose_a=True)),
+        )
+        second = sum(map(tf.reduce_sum, squares)) + tf.reduce_sum(R * tf.matmul(Q, R))
+        first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
+        return first - 0.5 * second + self._carried.log_normaliser
+
+    def projected(
+        self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """
+        V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
+
+        The jitter belongs to the inducing variables: an old and a new one at the same point are the same, with a column
+        of L' in V and nothing left to Q. There the values are put in, so that they are exact whatever the conditioning
+        of Kuu; the derivatives are those of the solve, since a new point may move away from the old one.
+        """
+        same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._carried.Z, jitter)
+        left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 where an old point is a new one
+        solved = tf.linalg.triangular_solve(L, Kba + jitter * same)
+        put = tf.matmul(L, same, transpose_a=True) + solved * left[..., None, :]
+        V = _with_value(put, solved)
+        Q = Kaa - tf.matmul(V, V, transpose_a=True)
+        return V, _with_value(Q * left[..., None, :] * left[..., :, None], Q)
+
+
+def _with_value(value: tf.Tensor, expression: tf.Tensor) -> tf.Tensor:
+    """The value of the one, with the derivatives of the other."""
+    return expression + tf.stop_gradient(value - expression)
+
+
+def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
+    zeros = tf.zeros([size or 0 for size in shape], dtype)
+    return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)

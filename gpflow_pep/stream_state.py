@@ -1,0 +1,73 @@
+"""All that a stream carries, in arrays: saved in one file, from which it continues bit for bit."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+_VERSION = 1
+_VERSION_KEY = "version"
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """
+    The state of a streaming model, version 1: a name and an array for everything that changes while it runs.
+
+    ==========================  ==============================================================================
+    ``old.Z``                   old inducing points, [1 or C, Ma, D]
+    ``old.root, old.linear``    R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
+    ``old.log_normaliser``      see :class:`gpflow_pep.statistics.Carried`
+    ``inducing.Z``              present inducing points, [1 or C, M, D]
+    ``data.X, data.Y``          the batch that the model holds
+    ``alpha``                   the power
+    ``sites...``                of models with sites: the batch's, and what they were updated for
+    ``parameter...``            other parameters, by their names in GPflow, unconstrained
+    ==========================  ==============================================================================
+    """
+
+    arrays: Mapping[str, AnyNDArray]
+
+    def as_dict(self) -> dict[str, AnyNDArray]:
+        """The arrays and the version."""
+        return {_VERSION_KEY: np.array(_VERSION), **self.arrays}
+
+    @classmethod
+    def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
+        """
+        What :meth:`as_dict` gave.
+
+        :raises ValueError: where it is of another version.
+        """
+        version = arrays.get(_VERSION_KEY)
+        if version is None or int(version) != _VERSION:
+            raise ValueError(f"the state must be of version {_VERSION}, got {version}.")
+        return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an npz file, whole or not at all: an earlier one at `path` stays until this one is complete."""
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **self.as_dict())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "StreamState":
+        """
+        Read what :meth:`save` wrote.
+
+        :raises ValueError: where it is no state of this version.
+        """
+        with np.load(path, allow_pickle=False) as file:
+            return cls.from_dict(dict(file))

@@ -1,0 +1,375 @@
+"""StreamingSGPR: reference numbers, exact carry-over whatever the conditioning, and what an update leaves alone."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEPR, StreamingSGPR
+
+CASES = json.loads((Path(__file__).parent.parent / "data" / "streaming.json").read_text())
+# Objectives of size 10 from sums of at most 20 terms and solves at condition numbers up to 1e3: 1e3 eps 10 = 2e-12.
+OBJECTIVE, PREDICTION, GRADIENT = 2e-11, 1e-12, 1e-10
+ALPHAS = [0.0, 0.5, 1.0]
+
+
+def kernel_of(step):
+    return gpflow.kernels.SquaredExponential(step["kernel"]["variance"], step["kernel"]["lengthscales"])
+
+
+def column(values):
+    return np.reshape(values, (len(values), -1))
+
+
+def steps_of(case):
+    """The model at each step, with the hyperparameters of the step, and what is expected of it."""
+    inputs, model = case["inputs"], None
+    for step, expected in zip(inputs["steps"], case["expected"]["steps"], strict=True):
+        data, Z = (column(step["X"]), column(step["Y"])), column(step["Z"])
+        if model is None:
+            mean = gpflow.functions.Constant([inputs["mean_constant"]])
+            model = StreamingSGPR(data, kernel_of(step), Z, alpha=inputs["alpha"], mean_function=mean)
+        else:
+            model.update(data, Z)
+        model.kernel.variance.assign(step["kernel"]["variance"])
+        model.kernel.lengthscales.assign(step["kernel"]["lengthscales"])
+        model.likelihood.variance.assign(step["noise_variance"])
+        yield model, expected
+
+
+def log_gradients(model):
+    """Derivatives as the reference has them: through the logarithm where parameters are positive."""
+    positive = {
+        "log_variance": model.kernel.variance,
+        "log_lengthscales": model.kernel.lengthscales,
+        "log_noise_variance": model.likelihood.variance,
+    }
+    parameters = {**positive, "Z": model.inducing_variable.Z, "mean_constant": model.mean_function.c}
+    with tf.GradientTape(persistent=True) as tape:
+        values = {name: tf.convert_to_tensor(parameter) for name, parameter in parameters.items()}
+        objective = model.maximum_log_likelihood_objective()
+    variables = {name: parameter.unconstrained_variable for name, parameter in parameters.items()}
+    gradients = tape.gradient(objective, variables)
+    for name in positive:
+        gradients[name] *= values[name] / tape.gradient(values[name], variables[name])
+    return gradients
+
+
+@pytest.mark.usefixtures("no_jitter")
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
+def test_reference(case):
+    total = 0.0
+    for model, expected in steps_of(case):
+        objective = float(model.maximum_log_likelihood_objective())
+        assert objective == pytest.approx(expected["objective"], rel=0.0, abs=OBJECTIVE)
+        total += objective
+        q_mu, q_cov = model.compute_qu()
+        mean, variance = model.predict_f(column(case["inputs"]["Xtest"]))
+        for actual, name in ((q_mu, "q_mu"), (q_cov, "q_cov"), (mean, "f_mean"), (variance, "f_var")):
+            value = np.reshape(expected[name], actual.shape)
+            np.testing.assert_allclose(actual, value, rtol=0.0, atol=PREDICTION * max(1.0, np.abs(value).max()))
+        if "grad" in expected:
+            gradients = log_gradients(model)
+            assert set(gradients) == set(expected["grad"])
+            largest = max(np.abs(value).max() for value in expected["grad"].values())
+            for name, value in expected["grad"].items():
+                error = np.abs(np.ravel(gradients[name]) - np.ravel(value)).max()
+                assert error < GRADIENT * largest, name
+    assert total == pytest.approx(case["expected"]["sum_of_objectives"], rel=0.0, abs=3 * OBJECTIVE)
+
+
+# --- exact carry-over ------------------------------------------------------------------------------------------------
+
+
+def series(N, P=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0.0, 10.0, size=(N, 1)), axis=0)
+    return X, np.sin(2.0 * X + np.arange(P)) + 0.1 * rng.normal(size=(N, P))
+
+
+def stream(model, data, sizes):
+    """The rest of the data, in batches of these sizes; the sum of the objectives."""
+    objective = tf.function(model.maximum_log_likelihood_objective)
+    total, start = objective(), int(model.num_data)
+    for size in sizes:
+        model.update(tuple(values[start : start + size] for values in data))
+        total, start = total + objective(), start + size
+    assert start == len(data[0])
+    assert objective.experimental_get_tracing_count() == 1
+    return float(total)
+
+
+def condition_number(model):
+    covariance = model._inducing_covariance()
+    return np.linalg.cond(covariance.numpy())
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize(
+    ("M", "lengthscale", "jitter", "cond"),
+    [(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)],
+    ids=["well", "ill", "worse"],
+)
+def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
+    """Fixed hyperparameters and Z, whatever the conditioning of Kuu; several outputs, a mean function, two batches."""
+    data, Z = series(60, P=2), np.linspace(0.0, 10.0, M)[:, None]
+    Xnew = np.linspace(-1.0, 11.0, 50)[:, None]
+
+    def make(model, data):
+        kernel = gpflow.kernels.SquaredExponential(1.3, lengthscale)
+        mean = gpflow.functions.Linear([[0.2, -0.1]], [0.3, 0.1])
+        return model(data, kernel, Z, alpha=alpha, mean_function=mean, noise_variance=0.02)
+
+    with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
+        whole = make(PEPR, data)
+        assert cond / 5 < condition_number(whole) < 50 * cond
+        expected = float(whole.maximum_log_likelihood_objective())
+        for first, sizes in ((25, [35]), (5, [1, 20, 3, 30, 1])):  # fewer rows than M, too
+            model = make(StreamingSGPR, tuple(values[:first] for values in data))
+            assert stream(model, data, sizes) == pytest.approx(expected, rel=1e-8)
+            for actual, value in zip(model.predict_f(Xnew), whole.predict_f(Xnew), strict=True):
+                np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-8)
+            for actual, value in zip(model.compute_qu(), whole.compute_qu(), strict=True):
+                np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_thousand_batches(alpha):
+    data, Z = series(2000), np.linspace(0.0, 10.0, 30)[:, None]
+    order = np.random.default_rng(1).permutation(2000)
+    data = tuple(values[order] for values in data)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-9)):
+        kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
+        whole = PEPR(data, kernel, Z, alpha=alpha, noise_variance=0.02)
+        model = StreamingSGPR(tuple(values[:2] for values in data), kernel, Z, alpha=alpha, noise_variance=0.02)
+        assert condition_number(model) > 5e9
+        total = stream(model, data, [2] * 999)
+        assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
+        np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_inducing_points_at_all_inputs_seen(alpha):
+    """Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much over the noise.)"""
+    rng = np.random.default_rng(3)
+    X = rng.permutation(np.linspace(0.0, 10.0, 24))[:, None]
+    Y = np.sin(X) + 0.1 * rng.normal(size=X.shape)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-10)):
+        kernel = gpflow.kernels.Matern32(1.1, 0.9)
+        model = StreamingSGPR((X[:8], Y[:8]), kernel, X[:8], alpha=alpha, noise_variance=0.01)
+        total = model.maximum_log_likelihood_objective()
+        for start in (8, 16):
+            rows = slice(start, start + 8)
+            model.update((X[rows], Y[rows]), X[: start + 8])
+            total += model.maximum_log_likelihood_objective()
+        exact = gpflow.models.GPR((X, Y), kernel, noise_variance=0.01)
+        assert float(total) == pytest.approx(float(exact.maximum_log_likelihood_objective()), abs=1e-5)
+        Xnew = np.linspace(-1.0, 11.0, 40)[:, None]
+        for actual, value in zip(model.predict_f(Xnew), exact.predict_f(Xnew), strict=True):
+            np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
+
+
+def test_points_that_occur_twice_are_told_apart():
+    """Each has a jitter of its own, in Kuu and in what is carried over."""
+    data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
+    kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
+    whole = PEPR(data, kernel, Z, alpha=0.5, noise_variance=0.05)
+    model = StreamingSGPR(tuple(values[:10] for values in data), kernel, Z, alpha=0.5, noise_variance=0.05)
+    total = stream(model, data, [15, 15])
+    assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
+
+
+def test_the_online_bound_is_a_bound():
+    """At alpha = 0, with inducing points that move: below the evidence of the exact GP of all data."""
+    data = series(60)
+    kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
+    exact = float(gpflow.models.GPR(data, kernel, noise_variance=0.05).maximum_log_likelihood_objective())
+    gaps = []
+    for moved in (0.0, 0.3):
+        model = StreamingSGPR(
+            tuple(values[:30] for values in data), kernel, np.linspace(0.0, 5.0, 9)[:, None], noise_variance=0.05
+        )
+        total = float(model.maximum_log_likelihood_objective())
+        model.update(tuple(values[30:] for values in data), np.linspace(0.0, 10.0, 14)[:, None] + moved)
+        gaps.append(exact - total - float(model.maximum_log_likelihood_objective()))
+    assert min(gaps) > 0.0
+
+
+def test_leave_one_out_knows_the_old_batches():
+    """Row n is predicted from the old posterior and the batch's other rows: as the model without it predicts it."""
+    data = series(30)
+    kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
+    Z = np.linspace(0.0, 10.0, 9)[:, None]
+
+    def make(batch):
+        first = tuple(values[:20] for values in data)
+        model = StreamingSGPR(first, kernel, Z, alpha=0.7, noise_variance=0.05)
+        model.update(batch)
+        return model
+
+    X, Y = (values[20:] for values in data)
+    found = make((X, Y)).loo_log_predictive_density()
+    for n in (0, 5):
+        others = np.arange(len(X)) != n
+        expected = make((X[others], Y[others])).predict_log_density((X[n : n + 1], Y[n : n + 1]))
+        assert float(found[n]) == pytest.approx(float(expected[0]), abs=1e-9)
+
+
+# --- moving inducing points ------------------------------------------------------------------------------------------
+
+
+def test_a_share_of_the_points_moves_where_the_new_data_are():
+    X, Y = series(80)
+    Z = np.linspace(0.0, 4.9, 10)[:, None]
+    old, new = (X[:40], Y[:40]), (X[40:], Y[40:])
+    assert X[40] > 4.9
+    predictions = {}
+    for share in (0.0, 0.5):
+        model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
+        model.update(new, moved_share=share)
+        points = model.inducing_variable.Z.numpy()
+        kept = np.isin(points, Z)
+        np.testing.assert_array_equal(points[kept], Z[kept])  # those that stay keep their place in the list
+        assert np.isin(points[~kept], new[0]).all()
+        assert len(np.unique(points)) == 10
+        predictions[share] = -float(tf.reduce_mean(model.predict_log_density(new)))
+    assert 4 <= (~kept).sum() <= 5  # up to half of them: the old ones know little there
+    assert predictions[0.5] < predictions[0.0] - 1.0
+    # new data where points are already: they stay
+    model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
+    model.update((Z[:4], np.sin(Z[:4])), moved_share=0.5)
+    np.testing.assert_array_equal(model.inducing_variable.Z, Z)
+
+
+def test_another_number_of_inducing_points():
+    data, Z = series(40), np.linspace(0.0, 10.0, 6)[:, None]
+    model = StreamingSGPR(
+        tuple(values[:20] for values in data), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1
+    )
+    gpflow.set_trainable(model.inducing_variable, False)
+    compiled = model.training_loss_closure(compile=True)
+    compiled()
+    batch = tuple(values[20:] for values in data)
+    model.update(batch, np.linspace(0.0, 10.0, 9)[:, None])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compile it again"):
+        compiled()
+    assert float(model.training_loss_closure(compile=True)()) == pytest.approx(float(model.training_loss()))
+    assert not model.inducing_variable.Z.trainable
+    assert model.predict_f(data[0])[0].shape == (40, 1)
+    model.update(batch, Z)
+    assert np.isfinite(compiled())  # six again, but not the same parameter
+
+
+# --- what an update changes, and what it leaves alone ----------------------------------------------------------------
+
+
+@pytest.fixture
+def small():
+    data = series(30)
+    kernel = gpflow.kernels.SquaredExponential(1.2, 0.8)
+    model = StreamingSGPR(
+        tuple(values[:10] for values in data), kernel, np.linspace(0, 10, 5)[:, None], noise_variance=0.1
+    )
+    model.update(tuple(values[10:20] for values in data))
+    return model
+
+
+GOOD = np.ones((3, 1))
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "message"),
+    [
+        ((np.full((3, 1), np.nan), GOOD), {}, r"data\[0\] \(X\) must be finite"),
+        ((GOOD, np.full((3, 1), np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
+        ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
+        ((GOOD, np.ones((3, 2))), {}, r"data \(Y\) must keep 1 columns"),
+        ((GOOD, np.ones((4, 1))), {}, "as many rows"),
+        ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
+        (GOOD, {}, "pair"),
+        ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),
+        ((GOOD, GOOD), {"inducing_variable": np.ones((5, 2))}, r"inducing_variable \(Z\) must keep 1 columns"),
+        ((GOOD, GOOD), {"inducing_variable": np.ones((2, 5, 1))}, "for 1 latent functions, got 2"),
+        ((GOOD, GOOD), {"moved_share": 1.5}, r"moved_share must be a number in \[0, 1\], got 1.5"),
+        ((GOOD, GOOD), {"moved_share": np.nan}, "moved_share"),
+        ((GOOD, GOOD), {"moved_share": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
+    ],
+)
+def test_a_batch_that_is_refused_leaves_the_model_as_it_was(small, batch, options, message):
+    before = small.state.as_dict()
+    with pytest.raises(ValueError, match=message):
+        small.update(batch, **options)
+    after = small.state.as_dict()
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_a_posterior_that_cannot_be_computed_leaves_the_model_as_it_was(small):
+    small.kernel.lengthscales.unconstrained_variable.assign(np.nan)
+    before = small.state.as_dict()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
+        small.update((GOOD, GOOD))
+    after = small.state.as_dict()
+    assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
+
+
+def test_compiled_functions_follow_updates_without_being_traced_anew(small):
+    X, Y = series(200, seed=2)
+    loss = tf.function(small.training_loss)
+    predict = tf.function(small.predict_f)
+    for size in (30, 1, 7, 50):
+        Z = np.sort(np.random.default_rng(size).uniform(0, 10, (5, 1)), axis=0)
+        small.update((X[:size], Y[:size]), Z)
+        small.alpha = size / 100
+        assert float(loss()) == pytest.approx(float(small.training_loss()), rel=1e-12)
+        np.testing.assert_allclose(predict(X)[0], small.predict_f(X)[0], rtol=0.0, atol=1e-11)
+    assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
+    assert small._carry.experimental_get_tracing_count() == 1
+
+
+def test_what_is_carried_does_not_grow(small):
+    X, Y = series(20, seed=2)
+    small.update((X, Y))
+    sizes = {name: value.shape for name, value in small.state.arrays.items()}
+    for _ in range(100):
+        small.update((X, Y))
+    assert sizes == {name: value.shape for name, value in small.state.arrays.items()}
+    assert small._carry.experimental_get_tracing_count() == 1
+
+
+def test_it_is_trained_between_updates():
+    """With L-BFGS on the online bound, as any GPflow model; the stream ends about where SGPR of all data does."""
+    X, Y = series(200)
+    order = np.random.default_rng(0).permutation(200)
+    X, Y = X[order], Y[order]
+    Z = np.linspace(0, 10, 15)[:, None]
+    model = StreamingSGPR((X[:50], Y[:50]), gpflow.kernels.SquaredExponential(), Z)
+    optimiser, loss = gpflow.optimizers.Scipy(), model.training_loss_closure(compile=True)
+    for start in range(0, 200, 50):
+        if start:
+            model.update((X[start : start + 50], Y[start : start + 50]))
+        before = float(loss())
+        optimiser.minimize(loss, model.trainable_variables, options={"maxiter": 100})
+        assert float(loss()) < before
+    batch = gpflow.models.SGPR((X, Y), gpflow.kernels.SquaredExponential(), Z)
+    optimiser.minimize(batch.training_loss, batch.trainable_variables, options={"maxiter": 200})
+    Xnew = np.linspace(0, 10, 100)[:, None]
+    for actual, expected in zip(model.predict_f(Xnew), batch.predict_f(Xnew), strict=True):
+        assert np.sqrt(np.mean(np.square(actual - expected))) < 0.05
+    assert model.likelihood.variance.numpy() == pytest.approx(batch.likelihood.variance.numpy(), rel=0.2)
+
+
+def test_other_inducing_variables_are_refused():
+    class Shifted(gpflow.inducing_variables.InducingPoints):
+        pass
+
+    with pytest.raises(ValueError, match="must be inducing points, got Shifted"):
+        StreamingSGPR(series(10), gpflow.kernels.Matern32(), Shifted(np.ones((2, 1))))
+
+
+def test_no_upper_bound(small):
+    with pytest.raises(NotImplementedError, match="upper bound"):
+        small.upper_bound()

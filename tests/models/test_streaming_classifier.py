@@ -1,0 +1,138 @@
+"""PEPClassifier that absorbs its sites: exact where the likelihood is Gaussian, consistent for all others."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
+from gpflow_pep.training import fit
+
+rng = np.random.default_rng(4)
+X = rng.uniform(-3.0, 3.0, (90, 2))
+F = np.sin(2.0 * X[:, :1]) + X[:, 1:] ** 2 - 2.0
+Y = F + 0.3 * rng.normal(size=F.shape)
+LABELS = (Y > 0.0).astype(float)
+Z = X[::9]
+ALPHAS = [0.0, 0.5, 1.0]
+
+
+def kernel():
+    return gpflow.kernels.SquaredExponential(2.0, [1.0, 1.2])
+
+
+def batches(observations, size=30):
+    return [(X[start : start + size], observations[start : start + size]) for start in range(0, len(X), size)]
+
+
+def streamed(observations, likelihood, kernel=kernel, **options):
+    """The model after all batches, and the sum of the batches' log evidences."""
+    first, *others = batches(observations)
+    model = PEPClassifier(first, kernel(), likelihood, Z, **options)
+    total = model.update_sites(tol=1e-10).log_evidence
+    for batch in others:
+        model.update(batch)
+        total += model.update_sites(tol=1e-10).log_evidence
+    return model, total
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_with_a_gaussian_likelihood_it_is_the_batch_posterior(alpha):
+    """Its sites do not depend on what else is known of f: as PEPR of all data."""
+    model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
+    whole = PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=0.3)
+    assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
+    for actual, expected in zip(model.predict_f(X), whole.predict_f(X), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
+
+
+def test_streaming_ep_is_near_ep_of_all_data():
+    """Assumed density filtering, batch by batch: the sites of earlier batches are not visited again."""
+    model, total = streamed(LABELS, Probit(), alpha=1.0)
+    whole = PEPClassifier((X, LABELS), kernel(), Probit(), Z, alpha=1.0)
+    expected = whole.update_sites().log_evidence
+    assert total == pytest.approx(expected, abs=0.02 * abs(expected))
+    assert np.abs(model.predict_y(X)[0] - whole.predict_y(X)[0]).max() < 0.1
+    error = np.mean((model.predict_y(X)[0] > 0.5) != LABELS)
+    assert error <= np.mean((whole.predict_y(X)[0] > 0.5) != LABELS) + 0.05
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_derivatives_of_the_converged_evidence(alpha, no_jitter):
+    """By differences of fourth order, with step 1e-3: an error of 1e-12 times derivatives of fifth order."""
+    first, second, _ = batches(LABELS)
+    model = PEPClassifier(first, kernel(), Probit(), Z, alpha=alpha, mean_function=gpflow.functions.Constant([0.1]))
+    model.update_sites(tol=1e-11)
+    model.update(second, Z + 0.2)
+    model.update_sites(tol=1e-11)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    for variable, slope in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True):
+        direction, start, step = rng.normal(size=variable.shape), variable.numpy(), 1e-3
+        values = {}
+        for times in (-2, -1, 1, 2):
+            variable.assign(start + times * step * direction)
+            values[times] = -model.update_sites(tol=1e-11).log_evidence
+        variable.assign(start)
+        expected = (8.0 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12.0 * step)
+        assert float(tf.reduce_sum(slope * direction)) == pytest.approx(expected, rel=2e-6, abs=1e-7)
+        model.update_sites(tol=1e-11)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_minibatch_derivatives_add_up_to_the_energys(alpha):
+    """Each batch's derivatives, at converged sites, average to those of all rows."""
+    first, second, _ = batches(LABELS)
+    model = PEPClassifier(first, kernel(), Probit(), Z, alpha=alpha)
+    model.update(second)
+    model.update_sites(tol=1e-11)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    expected = tape.gradient(loss, model.trainable_variables)
+    found = [list(gradients) for gradients in model.minibatches(10)]
+    assert len(found) == 3
+    for number, value in enumerate(expected):
+        mean = sum(gradients[number] for gradients in found) / len(found)
+        np.testing.assert_allclose(mean, value, rtol=0.0, atol=1e-7 * max(1.0, np.abs(value).max()))
+
+
+def test_several_classes_with_kernels_of_their_own():
+    labels = LABELS + (X[:, :1] > 1.0)
+    separate = lambda: gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])  # noqa: E731
+    model, _ = streamed(labels, MultiClassRobustMax(3), separate, alpha=0.5)
+    assert np.mean(np.argmax(model.predict_y(X)[0], axis=1)[:, None] != labels) < 0.2
+    mean, covariance = model.compute_qu()
+    assert mean.shape == (len(Z), 3)
+    assert covariance.shape == (3, len(Z), len(Z))
+
+
+def test_stale_sites_are_updated_before_they_are_absorbed():
+    first, second, _ = batches(LABELS)
+    models = [PEPClassifier(first, kernel(), Probit(), Z) for _ in range(2)]
+    models[0].update_sites()
+    for model in models:
+        model.update(second)
+        model.update_sites(tol=1e-10)
+    np.testing.assert_allclose(models[0].predict_f(X)[0], models[1].predict_f(X)[0], rtol=0.0, atol=1e-6)
+
+
+def test_training_between_updates():
+    first, second, _ = batches(LABELS)
+    model = PEPClassifier(first, gpflow.kernels.SquaredExponential(), Probit(), Z)
+    fit(model, max_iterations=15)
+    model.update(second)
+    before = model.update_sites().log_evidence
+    result = fit(model, max_iterations=15)
+    assert result.log_evidence[-1] > before
+    assert not model.is_stale
+
+
+def test_an_inducing_variable_that_is_not_of_points_has_no_update():
+    class Shifted(gpflow.inducing_variables.InducingPoints):
+        pass
+
+    model = PEPClassifier((X, LABELS), gpflow.kernels.Matern32(), Probit(), Shifted(Z))
+    assert model.update_sites().converged
+    with pytest.raises(ValueError, match="must be inducing points for an update, got Shifted"):
+        model.update((X, LABELS))

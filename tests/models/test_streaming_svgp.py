@@ -1,0 +1,156 @@
+"""StreamingSVGP: the reference number, the limits, and what a batch and new inducing points do to q(u)."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import StreamingSGPR, StreamingSVGP
+from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
+
+(CASE,) = json.loads((Path(__file__).parent.parent / "data" / "streaming_classification.json").read_text())
+rng = np.random.default_rng(6)
+X = np.sort(rng.uniform(0.0, 6.0, (60, 1)), axis=0)
+Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+Z = np.linspace(0.0, 6.0, 8)[:, None]
+FIRST, SECOND = (X[:30], Y[:30]), (X[30:], Y[30:])
+
+
+def kernel():
+    return gpflow.kernels.SquaredExponential(1.3, 0.9)
+
+
+@pytest.mark.usefixtures("no_jitter")
+def test_reference():
+    """At q(u) of both steps as given; objectives of size 10 by quadrature of 1e-12 relative."""
+    inputs, expected = CASE["inputs"], CASE["expected"]
+    old = inputs["kernel_old"]
+    model = StreamingSVGP(
+        gpflow.kernels.SquaredExponential(old["variance"], old["lengthscales"]),
+        Probit(),
+        np.array(inputs["Z_old"]),
+        q_mu=np.array(inputs["m_old"])[:, None],
+        q_sqrt=np.linalg.cholesky(inputs["S_old"])[None],
+        whiten=False,
+    )
+    data = np.array(inputs["X"]), np.reshape(inputs["Y01"], (-1, 1))
+    model.update(data, np.array(inputs["Z"]))
+    model.kernel.variance.assign(inputs["kernel"]["variance"])
+    model.kernel.lengthscales.assign(inputs["kernel"]["lengthscales"])
+    model.q_mu.assign(np.reshape(inputs["q_mu"], (-1, 1)))
+    model.q_sqrt.assign(np.array(inputs["q_sqrt"])[None])
+    assert -float(model.training_loss(data)) == pytest.approx(expected["objective"], rel=0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_before_any_update_it_is_svgp(whiten):
+    q_mu, q_sqrt = rng.normal(size=(8, 1)), np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
+    options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
+    model = StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
+    reference = gpflow.models.SVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
+    assert float(model.training_loss(FIRST)) == pytest.approx(float(reference.training_loss(FIRST)), rel=1e-10)
+    for actual, expected in zip(model.predict_f(X), reference.predict_f(X), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
+
+
+def optimum(model, collapsed):
+    """Gives the uncollapsed model the q(u) of the collapsed one, which with Gaussian noise is its best."""
+    mean, covariance = collapsed.compute_qu()
+    model.q_mu.assign(mean)
+    model.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
+
+
+def test_at_the_best_q_it_is_the_collapsed_bound():
+    """Batch after batch, with inducing points that move and change in number."""
+    noise = gpflow.likelihoods.Gaussian(0.04)
+    model = StreamingSVGP(kernel(), noise, Z, num_data=30, whiten=False)
+    collapsed = StreamingSGPR(FIRST, kernel(), Z, noise_variance=0.04)
+    optimum(model, collapsed)
+    assert -float(model.training_loss(FIRST)) == pytest.approx(
+        float(collapsed.maximum_log_likelihood_objective()), rel=1e-7
+    )
+    for each in (model, collapsed):
+        each.update(SECOND, np.linspace(0.1, 6.1, 10)[:, None])
+    optimum(model, collapsed)
+    assert -float(model.training_loss(SECOND)) == pytest.approx(
+        float(collapsed.maximum_log_likelihood_objective()), rel=1e-6
+    )
+    with tf.GradientTape() as tape:
+        loss = model.training_loss(SECOND)
+    for slope in tape.gradient(loss, [model.q_mu.unconstrained_variable, model.q_sqrt.unconstrained_variable]):
+        assert np.abs(slope).max() < 1e-4 * abs(float(loss))  # Kuu^-1 of 1e4 times the rounding of q_mu and q_sqrt
+
+
+@pytest.mark.parametrize("num_data", [30, None])
+def test_minibatches_are_unbiased(num_data):
+    model = StreamingSVGP(kernel(), Probit(), Z, num_data=num_data)
+    labels = (Y > 0.0).astype(float)
+    model.update((X[30:], labels[30:]))
+    rows = [slice(start, start + 5) for start in range(30, 60, 5)]
+    parts = [float(model.training_loss((X[each], labels[each]))) for each in rows]
+    whole = float(model.training_loss((X[30:], labels[30:])))
+    if num_data is None:
+        rest = float(model.training_loss((X[:0], labels[:0])))  # what does not depend on the rows
+        assert sum(parts) - 5 * rest == pytest.approx(whole, rel=1e-12)
+    else:
+        assert np.mean(parts) == pytest.approx(whole, rel=1e-12)
+
+
+def test_compiled_functions_follow_updates():
+    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=30)
+    loss = tf.function(model.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
+    for batch in (SECOND, (X[:7], Y[:7])):
+        model.q_mu.assign(rng.normal(size=(8, 1)))
+        model.update(batch)
+        assert float(model.num_data) == len(batch[0])
+        assert float(loss(batch)) == pytest.approx(float(model.training_loss(batch)), rel=1e-12)
+    assert loss.experimental_get_tracing_count() == 1
+    model.update(SECOND, Z[:5])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="compile it again"):
+        loss(SECOND)
+    assert np.isfinite(model.training_loss(SECOND))
+
+
+@pytest.mark.parametrize(("whiten", "q_diag"), [(True, False), (False, False), (True, True)])
+def test_q_follows_inducing_points_that_move(whiten, q_diag):
+    """It predicts at the new points what it predicted there."""
+    model = StreamingSVGP(kernel(), MultiClassRobustMax(3), Z, whiten=whiten, q_diag=q_diag)
+    model.q_mu.assign(rng.normal(size=(8, 3)))
+    model.q_sqrt.assign(0.4 * model.q_sqrt)
+    new = np.linspace(0.3, 5.7, 7)[:, None]
+    before = model.predict_f(new)
+    model.update((X, np.zeros_like(X)), new)
+    after = model.predict_f(new)
+    np.testing.assert_allclose(after[0], before[0], rtol=0.0, atol=1e-4)  # the jitter of Kuu
+    if not q_diag:  # a diagonal covariance cannot say what the old points say of the new ones
+        np.testing.assert_allclose(after[1], before[1], rtol=0.0, atol=1e-4)
+    before = model.predict_f(X)
+    model.update((X, np.zeros_like(X)))
+    np.testing.assert_array_equal(model.predict_f(X)[0], before[0])
+
+
+def test_a_q_wider_than_the_prior_says_nothing_there():
+    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
+    model.update(SECOND)
+    fresh = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
+    assert float(model.training_loss(SECOND)) == pytest.approx(float(fresh.training_loss(SECOND)), rel=1e-10)
+
+
+def test_refused_batches_leave_the_model_as_it_was():
+    model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
+    before = model.state.as_dict()
+    for batch, message in (
+        ((X, np.full_like(X, 3.0)), "labels"),
+        ((np.ones((4, 2)), np.ones((4, 1))), "must have 1 columns"),
+        ((np.full((2, 1), np.nan), np.ones((2, 1))), "must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.update(batch)
+    model.q_sqrt.unconstrained_variable.assign(np.full((1, 36), np.nan))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.update((X, np.ones_like(X)))
+    after = model.state.as_dict()
+    assert all(np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt")

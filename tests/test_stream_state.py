@@ -1,0 +1,125 @@
+"""A stream that is saved and restored goes on bit for bit; a file is whole or not there."""
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_pep import PEPClassifier, StreamingSGPR, StreamingSVGP, StreamState
+from gpflow_pep.likelihoods import MultiClassRobustMax
+
+rng = np.random.default_rng(8)
+X = rng.uniform(0.0, 5.0, (60, 2))
+Y = np.sin(2.0 * X[:, :1]) + 0.1 * rng.normal(size=(60, 1))
+LABELS = (X[:, :1] > X[:, 1:]) + 1.0 * (X[:, :1] + X[:, 1:] > 6.0)
+Z = X[:6]
+
+
+def kernel():
+    return gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2])
+
+
+def separate():
+    return gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(0.7), kernel()])
+
+
+def regression():
+    return StreamingSGPR((X[:20], Y[:20]), kernel(), Z, alpha=0.3, mean_function=gpflow.functions.Constant([0.2]))
+
+
+def classifier():
+    points = gpflow.inducing_variables.SeparateIndependentInducingVariables(
+        [gpflow.inducing_variables.InducingPoints(X[start : start + 6]) for start in (0, 3, 9)]
+    )
+    model = PEPClassifier((X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5)
+    model.update_sites()
+    return model
+
+
+def variational():
+    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=20, whiten=False)
+    train(model, 0)
+    return model
+
+
+MODELS = {
+    "StreamingSGPR": (regression, lambda: [kernel()], {"mean_function": gpflow.functions.Constant([0.0])}, Y),
+    "PEPClassifier": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
+    "StreamingSVGP": (variational, lambda: [kernel(), gpflow.likelihoods.Gaussian()], {"whiten": False}, Y),
+}
+
+
+def train(model, start):
+    """A step of gradient descent."""
+    data = (X[start : start + 20], Y[start : start + 20])
+    with gpflow.base.tf.GradientTape() as tape:
+        loss = model.training_loss(data) if isinstance(model, StreamingSVGP) else model.training_loss()
+    for variable, slope in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True):
+        variable.assign_sub(1e-3 * slope)
+
+
+def go_on(model, observations, start):
+    """The next batch, and a step of training."""
+    model.update((X[start : start + 20], observations[start : start + 20]), moved_share=0.4)
+    if hasattr(model, "update_sites"):
+        model.update_sites()
+    train(model, start)
+    return [value.numpy() for value in model.predict_f(X)]
+
+
+@pytest.mark.filterwarnings("ignore:hyperparameters, data or alpha have changed")
+@pytest.mark.parametrize("name", MODELS)
+def test_it_goes_on_bit_for_bit(name, tmp_path):
+    make, parts, options, observations = MODELS[name]
+    model = make()
+    go_on(model, observations, 20)
+    model.state.save(tmp_path / "stream.npz")
+    restored = type(model).from_state(StreamState.load(tmp_path / "stream.npz"), *parts(), **options)
+    for actual, expected in zip(go_on(restored, observations, 40), go_on(model, observations, 40), strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    ours, theirs = model.state.as_dict(), restored.state.as_dict()
+    assert ours.keys() == theirs.keys()
+    for key in ours:
+        np.testing.assert_array_equal(ours[key], theirs[key])
+
+
+def test_a_state_is_a_copy():
+    model = regression()
+    state = model.state
+    before = {name: value.copy() for name, value in state.arrays.items()}
+    model.update((X[20:40], Y[20:40]))
+    model.kernel.variance.assign(3.0)
+    for name, value in state.arrays.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeypatch):
+    path = tmp_path / "stream.npz"
+    regression().state.save(path)
+    before = path.read_bytes()
+
+    def broken(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="No space"):
+        regression().state.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_states_are_refused(tmp_path):
+    state = regression().state
+    arrays = state.as_dict()
+    with pytest.raises(ValueError, match="version 1, got 2"):
+        StreamState.from_dict({**arrays, "version": np.array(2)})
+    with pytest.raises(ValueError, match="version 1, got None"):
+        StreamState.from_dict(dict(state.arrays))
+    with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
+        StreamingSGPR.from_state(state, kernel())
+    with pytest.raises(ValueError, match=r"parameter\.kernel\.lengthscales must have shape"):
+        StreamingSGPR.from_state(
+            state,
+            gpflow.kernels.SquaredExponential(1.0, [1.0, 1.0, 1.0]),
+            mean_function=gpflow.functions.Constant([0.0]),
+        )
