@@ -13,10 +13,12 @@ from gpflow.likelihoods import (
     MultiClass,
     Ordinal,
     Poisson,
+    Softmax,
     SwitchedLikelihood,
 )
 
 from .likelihoods import Logit, MultiClassRobustMax, Probit
+from .validation import positive_integer
 
 
 def check_observations(likelihood: Likelihood, Y: AnyNDArray) -> None:
@@ -79,10 +81,12 @@ def _ordinal(likelihood: Ordinal, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
 
 @_accepted.register(MultiClassRobustMax)
 @_accepted.register(MultiClass)
-def _classes(likelihood: MultiClassRobustMax | MultiClass, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
+@_accepted.register(Softmax)
+def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
     if Y.shape[1] != 1:
         raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
-    return np.isin(Y, np.arange(likelihood.num_classes)), f"the labels 0, 1, ..., {likelihood.num_classes - 1}", ""
+    num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
+    return np.isin(Y, np.arange(num_classes)), f"the labels 0, 1, ..., {num_classes - 1}", ""
 
 
 @_accepted.register

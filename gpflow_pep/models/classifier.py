@@ -50,7 +50,7 @@ class PEPClassifier(LocalSites):
 
     Each site is what makes q, without the fraction α of it but with p(y_n|f_n)^α, keep its moments ("kl"), or have the
     moments of the nearest Gaussian in L2 Wasserstein distance ("wasserstein", quantile propagation). Despite its name
-    the model takes any GPflow `ScalarLikelihood`, and robust-max over several classes.
+    the model takes any GPflow `ScalarLikelihood`, and robust-max or softmax over several classes.
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
@@ -59,7 +59,7 @@ class PEPClassifier(LocalSites):
     =====================================  ==========================================================
 
     The sites belong to the hyperparameters they were updated for: call :meth:`update_sites` before predicting, or
-    train with :func:`gpflow_pep.training.fit`, which does.
+    train with :func:`gpflow_pep.training.fit`, which does. :meth:`update` absorbs them and goes on with a new batch.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_sites", "_fingerprint", *LocalSites._TF_MODULE_IGNORED_PROPERTIES})
@@ -86,7 +86,7 @@ class PEPClassifier(LocalSites):
             `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f. For two classes
             :class:`gpflow_pep.likelihoods.Probit` or Logit, with labels 0, 1 or -1, +1; `Bernoulli` takes 0, 1. For
-            more :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass`.
+            more :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`; X itself for a full GP.
         :param alpha: the power, in [0, 1].

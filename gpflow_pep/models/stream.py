@@ -82,8 +82,9 @@ class Stream:
         X, Y = self._new_batch(new_data)
         Z = self._next_points(X, inducing_variable, moved_share)
         posterior = self._absorbed()
-        self._place(Z)
-        self._num_inducing.assign(Z.shape[1])
+        if Z is not None:
+            self._place(Z)
+            self._num_inducing.assign(Z.shape[1])
         self._old.assign(posterior)
         self._take(X, Y)
 
@@ -165,7 +166,8 @@ class Stream:
 
     def _next_points(
         self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, moved_share: float
-    ) -> AnyNDArray:
+    ) -> AnyNDArray | None:
+        """Where the inducing points are to go, [1 or C, M, D]; None where they stay."""
         if not (isinstance(moved_share, int | float | np.number) and 0.0 <= moved_share <= 1.0):
             raise ValueError(f"moved_share must be a number in [0, 1], got {moved_share!r}.")
         if inducing_variable is not None:
@@ -173,7 +175,7 @@ class Stream:
                 raise ValueError("inducing_variable and moved_share cannot both be given.")
             return given_points(self.inducing_variable, inducing_variable)
         if not moved_share:
-            return np.asarray(all_points(self.inducing_variable))
+            return None
         structure, count = self._current_structure(), int(self._num_inducing)
 
         def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:

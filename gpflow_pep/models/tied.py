@@ -76,7 +76,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
-            :class:`gpflow_pep.likelihoods.MultiClassRobustMax`.
+            :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.
         :param alpha: the power, in [0, 1].

@@ -2,5 +2,6 @@
 
 from .adaptive import Evaluated, Panels, integrate
 from .largest import Largest, largest
+from .softmax import SoftmaxPower, softmax_power
 
-__all__ = ["Evaluated", "Largest", "Panels", "integrate", "largest"]
+__all__ = ["Evaluated", "Largest", "Panels", "SoftmaxPower", "integrate", "largest", "softmax_power"]

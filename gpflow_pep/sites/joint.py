@@ -5,14 +5,16 @@ from functools import singledispatch
 from typing import Any
 
 import tensorflow as tf
-from gpflow.likelihoods import Likelihood, MultiClass, ScalarLikelihood
+from gpflow.likelihoods import Likelihood, MultiClass, ScalarLikelihood, Softmax
 from typing_extensions import override
 
+from .. import validation
 from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..quadrature import largest
 from ..statistics import derivatives
 from .projections import site_rule
+from .softmax import SoftmaxTilting
 from .tilted import Cavity, Rows, Tilted, TiltedRule
 
 
@@ -33,9 +35,9 @@ def joint_rule(projection: str, likelihood: Likelihood) -> TiltedRule:
 @singledispatch
 def _tied_rule(likelihood: Likelihood) -> TiltedRule:
     raise ValueError(
-        "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax or gpflow.likelihoods.MultiClass: tilted "
-        f"distributions of {type(likelihood).__name__} are integrals over several latent functions at once, for which "
-        "there is no rule of bounded cost."
+        "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, gpflow.likelihoods.MultiClass or "
+        f"gpflow.likelihoods.Softmax: tilted distributions of {type(likelihood).__name__} are integrals over several "
+        "latent functions at once, for which there is no rule of bounded cost."
     )
 
 
@@ -49,6 +51,11 @@ def _gpflow_robust_max(likelihood: MultiClass) -> TiltedRule:
     """The same one, but for quadrature: ε of GPflow's is ε (C - 1)/C of ours."""
     link = likelihood.invlink
     return RobustMaxTilting(likelihood.num_classes, lambda: (tf.math.log1p(-link.epsilon), tf.math.log(link.eps_k1)))
+
+
+@_tied_rule.register
+def _softmax(likelihood: Softmax) -> TiltedRule:
+    return SoftmaxTilting(validation.positive_integer(likelihood.num_classes, "likelihood.num_classes"))
 
 
 class EachLatent(TiltedRule):

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from gpflow.utilities import positive
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR, PEPClassifier
+from gpflow_pep import BTSGPR, PEPR, TSGPR, PEPClassifier, StreamingSGPR
 
 N, D, M = 12, 2, 4
 
@@ -45,6 +45,21 @@ def classifier(data, kernel, Z, *, noise_variance, **shared):
     return refresh(PEPClassifier(data, kernel, likelihood, Z, alpha=0.7, **shared))
 
 
+def streamed(make):
+    """With a batch of its own behind it, whatever the data."""
+
+    def new(data, kernel, Z, **shared):
+        model = make(make_data(data[1].shape[1], seed=99), kernel, Z, **shared)
+        model.update(data)
+        return refresh(model)
+
+    return new
+
+
+def streaming(data, kernel, Z, **shared):
+    return StreamingSGPR(data, kernel, Z, alpha=0.5, **shared)
+
+
 REGISTRY = {
     "PEPR alpha 0": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, **shared),
     "PEPR alpha 0.5": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.5, chunk_size=5, **shared),
@@ -58,6 +73,8 @@ REGISTRY = {
     "BTSGPR": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=5, **shared),
     "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
     "PEPClassifier": classifier,
+    "StreamingSGPR": streamed(streaming),
+    "PEPClassifier streaming": streamed(classifier),
 }
 
 

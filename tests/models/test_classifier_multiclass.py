@@ -1,4 +1,4 @@
-"""PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by robust-max."""
+"""PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by it."""
 
 import os
 
@@ -23,12 +23,13 @@ Y = np.argmax(np.sin(X @ rng.normal(size=(2, C)) + np.arange(C)) + 0.3 * rng.nor
 Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
 
 
-def make(kernel=None, points=None, alpha=0.5, labels=Y, **options):
+def make(kernel=None, points=None, alpha=0.5, labels=Y, likelihood=None, **options):
     kernel = SquaredExponential(2.0, lengthscales=[0.8, 1.3]) if kernel is None else kernel
     mean = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1]))
     points = Z.copy() if points is None else points
     options = {"mean_function": mean, **options}
-    return PEPClassifier((X, labels), kernel, MultiClassRobustMax(C, 0.01), points, alpha=alpha, **options)
+    likelihood = MultiClassRobustMax(C, 0.01) if likelihood is None else likelihood
+    return PEPClassifier((X, labels), kernel, likelihood, points, alpha=alpha, **options)
 
 
 def separate(different=True):
@@ -155,9 +156,10 @@ def test_order_of_classes_does_not_matter(batch_size):
     np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
 
 
-def test_alpha_zero_is_stationary_for_svgp():
+@pytest.mark.parametrize("kind", [MultiClassRobustMax, gpflow.likelihoods.Softmax])
+def test_alpha_zero_is_stationary_for_svgp(kind):
     """q at alpha = 0 is where the derivatives of ARPEP's (SVGP's) bound in q vanish."""
-    model = make(alpha=0.0)
+    model = make(alpha=0.0, likelihood=kind(C))
     assert model.update_sites(tol=1e-10, max_sweeps=1000).converged
     mean, covariance = model.compute_qu()
     peer = ARPEP(
@@ -187,13 +189,21 @@ def standardised(load):
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
 
 
-@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("kind", "alpha"),
+    [
+        (MultiClassRobustMax, 0.2),
+        (MultiClassRobustMax, 0.5),
+        (MultiClassRobustMax, 1.0),
+        (gpflow.likelihoods.Softmax, 0.5),
+    ],
+)
 @pytest.mark.parametrize("load", [load_iris, load_wine])
-def test_convergence_from_defaults(load, alpha):
+def test_convergence_from_defaults(load, kind, alpha):
     inputs, labels = standardised(load)
     kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
     points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
-    model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), points, alpha=alpha)
+    model = PEPClassifier((inputs, labels), kernel, kind(3), points, alpha=alpha)
     status = model.update_sites()
     assert status.converged
     assert np.isfinite(status.log_evidence)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
-from gpflow.likelihoods import MultiClass, Softmax
+from gpflow.likelihoods import HeteroskedasticTFPConditional, MultiClass
 
 from gpflow_pep import PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -301,9 +301,11 @@ def test_refused(options, message):
         make(**options)
 
 
-@pytest.mark.parametrize("likelihood", [Softmax(3), "probit", None], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "likelihood", [HeteroskedasticTFPConditional(), "probit", None], ids=lambda v: type(v).__name__
+)
 def test_likelihoods_without_a_rule(likelihood):
-    message = f"likelihood must be a gpflow ScalarLikelihood, .*MultiClass: .* of {type(likelihood).__name__} are"
+    message = f"likelihood must be a gpflow ScalarLikelihood, .*Softmax: .* of {type(likelihood).__name__} are"
     with pytest.raises(ValueError, match=message):
         PEPClassifier((X, Y), SquaredExponential(), likelihood, Z)
 

@@ -38,6 +38,7 @@ def separate():
 def make(kind, likelihood="robust max", *, num_data=30, **options):
     likelihoods = {
         "robust max": lambda: MultiClassRobustMax(C),
+        "softmax": lambda: gpflow.likelihoods.Softmax(C),
         "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.2),
         "Probit": Probit,
         "StudentT": lambda: gpflow.likelihoods.StudentT(0.4),
@@ -51,7 +52,7 @@ def make(kind, likelihood="robust max", *, num_data=30, **options):
 
 def data(likelihood="robust max"):
     generator = np.random.default_rng(102)
-    if likelihood == "robust max":
+    if likelihood in ("robust max", "softmax"):
         return X, generator.integers(0, C, (N, 1)).astype(float)
     Y = np.sin(X @ generator.normal(size=(2, C))) + 0.3 * generator.normal(size=(N, C))
     return X, (Y > 0.0).astype(float) if likelihood == "Probit" else Y
@@ -154,6 +155,37 @@ def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13)
     ours, theirs = (one.predict_log_density((X, data()[1])) for one in (model, peer))
     np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-9)
+
+
+class SoftmaxOnNodes(gpflow.likelihoods.Softmax):
+    """E[log p] by Gauss-Hermite quadrature in all latent values: for variances about 1 its error is 1e-9."""
+
+    def _variational_expectations(self, X, Fmu, Fvar, Y):
+        x, w = np.polynomial.hermite_e.hermegauss(36)
+        nodes = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 1, C)
+        weights = (w[:, None, None] * w[:, None] * w).reshape(-1, 1) / (2.0 * np.pi) ** (C / 2)
+        F = Fmu + tf.sqrt(Fvar) * nodes  # [K, N, C]
+        own = tf.one_hot(tf.cast(Y[:, 0], tf.int32), C, dtype=F.dtype)  # [N, C]
+        log_prob = tf.reduce_sum(F * own, axis=-1) - tf.reduce_logsumexp(F, axis=-1)
+        return tf.reduce_sum(weights * log_prob, axis=0)
+
+
+@every_model
+def test_alpha_zero_is_the_bound_of_svgp_with_softmax(kind):
+    model = make(kind, "softmax", alpha=0.0)
+    peer = SVGP(
+        model.kernel, SoftmaxOnNodes(C), model.inducing_variable, mean_function=model.mean_function,
+        num_latent_gps=C, q_mu=Q_MU, q_sqrt=Q_SQRT, num_data=30,
+    )  # fmt: skip
+    variables = model.kernel.trainable_variables + model.inducing_variable.trainable_variables
+    found = []
+    for one in (model, peer):
+        with tf.GradientTape() as tape:
+            loss = one.training_loss(data("softmax"))
+        q = [one.q_mu.unconstrained_variable, one.q_sqrt.unconstrained_variable]
+        found.append([loss, *tape.gradient(loss, [*variables, *q])])
+    for actual, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
 
 
 @every_model
@@ -366,7 +398,7 @@ def test_refused(options, message):
 
 def test_likelihoods_without_a_rule():
     with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood"):
-        APEP(SquaredExponential(), gpflow.likelihoods.Softmax(3), Z, num_data=N)
+        APEP(SquaredExponential(), gpflow.likelihoods.HeteroskedasticTFPConditional(), Z, num_data=N)
 
 
 def test_defaults():

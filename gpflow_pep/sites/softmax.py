@@ -1,0 +1,50 @@
+"""Tilted distributions of C latent values that are tied by `gpflow.likelihoods.Softmax`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from typing_extensions import override
+
+from ..likelihoods.robust_max import class_labels
+from ..quadrature import softmax_power
+from ..statistics import concatenate
+from .tilted import Cavity, Rows, Tilted, TiltedRule
+
+_VALUES_PER_CHUNK = 2**8  # rows times classes that are integrated at a time, with 2^13 numbers each
+
+
+class SoftmaxTilting(TiltedRule):
+    """
+    Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is one integral, of a product of functions of one class each.
+
+    The relative error of log Z / α, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to
+    1e3, for every α.
+    """
+
+    def __init__(self, num_classes: int):
+        self._num_classes = num_classes
+
+    @override
+    def moments(self, cavity: Cavity, rows: Rows, alpha: tf.Tensor) -> Tilted:
+        label = class_labels(rows.Y, self._num_classes)
+        size = max(1, _VALUES_PER_CHUNK // self._num_classes)
+        count = tf.maximum(1, -(-tf.shape(label)[0] // size))
+
+        def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            rows = slice(chunk * size, (chunk + 1) * size)
+            found = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], alpha)
+            return found.log_normaliser, tf.transpose(found.d1), tf.transpose(found.d2)
+
+        shape = [None, self._num_classes]
+        log_normaliser, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
+        d1, d2 = (tf.transpose(value) for value in both)
+        # -log p is convex, with a curvature of at most 1/4: the ratio is never below 1/(1 + α v/4).
+        return Tilted(log_normaliser[None], d1, d2, 1.0 + alpha * cavity.variance * d2)
+
+    @override
+    def sensitivity(
+        self, cavity: Cavity, rows: Rows, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """It has no parameters."""
+        return tuple(tf.zeros_like(source) for source in sources)

@@ -1,0 +1,245 @@
+"""Tilted distributions of softmax against integrals over latent values themselves, identities and differences.
+
+Integrals are to be right to 1e-9: that is measured, 1e-8 is promised. Derivatives in the means are relative to what
+they may be where probabilities are not near 0 or 1, 1e-2, or to themselves where they are larger.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import expit, log_expit, log_softmax
+
+from gpflow_pep.sites import Cavity, Rows, joint_rule, log_normaliser
+
+POWERS = (0.0, 1e-3, 0.5, 1.0)
+CLOSE = 1e-9
+
+
+def rows_of(label):
+    return Rows(tf.zeros([len(label), 1], tf.float64), tf.constant(np.asarray(label, float)[:, None]))
+
+
+def tilted(label, mean, variance, alpha):
+    """log Z / α [n], d1, d2 and ratio [C, n]."""
+    rule = joint_rule("kl", gpflow.likelihoods.Softmax(len(mean)))
+    cavity = Cavity(tf.constant(mean, tf.float64), tf.constant(variance, tf.float64))
+    log_Z, *others = rule.moments(cavity, rows_of(label), tf.constant(alpha, tf.float64))
+    return [log_Z.numpy()[0], *(value.numpy() for value in others)]
+
+
+def expectations(weight, log_p, slopes, curvatures, alpha):
+    """
+    log E[p^α]/α and its derivatives: E_π l' and E_π l'' + α Var_π l', π being the tilted distribution, from weights of
+    nodes [K] and log p and its derivatives there.
+    """
+    change = np.sum(weight * np.expm1(alpha * log_p))
+    log_Z = np.log1p(change) if change > -0.5 else np.log(np.sum(weight * np.exp(alpha * log_p)))
+    posterior = weight * np.exp(alpha * log_p - log_Z)
+    d1 = slopes @ posterior
+    d2 = curvatures @ posterior + alpha * np.square(slopes - d1[:, None]) @ posterior
+    return log_Z / alpha if alpha > 0.0 else np.sum(weight * log_p), d1, d2
+
+
+def two_classes(mean, variance, alpha):
+    """p = logistic(d) of d = f_y - f_k, one Gaussian: Gauss-Legendre on panels of one standard deviation or 1.5."""
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    sd = np.sqrt(variance)
+    edges = np.arange(mean - 12.0 * sd, mean + 12.0 * sd + min(variance, 12.0 * sd), min(1.5, sd))
+    half = 0.5 * np.diff(edges)[:, None]
+    d = (edges[:-1, None] + half * (nodes + 1.0)).ravel()
+    density = np.exp(-0.5 * np.square((d - mean) / sd)) / np.sqrt(2.0 * np.pi * variance)
+    p, q = expit(d), expit(-d)
+    log_Z, d1, d2 = expectations((half * weights).ravel() * density, log_expit(d), q[None], -(p * q)[None], alpha)
+    return log_Z, d1[0], d2[0]
+
+
+def several_classes(label, mean, variance, alpha):
+    """The trapezoid rule in all latent values, a quarter of a standard deviation apart."""
+    x = np.arange(-8.5, 8.6, 0.25)
+    grid = np.stack(np.meshgrid(*[x] * len(mean), indexing="ij")).reshape(len(mean), -1)
+    weight = np.exp(-0.5 * np.sum(np.square(grid), axis=0))
+    log_p = log_softmax(mean[:, None] + np.sqrt(variance)[:, None] * grid, axis=0)
+    p = np.exp(log_p)
+    own = (np.arange(len(mean)) == label)[:, None]
+    return expectations(weight / weight.sum(), log_p[label], own - p, -p * (1.0 - p), alpha)
+
+
+def assert_close(actual, expected, rel=CLOSE):
+    """Of log Z / α relative to itself, of derivatives relative to them or 1e-2."""
+    np.testing.assert_allclose(actual[0], expected[0], rtol=rel, atol=1e-14)
+    for value, wanted in zip(actual[1:3], expected[1:], strict=True):
+        np.testing.assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
+
+
+@pytest.mark.parametrize("alpha", POWERS)
+def test_two_classes(alpha):
+    """Means within 10 and variances from 1e-4 to 1e3; log Z / α from -15 to -1e-9."""
+    generator = np.random.default_rng(121)
+    mean, variance = generator.uniform(-10.0, 10.0, (2, 60)), 10.0 ** generator.uniform(-4.0, 3.0, (2, 60))
+    label = generator.integers(0, 2, 60)
+    for row, (first, second) in enumerate(((1e-4, 1e-4), (1e3, 1e3), (1e3, 1e-4), (1e-4, 1e3))):
+        mean[:, 2 * row : 2 * row + 2] = np.array([[10.0], [-10.0]])
+        variance[:, 2 * row : 2 * row + 2] = np.array([[first], [second]])
+        label[2 * row : 2 * row + 2] = (0, 1)
+    found = tilted(label, mean, variance, alpha)
+    for n, y in enumerate(label):
+        log_Z, d1, d2 = two_classes(mean[y, n] - mean[1 - y, n], variance[:, n].sum(), alpha)
+        sign = np.where(np.arange(2) == y, 1.0, -1.0)
+        assert_close([value[..., n] for value in found], (log_Z, sign * d1, d2))
+    assert found[0].min() < -15.0 and found[0].max() > -1e-8
+
+
+@pytest.mark.parametrize("alpha", POWERS)
+def test_three_classes(alpha):
+    generator = np.random.default_rng(122)
+    mean, variance = 2.0 * generator.normal(size=(3, 6)), np.exp(generator.uniform(-7.0, 1.0, (3, 6)))
+    label = np.arange(6) % 3
+    found = tilted(label, mean, variance, alpha)
+    for n, y in enumerate(label):
+        assert_close([value[..., n] for value in found], several_classes(y, mean[:, n], variance[:, n], alpha))
+
+
+@pytest.mark.parametrize("C", [2, 3, 20])
+def test_probabilities_add_up(C):
+    """Σ_y E[p_y] = 1 for any Gaussians, so that its derivatives vanish."""
+    generator = np.random.default_rng(123)
+    for _ in range(2):
+        mean, variance = generator.uniform(-10.0, 10.0, C), 10.0 ** generator.uniform(-4.0, 3.0, C)
+        log_Z, d1, d2, _ = tilted(np.arange(C), np.tile(mean[:, None], C), np.tile(variance[:, None], C), 1.0)
+        probability = np.exp(log_Z)
+        assert np.sum(probability) == pytest.approx(1.0, rel=CLOSE)
+        for value, scale in ((d1, np.abs(d1)), (d2 + d1**2, np.abs(d2) + d1**2)):
+            np.testing.assert_array_less(np.abs(value @ probability), CLOSE * (1e-2 + scale @ probability))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_derivatives(alpha):
+    """In each mean, by differences of fourth order, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less."""
+    C, n, h = 20, 4, 2e-2
+    generator = np.random.default_rng(124)
+    mean, variance = generator.normal(size=(C, n)), np.exp(generator.uniform(-3.0, 3.0, (C, n)))
+    label = generator.integers(0, C, n)
+    _, d1, d2, ratio = tilted(label, mean, variance, alpha)
+    for k in (0, int(label[0]), C - 1):
+        step = h * np.kron([[-2, -1, 0, 1, 2]], np.ones((1, n))) * (np.arange(C) == k)[:, None]  # [C, 5 n]
+        values = tilted(np.tile(label, 5), np.tile(mean, 5) + step, np.tile(variance, 5), alpha)[0].reshape(5, n)
+        slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
+        curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
+        np.testing.assert_allclose(d1[k], slope, rtol=0.0, atol=2e-8)
+        np.testing.assert_allclose(d2[k], curvature, rtol=0.0, atol=2e-8)
+    np.testing.assert_allclose(ratio, 1.0 + alpha * variance * d2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_derivatives_of_the_normaliser(alpha):
+    """As tied factors and minibatches see it: in means and variances; by differences, h = 3e-3, h⁴ F(5)/30 = 1e-9."""
+    generator = np.random.default_rng(125)
+    C, n = 4, 5
+    rule, rows = joint_rule("kl", gpflow.likelihoods.Softmax(C)), rows_of(generator.integers(0, C, n))
+    sources = [tf.Variable(generator.normal(size=(C, n))), tf.Variable(generator.uniform(0.3, 3.0, (C, n)))]
+
+    def value():
+        return tf.reduce_sum(log_normaliser(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power))
+
+    power = tf.constant(alpha, tf.float64)
+    with tf.GradientTape() as tape:
+        total = value()
+    directions = [generator.normal(size=source.shape) for source in sources]
+    values = []
+    for steps in (1, -1, 2, -2):
+        for source, direction in zip(sources, directions, strict=True):
+            source.assign_add(steps * 3e-3 * direction)
+        values.append(float(value()))
+        for source, direction in zip(sources, directions, strict=True):
+            source.assign_sub(steps * 3e-3 * direction)
+    difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / 36e-3
+    slope = sum(np.sum(d * g) for d, g in zip(directions, tape.gradient(total, sources), strict=True))
+    assert slope == pytest.approx(difference, rel=1e-7, abs=1e-7)
+
+
+def test_small_powers_approach_the_limit():
+    """log Z / α is E[log p] + α Var[log p]/2 + ..., with nothing lost that is divided by α."""
+    generator = np.random.default_rng(126)
+    mean, variance = 2.0 * generator.normal(size=(5, 20)), 10.0 ** generator.uniform(-2.0, 2.0, (5, 20))
+    label = generator.integers(0, 5, 20)
+    limit, near, nearer = (tilted(label, mean, variance, alpha)[:3] for alpha in (0.0, 1e-6, 1e-12))
+    for actual, expected in zip(nearer, limit, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-11)
+    half = [value[0] for value in (limit, tilted(label, mean, variance, 0.5e-6))]
+    slopes = (near[0] - half[0]) / 1e-6, (half[1] - half[0]) / 0.5e-6  # to 1e-15 E[log p]/1e-6 and 1e-6 of itself
+    np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-4, atol=1e-6)
+    assert np.all(slopes[0] > 0.0)
+
+
+def test_order_of_classes_does_not_matter():
+    generator = np.random.default_rng(127)
+    order = generator.permutation(6)
+    mean, variance = 3.0 * generator.normal(size=(6, 10)), 10.0 ** generator.uniform(-2.0, 2.0, (6, 10))
+    label = generator.integers(0, 6, 10)
+    found, again = (
+        tilted(label, mean, variance, 0.7),
+        tilted(np.argsort(order)[label], mean[order], variance[order], 0.7),
+    )
+    np.testing.assert_allclose(again[0], found[0], rtol=1e-11)
+    for actual, expected in zip(again[1:], found[1:], strict=True):
+        np.testing.assert_allclose(actual, expected[order], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_extremes(alpha):
+    """Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4."""
+    mean = np.array([[0.0, 1000.0, 0.0, 0.0, 30.0], [1000.0, 0.0, 1.0, 300.0, 0.0], [-500.0, 3.0, 2.0, -300.0, -1e3]])
+    variance = np.array([[1e-4, 1.0, 0.0, 1e7, 40.0], [1e-4, 1.0, 0.0, 30.0, 1e4], [1.0, 1e-9, 0.0, 1e-3, 1e-8]])
+    found = tilted(np.zeros(5, int), mean, variance, alpha)
+    for value in found:
+        assert np.all(np.isfinite(value))
+    assert np.all(found[3] <= 1.0 + 1e-9) and np.all(found[3] * (1.0 + 0.25 * alpha * variance) >= 1.0 - 1e-6)
+    # The first is -1000 + α (v_0 + v_1)/2; the second 0; the third known
+    assert found[0][0] == pytest.approx(-1000.0 + alpha * 1e-4, rel=CLOSE)
+    assert abs(found[0][1]) < 1e-300
+    known = log_softmax(mean[:, 2])
+    assert found[0][2] == pytest.approx(known[0], rel=1e-10)
+    np.testing.assert_allclose(found[1][:, 2], np.eye(3)[0] - np.exp(known), rtol=1e-9)
+    np.testing.assert_allclose(found[2][:, 2], -np.exp(known) * (1.0 - np.exp(known)), rtol=1e-9)
+    # The others are of two classes: the third one is far off
+    for n in (3, 4):
+        log_Z, d1, d2 = two_classes(mean[0, n] - mean[1, n], variance[:2, n].sum(), alpha)
+        sign = np.array([1.0, -1.0])
+        assert_close([found[0][n], found[1][:2, n], found[2][:2, n]], (log_Z, sign * d1, d2), rel=1e-8)
+
+
+def test_compiled_for_any_number_of_rows():
+    """More than are worked on at a time; a row's numbers depend on the others only in rounding."""
+    generator = np.random.default_rng(128)
+    C, n = 30, 10
+    mean, variance = 2.0 * generator.normal(size=(C, n)), 10.0 ** generator.uniform(-2.0, 1.0, (C, n))
+    label = generator.integers(0, C, n)
+    rule = joint_rule("kl", gpflow.likelihoods.Softmax(C))
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([C, None], tf.float64), tf.TensorSpec([C, None], tf.float64),
+            tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([], tf.float64),
+        ]
+    )  # fmt: skip
+    def compiled(mean, variance, Y, alpha):
+        return rule.moments(Cavity(mean, variance), Rows(Y, Y), alpha)
+
+    expected = tilted(label, mean, variance, 0.4)
+    for rows in (slice(0, n), slice(5, 6)):
+        found = compiled(mean[:, rows], variance[:, rows], label[rows, None].astype(float), 0.4)
+        assert found.log_normaliser.shape[0] == 1 and found.d1.shape == mean[:, rows].shape
+        for actual, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
+def test_labels_are_checked(label):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"):
+        tilted([label, 0.0], np.zeros((3, 2)), np.ones((3, 2)), 0.5)
+
+
+def test_no_quantile_propagation():
+    with pytest.raises(ValueError, match='projection must be "kl" for Softmax, got'):
+        joint_rule("wasserstein", gpflow.likelihoods.Softmax(3))
