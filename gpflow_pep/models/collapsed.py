@@ -29,7 +29,6 @@ from ..statistics import (
     collect,
     leave_one_out,
     log_gaussian,
-    mahalanobis,
 )
 from .sparse import SparseGP
 
@@ -186,23 +185,3 @@ class CollapsedRegression(SparseGP):
             self.num_data,
         )
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
-
-    @check_shapes("return: []")
-    def upper_bound(self) -> tf.Tensor:
-        """
-        An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
-
-            -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
-
-        With constant noise this is that of `gpflow.models.SGPR` (there right for one output).
-
-        :return: nats, summed over outputs.
-        """
-        half = tf.constant(0.5, default_float())
-        zero = tf.zeros_like(half)
-        vfe = Powers(noise=zero, penalty=zero, weight=half)
-        rows = SingleRows(self._chunk_size)
-        sums = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
-        slack = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * sums.penalty)
-        bound = log_gaussian(sums, self.num_data) + 0.5 * (mahalanobis(sums) - mahalanobis(slack))
-        return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

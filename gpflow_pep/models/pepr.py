@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from .. import validation
 from ..statistics import Blocks, Powers, Sums, log1p_ratio
-from .collapsed import CollapsedRegression
+from .upper_bound import UpperBound
 
 
-class PEPR(CollapsedRegression):
+class PEPR(UpperBound):
     r"""
     Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected).
 

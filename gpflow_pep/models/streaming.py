@@ -86,11 +86,6 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @override
-    def upper_bound(self) -> tf.Tensor:
-        """Not known of a batch given an approximate posterior of what was before it."""
-        raise NotImplementedError("No upper bound of the online log evidence is known; that of SGPR is for all data.")
-
-    @override
     def _sums(self) -> Sums:
         return self._sums_and_terms()[0]
 

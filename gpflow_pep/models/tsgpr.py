@@ -10,10 +10,10 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..statistics import Powers, Sums
-from .collapsed import CollapsedRegression
+from .upper_bound import UpperBound
 
 
-class StructuredBound(CollapsedRegression):
+class StructuredBound(UpperBound):
     """The bounds whose sites are SGPR's: L0 = log N(y; m, Qff + σ²I) minus a penalty on D, which they share."""
 
     @override

@@ -89,7 +89,7 @@ def test_posteriors(model, contract):
 
 def test_the_upper_bound(model):
     if not hasattr(model, "upper_bound"):
-        pytest.skip("no upper bound is known for sites of any likelihood")
+        pytest.skip("no upper bound is known for sites of any likelihood, nor for streams")
     bound = tf.function(model.upper_bound)
     scale = getattr(model, "scale", None)
     unused = (

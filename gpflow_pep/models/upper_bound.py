@@ -1,0 +1,33 @@
+"""An upper bound of the exact log evidence, for models of all data."""
+
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.config import default_float
+
+from ..linalg import finite
+from ..statistics import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
+from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
+
+
+class UpperBound(CollapsedRegression):
+    """Collapsed regression whose data are all there is: not of a stream, whose batch has others behind it."""
+
+    @check_shapes("return: []")
+    def upper_bound(self) -> tf.Tensor:
+        """
+        An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
+
+            -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
+
+        With constant noise this is that of `gpflow.models.SGPR` (there right for one output).
+
+        :return: nats, summed over outputs.
+        """
+        half = tf.constant(0.5, default_float())
+        zero = tf.zeros_like(half)
+        vfe = Powers(noise=zero, penalty=zero, weight=half)
+        rows = SingleRows(self._chunk_size)
+        sums = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
+        slack = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * sums.penalty)
+        bound = log_gaussian(sums, self.num_data) + 0.5 * (mahalanobis(sums) - mahalanobis(slack))
+        return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
