@@ -17,7 +17,7 @@ PY := $(VENV)/bin/python
 .PHONY: help demo test lint types format bench notebooks clean
 
 help:
-	@echo 'make demo       run the demonstration; TASK=classification or multiclass, DATASET=name, DEMO_ARGS=--short'
+	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
 	@echo 'make test       run the tests; PYTEST_ARGS="-k oracle" passes on to pytest'
 	@echo 'make lint       check style and formatting (ruff)'
 	@echo 'make types      check types (mypy)'

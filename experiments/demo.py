@@ -3,8 +3,8 @@ The demonstration: GPflow's sparse GP and the models of `gpflow_pep`, on one rea
 
     python -m experiments.demo [--task regression] [--dataset diabetes] [--split 0] [--short]
 
-Each method is a run of `experiments.regression` or `experiments.classification`, recorded in ``runs/``; a table and a
-figure compare them. What is run stands in `experiments.demonstrations`.
+Each method is a run of `experiments.regression`, `.classification` or `.streaming`, recorded in ``runs/``; a table and
+a figure compare them. What is run stands in `experiments.demonstrations`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Loading TensorFlow ...", flush=True)
 
     # Imported after the arguments are understood, since it takes seconds.
-    from experiments import classification, regression
+    from experiments import classification, regression, streaming
     from experiments.ingredients.data import check_task
     from experiments.recording import run_directory
     from experiments.report.figure import draw
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dataset = datasets.load(name, asked.split)
     except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
-    ex = {"regression": regression.ex, "classification": classification.ex}[demonstration.experiment]
+    experiments = {"regression": regression.ex, "classification": classification.ex, "streaming": streaming.ex}
+    ex = experiments[demonstration.experiment]
     common, methods = demonstration.configurations(name, split=asked.split, short=asked.short)
     print(f"Demonstration of {demonstration.title}.")
     print(f"{len(methods)} methods, L-BFGS, at most {common['maxiter']} iterations each:", flush=True)

@@ -137,4 +137,24 @@ DEMONSTRATIONS = {
         size=Size(M=20, max_train=400, maxiter=60),
         settings={"separate": False, "max_sweeps": 10},
     ),
+    "streaming": Demonstration(
+        title="sparse GP regression of data that arrive in batches, with StreamingSGPR and models of GPflow",
+        experiment="streaming",
+        dataset="jacksboro",
+        methods=(
+            {"model": "STREAM", "alpha": 0.0},
+            {"model": "STREAM", "alpha": 0.5},
+            {"model": "SGPR"},
+            {"model": "SVGP"},
+        ),
+        example={"model": "STREAM", "alpha": 0.5},
+        how_to_read=(
+            "Terrain, from west to east. A window forgets what has left it; a stream keeps it, in as much memory as\n"
+            "its inducing points take. All have the same number of these, and of evaluations after a batch; SVGP,\n"
+            "whose inducing points lie all over the map from the start, has five steps of Adam for each."
+        ),
+        size=Size(M=100, max_train=None, maxiter=20),
+        sizes={"jacksboro": Size(M=100, max_train=4000, maxiter=15)},
+        settings={"batch_size": 500, "window": 1500, "first_maxiter": 30, "progress": True},
+    ),
 }

@@ -1,27 +1,49 @@
 """
-How inducing points move with alpha, on the banana data: from the decision boundary (alpha = 0) to all over the data.
+How inducing points move with alpha, on data in the plane: from the decision boundary (alpha = 0) to all over the data.
 
-    python -m experiments.inducing_points [--alphas 0 0.01 0.5 1] [--M 30]
+    python -m experiments.inducing_points [--set banana] [--alphas 0 0.01 0.5 1] [--M 30]
+    python -m experiments.inducing_points --set three-classes [--M 128]
 
 Each alpha is a run of `experiments.classification`, recorded in ``runs/``; the figure has a panel for each (Bui, Yan
-and Turner 2017).
+and Turner 2017; of three classes Villacampa-Calvo and Hernández-Lobato 2020).
 """
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_DATASET = "banana"
-_ALPHAS = [0.0, 0.01, 0.5, 1.0]
-_FIXED = {"max_jitter": 1e-3, "seed": 0}
+from experiments.arguments import count, power
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What is done with a set unless told otherwise."""
+
+    alphas: tuple[float, ...]
+    M: int
+    maxiter: int
+    others: dict[str, Any]
+
+
+_SETTINGS = {
+    "banana": _Setting((0.0, 0.01, 0.5, 1.0), M=30, maxiter=300, others={"max_jitter": 1e-3}),
+    "three-classes": _Setting(
+        (0.0, 0.5, 1.0),
+        M=128,
+        maxiter=20,
+        others={"max_jitter": 1e-3, "max_sweeps": 10, "epsilon": 0.05, "lengthscales": 0.7},  # near the true ones
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, and draw the figure; see ``--help``."""
     asked = _parser().parse_args(arguments)
+    setting = _SETTINGS[asked.set]
 
     # Imported after the arguments are understood, since it takes seconds.
     from experiments.classification import ex
@@ -32,24 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from gpflow_pep import datasets
 
     try:
-        dataset = datasets.load(_DATASET)
+        dataset = datasets.load(asked.set)
     except (ValueError, OSError) as error:  # no network, or not the published file
         sys.exit(str(error))
     options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     common: dict[str, Any] = {
-        "dataset": _DATASET,
-        "M": asked.M,
-        "maxiter": asked.maxiter,
-        "max_jitter": 1e-3,
+        "dataset": asked.set,
+        "M": asked.M or setting.M,
+        "maxiter": asked.maxiter or setting.maxiter,
         "seed": 0,
+        **setting.others,
     }
     runs = []
-    for alpha in asked.alphas:
+    for alpha in asked.alphas or setting.alphas:
         directory = run_directory(ex.run(config_updates=common | {"alpha": alpha}, options=options))
         assert directory is not None  # file_storage is among the options
         runs.append(read_run(directory))
     print(f"\n{heading(runs)}\n{units(runs)}\n\n{table(runs)}\n")
-    figure = asked.runs / "inducing-points.png"
+    figure = asked.runs / f"inducing-points-{asked.set}.png"
     draw_panels(runs, dataset, figure)
     print(f"Figure: {os.path.relpath(figure)}")
 
@@ -57,13 +79,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").strip().split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.inducing_points", description=description)
-    parser.add_argument(
-        "--alphas", nargs="+", type=float, default=[0.0, 0.01, 0.5, 1.0], metavar="ALPHA", help="powers"
-    )
-    parser.add_argument("--M", type=int, default=30, help="number of inducing points (%(default)s)")
-    parser.add_argument("--maxiter", type=int, default=300, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--set", choices=list(_SETTINGS), default="banana", help="data set (%(default)s)")
+    parser.add_argument("--alphas", nargs="+", type=power, metavar="ALPHA", help=f"powers ({_usual('alphas')})")
+    parser.add_argument("--M", type=count, help=f"number of inducing points ({_usual('M')})")
+    parser.add_argument("--maxiter", type=count, help=f"iterations of L-BFGS, at most ({_usual('maxiter')})")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
+
+
+def _usual(name: str) -> str:
+    """The defaults of an option."""
+    values = {of: getattr(setting, name) for of, setting in _SETTINGS.items()}
+    return "; ".join(
+        f"{of}: {' '.join(f'{part:g}' for part in (value if isinstance(value, tuple) else (value,)))}"
+        for of, value in values.items()
+    )
 
 
 if __name__ == "__main__":

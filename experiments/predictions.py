@@ -34,8 +34,8 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
     """
     Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M, D], and the test
     ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2`` [120] and ``x_probability`` [120, 120],
-    the same where the first input is x1[column] and the second x2[row]. Of C > 2 classes Z [C, M, D] and the
-    probability [N_test, C] of each label, and no grid.
+    the same where the first input is x1[column] and the second x2[row]. Of C > 2 classes Z [C, M, D] where each has its
+    own, and probabilities of each label, [N_test, C] and [120, 120, C].
 
     :return: its path.
     """
@@ -44,10 +44,12 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
         "Z": inducing_points(model),
         "probability": model.predict_y(dataset.X_test)[0].numpy(),
     }
-    if dataset.X_train.shape[1] == 2 and arrays["probability"].shape[1] == 1:
+    if dataset.X_train.shape[1] == 2:
         arrays["x1"], arrays["x2"] = (_across(column, _SQUARE) for column in dataset.X_train.T)
         points = np.stack(np.meshgrid(arrays["x1"], arrays["x2"]), -1).reshape(-1, 2)
-        arrays["x_probability"] = model.predict_y(points)[0].numpy().reshape(_SQUARE, _SQUARE)
+        of_points = model.predict_y(points)[0].numpy()  # [14400, 1 or C]
+        shape = (_SQUARE, _SQUARE) if of_points.shape[1] == 1 else (_SQUARE, _SQUARE, of_points.shape[1])
+        arrays["x_probability"] = of_points.reshape(shape)
     return _saved(arrays, directory)
 
 

@@ -52,3 +52,6 @@ MULTICLASS = {
 }
 """Villacampa-Calvo and Hernández-Lobato (2020): PEP with M = 5 %, by set and alpha; mean of 20 splits. Their smallest
 alpha is near 0."""
+
+STREAMING_BANANA = {"forward": 0.0875, "backward": 0.095, "shuffled": 0.095, "batch": 0.095}
+"""Bui, Nguyen and Turner (2017): final test error on banana by the order of arrival, and of all rows at once."""

@@ -8,17 +8,16 @@ gives means over the folds with their standard errors, beside the published figu
 """
 
 import argparse
-import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from experiments.arguments import count
 from experiments.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
+from experiments.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error
 
 SETS = (
@@ -51,8 +50,6 @@ _HOW_TO_READ = (
     "good state is scored, and run.json says why."
 )
 
-_Results = list[dict[str, Any]]
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the comparison; see ``--help``."""
@@ -70,19 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     began = time.perf_counter()
     lines: list[tuple[str, ...]] = [_HEADINGS]
-    # TensorFlow keeps some 60 MB of every model it has compiled: a process that is left after some runs gives it back.
-    processes = multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=_RUNS_PER_PROCESS)
-    bar = tqdm(total=len(asked.sets) * len(_METHODS) * asked.folds, unit="run", mininterval=5.0)
-    with processes, bar:
+    with Repeated(len(asked.sets) * len(_METHODS) * asked.folds, calls_per_process=_RUNS_PER_PROCESS) as repeated:
         for name in asked.sets:
-            results: dict[str, _Results] = {method: [] for method in _METHODS}
+            results: dict[str, list[Result]] = {method: [] for method in _METHODS}
             for fold in range(asked.folds):
                 for method in _METHODS:
-                    bar.set_postfix_str(f"{name}, fold {fold}, {method}", refresh=False)
-                    results[method].append(processes.apply(_run, (name, fold, _METHODS[method], asked)))
-                    bar.update()
+                    label, run = f"{name}, fold {fold}, {method}", (name, fold, _METHODS[method], asked)
+                    results[method].append(repeated(label, _run, *run))
             lines.append(_line(name, results["EP"], results["QP"], asked.maxiter))
-            bar.write("  ".join(lines[-1]))
+            repeated.write("  ".join(lines[-1]))
     minutes = (time.perf_counter() - began) / 60
     print(f"\n{asked.folds} folds, in {minutes:.1f} minutes\n\n{aligned(lines)}\n\n{_HOW_TO_READ}")
 
@@ -93,26 +86,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sets", nargs="+", default=SETS, metavar="SET", help="besides the default ones, qp-pima and qp-usps-3-5"
     )
-    parser.add_argument("--folds", type=int, default=10, help="the first so many splits of each set (%(default)s)")
-    parser.add_argument("--maxiter", type=int, default=40, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--folds", type=count, default=10, help="the first so many splits of each set (%(default)s)")
+    parser.add_argument("--maxiter", type=count, default=40, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
 
-def _run(name: str, fold: int, model: str, asked: argparse.Namespace) -> dict[str, Any]:
+def _run(name: str, fold: int, model: str, asked: argparse.Namespace) -> Result:
     """The result of one fold of one method."""
-    from experiments.classification import ex
-
-    updates = {"dataset": name, "split": fold, "model": model, "maxiter": asked.maxiter, "progress": False, "seed": 0}
-    options = {"--file_storage": str(asked.runs), "--loglevel": "ERROR"}
-    run = ex.run(config_updates=updates, named_configs=["Q1"], options=options)
-    return dict(run.result or {})
+    updates = {"dataset": name, "split": fold, "model": model, "maxiter": asked.maxiter, "seed": 0}
+    return classify(updates, asked.runs, "Q1")
 
 
-def _line(name: str, ep: _Results, qp: _Results, maxiter: int) -> tuple[str, ...]:
+def _line(name: str, ep: Sequence[Result], qp: Sequence[Result], maxiter: int) -> tuple[str, ...]:
     errors = [[100.0 * result["error"] for result in results] for results in (ep, qp)]
     runs = [*ep, *qp]
-    at_limit = [not result["converged"] and result["iterations"] >= maxiter for result in runs]
     sums = [[result["log_likelihood"] for result in results] for results in (ep, qp)]
     return (
         name,
@@ -122,8 +110,7 @@ def _line(name: str, ep: _Results, qp: _Results, maxiter: int) -> tuple[str, ...
         _published(QP_LOG_LIKELIHOOD.get(name)),
         mean_and_error(np.subtract(sums[1], sums[0]).tolist()),
         f"{np.mean([result['seconds'] for result in runs]):.0f}",
-        f"{sum(at_limit)}/{len(runs)}",
-        f"{sum(not result['converged'] for result in runs) - sum(at_limit)}/{len(runs)}",
+        *endings(runs, maxiter),
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
@@ -68,7 +69,13 @@ def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
 
 
 def loo_nlpd(model: GPModel) -> float | None:
-    """Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites."""
+    """
+    Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites, or
+    where what a site leaves behind is not proper, as happens to sites that have not converged.
+    """
     if not isinstance(model, PEPClassifier):
         return None
-    return -float(np.mean(model.loo_log_predictive_density()))
+    try:
+        return -float(np.mean(model.loo_log_predictive_density()))
+    except tf.errors.InvalidArgumentError:
+        return None

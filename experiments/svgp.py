@@ -10,7 +10,7 @@ from gpflow_pep.models.tied import TiedFactors
 
 ExternalModel = gpflow.models.SVGP | TiedFactors
 
-_GAMMA = 0.1  # step length of the natural gradient
+_CHUNK = 10_000  # rows
 
 
 def train_svgp(
@@ -22,27 +22,41 @@ def train_svgp(
     maxiter: int,
     learning_rate: float,
     batch_size: int | None,
+    natural_step: float | None,
     seed: int,
 ) -> Training:
     """
     Maximise the objective: "lbfgs" over q(u) and the hyperparameters alike; "adam" over the hyperparameters, with a
-    step along the natural gradient of q(u) before each of Adam's, both from the same minibatch if a size is given.
+    step of this length along the natural gradient of q(u) before each of Adam's, both from the same minibatch if a size
+    is given; without a length over q(u) and the hyperparameters alike.
     """
     if optimiser == "lbfgs":
         return lbfgs(model.training_loss_closure(data, compile=False), model.trainable_variables, maxiter, report)
-    for parameter in (model.q_mu, model.q_sqrt):  # Adam's are the others
-        set_trainable(parameter, False)
-    natural = gpflow.optimizers.NaturalGradient(gamma=_GAMMA)
     batch = _Batch(data, batch_size, seed)
 
     def loss() -> tf.Tensor:
         return model.training_loss(batch.current())
+
+    if natural_step is None:
+        return adam(loss, model.trainable_variables, maxiter, learning_rate, report, batch.draw)
+    for parameter in (model.q_mu, model.q_sqrt):  # Adam's are the others
+        set_trainable(parameter, False)
+    natural = gpflow.optimizers.NaturalGradient(gamma=natural_step)
 
     def before() -> None:
         batch.draw()
         natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
 
     return adam(loss, model.trainable_variables, maxiter, learning_rate, report, before)
+
+
+def objective(model: ExternalModel, data: RegressionData) -> float:
+    """The objective of all rows: it is the mean of the estimates that parts of equal size give, at less memory."""
+    X, Y = data
+    N = len(X)
+    estimate = tf.function(model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True)
+    parts = [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
+    return sum(float(estimate((X[part], Y[part]))) * len(X[part]) / N for part in parts)
 
 
 class _Batch:

@@ -9,10 +9,13 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 INPUTS = 8
 MEGABYTE = 2**20
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -30,9 +33,8 @@ def main() -> None:
     print(f"{'model':10}{'N':>10}{'data':>10}{'peak beyond':>13}{'one M x N matrix':>18}")
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
-            command = [sys.executable, "-m", "experiments.benchmarks.memory", "--measure"]
-            command += ["--rows", str(num_data), "--inducing", str(arguments.inducing), "--alpha", str(alpha)]
-            result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            size = {"--rows": num_data, "--inducing": arguments.inducing, "--alpha": alpha}
+            result = printed_by("memory", "--measure", *(str(part) for option in size.items() for part in option))
             matrix = 8 * num_data * arguments.inducing
             row = (result["data"], result["peak"], matrix)
             megabytes = [f"{number / MEGABYTE:.0f}" for number in row]
@@ -53,14 +55,26 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
     model = PEPR((X, Y), kernel, X[:num_inducing].copy(), alpha=alpha, noise_variance=0.1)
     step = compiled_step(model)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    before = resident("VmRSS")
-    loss, _ = step()
+    (loss, _), peak = peak_beyond_resident(step)
     assert np.isfinite(loss.numpy())
-    return {"data": X.nbytes + Y.nbytes, "peak": resident("VmHWM") - before}
+    return {"data": X.nbytes + Y.nbytes, "peak": peak}
 
 
-def resident(entry: str) -> int:
+def printed_by(benchmark: str, *arguments: str) -> Any:
+    """What a benchmark prints in a process of its own, as JSON."""
+    command = [sys.executable, "-m", f"experiments.benchmarks.{benchmark}", *arguments]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
+    """What the function returns, and the most memory that it took beyond what this process held before, in bytes."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    before = _resident("VmRSS")
+    result = function()
+    return result, _resident("VmHWM") - before
+
+
+def _resident(entry: str) -> int:
     """An entry of this process's memory account, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(entry + ":"):

@@ -9,18 +9,15 @@ each model's memory, beyond what was resident before the first step was run, is 
 
 import argparse
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.benchmarks.memory import MEGABYTE, resident
+from experiments.benchmarks.collapsed_step import time_rounds
+from experiments.benchmarks.memory import MEGABYTE, peak_beyond_resident, printed_by
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 
 CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000
@@ -37,15 +34,8 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(peak(arguments.measure)))
         return
-    steps = {name: step(name) for name in MODELS}
-    seconds: dict[str, list[float]] = {name: [] for name in MODELS}
-    for number in range(arguments.rounds + 1):
-        for name, evaluate in steps.items():
-            started = time.perf_counter()
-            evaluate()
-            if number > 0:  # the first one is slower
-                seconds[name].append(time.perf_counter() - started)
-    memory = {name: _peak_of_process(name) for name in MODELS}
+    seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
+    memory = {name: printed_by("tied_step", "--measure", name) for name in MODELS}
     print(f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians")
     print(f"{'model':8}{'ms':>8}{'times SVGP':>12}{'MB':>8}{'times SVGP':>12}")
     for name in MODELS:
@@ -88,17 +78,15 @@ def peak(name: str) -> int:
     """Bytes beyond what was resident before the first step, at most."""
     evaluate = step(name)
     tf.linalg.cholesky(tf.eye(64))  # what TensorFlow needs itself
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    before = resident("VmRSS")
-    for _ in range(_STEPS):
-        loss, _ = evaluate()
+
+    def steps() -> Any:
+        for _ in range(_STEPS):
+            loss, _ = evaluate()
+        return loss
+
+    loss, most = peak_beyond_resident(steps)
     assert np.isfinite(loss)
-    return resident("VmHWM") - before
-
-
-def _peak_of_process(name: str) -> int:
-    command = [sys.executable, "-m", "experiments.benchmarks.tied_step", "--measure", name]
-    return int(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    return most
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ _EXPERIMENTS: dict[Task, str] = {
     "regression": "regression",
     "classification": "classification",
     "multiclass": "classification",
+    "streaming": "streaming",
 }
 
 

@@ -4,21 +4,25 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import gpflow
 from sacred import Ingredient
 
 from experiments.recording import SAVE_GIT_INFO
-from experiments.svgp import ExternalModel, train_svgp
+from experiments.svgp import ExternalModel, objective, train_svgp
 from gpflow_pep import PEPClassifier
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import OPTIMISERS, fit
 
 site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
-Report = Callable[[int, float], None]
-"""Called after iterations with their number, from 1, and the last log evidence; in minibatch training once an epoch."""
+Report = Callable[[int, float, float], None]
+"""
+Called after iterations with their number, from 1, the last log evidence and the seconds of training so far; for models
+with sites in minibatch training once an epoch.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ def _config() -> None:
     # rows of a minibatch, for adam; None: all rows
     batch_size = None
 
+    # adam: the step of the natural gradient of q(u); None: q(u) is trained by Adam with everything else
+    natural_step = 0.1
+
     # sweeps over the sites in a row, at most: whenever lbfgs evaluates the evidence, four times as many in the end
     max_sweeps = 50
 
@@ -77,6 +84,7 @@ def train_classifier(
     maxiter: int,
     learning_rate: float,
     batch_size: int | None,
+    natural_step: float | None,
     max_sweeps: int,
     _seed: int,
 ) -> SiteTraining:
@@ -89,67 +97,61 @@ def train_classifier(
         raise ValueError(f"optimiser is {optimiser!r}; accepted are {', '.join(OPTIMISERS)}.")
     if batch_size is not None and optimiser != "adam":
         raise ValueError(f"batch_size is {batch_size}; with optimiser={optimiser} only None is accepted.")
-    untimed, began = _Untimed(report), time.perf_counter()
+    watch = _Stopwatch(report)
     if not isinstance(model, PEPClassifier):
-        ended = _without_sites(model, dataset, untimed, optimiser, maxiter, learning_rate, batch_size, _seed)
-    else:
-        result = fit(
-            model,
-            optimiser=optimiser,
-            max_iterations=maxiter,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            max_sweeps=max_sweeps,
-            report=untimed,
-        )
-        ended = SiteTraining(
-            log_evidence=result.log_evidence[-1],
-            iterations=result.iterations,
-            seconds=0.0,
-            converged=result.converged,
-            message=result.message,
-            sweeps=result.sites.sweeps,
-            sites_change=result.sites.change,
-        )
-    return replace(ended, seconds=time.perf_counter() - began - untimed.seconds)
-
-
-def _without_sites(
-    model: ExternalModel,
-    dataset: Dataset,
-    report: Report,
-    optimiser: str,
-    maxiter: int,
-    learning_rate: float,
-    batch_size: int | None,
-    seed: int,
-) -> SiteTraining:
-    data = (dataset.X_train, dataset.Y_train)
-    ended = train_svgp(
+        options = {"maxiter": maxiter, "learning_rate": learning_rate, "batch_size": batch_size, "seed": _seed}
+        return _without_sites(model, dataset, watch, optimiser=optimiser, natural_step=natural_step, **options)
+    result = fit(
         model,
-        data,
-        lambda iteration, loss: report(iteration, -loss),
         optimiser=optimiser,
-        maxiter=maxiter,
+        max_iterations=maxiter,
         learning_rate=learning_rate,
         batch_size=batch_size,
-        seed=seed,
+        max_sweeps=max_sweeps,
+        report=watch,
     )
-    bound = float(model.maximum_log_likelihood_objective(data))
-    return SiteTraining(bound, ended.iterations, ended.seconds, ended.converged, ended.message, None, None)
+    return SiteTraining(
+        log_evidence=result.log_evidence[-1],
+        iterations=result.iterations,
+        seconds=watch.seconds(),
+        converged=result.converged,
+        message=result.message,
+        sweeps=result.sites.sweeps,
+        sites_change=result.sites.change,
+    )
 
 
-class _Untimed:
-    """Passes reports on, and adds up the time that they take."""
+def _without_sites(model: ExternalModel, dataset: Dataset, watch: "_Stopwatch", **options: Any) -> SiteTraining:
+    data = (dataset.X_train, dataset.Y_train)
+    ended = train_svgp(model, data, lambda iteration, loss: watch(iteration, -loss), **options)
+    seconds = watch.seconds()
+    return SiteTraining(
+        log_evidence=objective(model, data),
+        iterations=ended.iterations,
+        seconds=seconds,
+        converged=ended.converged,
+        message=ended.message,
+        sweeps=None,
+        sites_change=None,
+    )
+
+
+class _Stopwatch:
+    """Passes reports on, and counts the time without them."""
 
     def __init__(self, report: Report):
-        self.seconds = 0.0
         self._report = report
+        self._began = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.perf_counter() - self._began
 
     def __call__(self, iteration: int, log_evidence: float) -> None:
-        began = time.perf_counter()
-        self._report(iteration, log_evidence)
-        self.seconds += time.perf_counter() - began
+        """Report, and stop the time meanwhile."""
+        seconds = self.seconds()
+        self._report(iteration, log_evidence, seconds)
+        self._began = time.perf_counter() - seconds
 
 
 @site_training.capture

@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from experiments.initialisation import Floats
 from experiments.report.recorded import RecordedRun
 from experiments.report.table import heading
 from gpflow_pep.datasets import Dataset
 
-_CLASSES = ("#4477aa", "#ee6677")
+_CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 _DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
+_REGION = 0.2  # opacity
 _HALF: dict[str, Any] = {"color": "black", "linewidth": 1.6}
 _QUARTERS: dict[str, Any] = {"color": "0.45", "linewidth": 0.9, "linestyle": "dashed"}
 _START: dict[str, Any] = {"color": "black", "marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
@@ -23,7 +25,10 @@ _WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 
 
 def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
-    """Training data, contours of the predictive probability, inducing points from start to end; in published units."""
+    """
+    Training data, contours of the predictive probability or regions of the most probable class, inducing points from
+    start to end; in published units.
+    """
     arrays = run.predictions
     x1, x2 = (
         arrays[name] * scale + mean
@@ -32,16 +37,15 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     X, start, end = (Z * dataset.x_scale + dataset.x_mean for Z in (dataset.X_train, arrays["Z_start"], arrays["Z"]))
     for label, colour in enumerate(_CLASSES):
         axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=colour, **_DATA)
-    for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
-        contours = {f"{name}s": value for name, value in style.items()}
-        axes.contour(x1, x2, arrays["x_probability"], levels, **contours)
-    outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
-    for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
-        axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY)
-    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START)
-    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END)
-    if outside.any():
-        text = f"{outside.sum()} of {len(end)} end outside"
+    if arrays["x_probability"].ndim == 2:
+        for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
+            axes.contour(x1, x2, arrays["x_probability"], levels, **_contours(style))
+    else:
+        _draw_regions(axes, x1, x2, arrays["x_probability"])
+    sets = [(start, end, "black")] if end.ndim == 2 else list(zip(start, end, _CLASSES, strict=False))
+    outside = [_draw_inducing_points(axes, x1, x2, *points) for points in sets]
+    if any(outside):
+        text = f"{sum(outside)} of {end.size // 2} end outside"
         axes.text(0.02, 0.02, text, fontsize=8, transform=axes.transAxes, bbox={"color": "white", "pad": 1})
     axes.set_title(run.title, fontsize=10)
     axes.set_xlim(x1[0], x1[-1])
@@ -50,12 +54,38 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def add_legend(figure: Figure) -> None:
+def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> None:
+    """Where each class is the most probable one, given probabilities [x2, x1, C]."""
+    for label, colour in enumerate(_CLASSES[: probability.shape[2]]):
+        lead = probability[..., label] - np.delete(probability, label, axis=2).max(axis=2)
+        axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[colour], alpha=_REGION)
+        axes.contour(x1, x2, lead, [0.0], **_contours(_HALF))
+
+
+def _contours(style: dict[str, Any]) -> dict[str, Any]:
+    """The style of a line, as contours have it."""
+    return {f"{name}s": value for name, value in style.items()}
+
+
+def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, colour: str) -> int:
+    """Where they start and end [M, 2]; how many of them end outside of the figure."""
+    outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
+    for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
+        axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": colour})
+    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START | {"color": colour})
+    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END | {"color": colour})
+    return int(outside.sum())
+
+
+def add_legend(figure: Figure, num_classes: int = 2) -> None:
     """Say below the figure what the panels show."""
+    if num_classes == 2:
+        decision = [Line2D([], [], label="p = ½", **_HALF), Line2D([], [], label="p = ¼, ¾", **_QUARTERS)]
+    else:
+        decision = [Line2D([], [], label="most probable class changes", **_HALF)]
     handles = [
-        *(Line2D([], [], color=colour, label=f"class {k}", **_DATA) for k, colour in enumerate(_CLASSES)),
-        Line2D([], [], label="p = ½", **_HALF),
-        Line2D([], [], label="p = ¼, ¾", **_QUARTERS),
+        *(Line2D([], [], color=_CLASSES[k], label=f"class {k}", **_DATA) for k in range(num_classes)),
+        *decision,
         Line2D([], [], label="inducing points at the start", linestyle="", **_START),
         Line2D([], [], label="at the end", linestyle="", **_END),
     ]
@@ -79,5 +109,5 @@ def draw_panels(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> No
         axes.set_visible(False)
     for axes in panels[:, 0]:
         axes.set_ylabel("input 2")
-    add_legend(figure)
+    add_legend(figure, max(2, runs[0].predictions["probability"].shape[1]))
     figure.savefig(path, dpi=150)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
 
-from experiments.report import confusion, decision, fit
+from experiments.report import confusion, decision, fit, progress
 from experiments.report.recorded import RecordedRun
 from experiments.report.scores_panels import colour, draw_scores, height
 from experiments.report.table import heading
@@ -27,6 +27,9 @@ def draw(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
     :param dataset: what the runs were trained on.
     :param path: of the PNG file.
     """
+    if runs[0].task == "streaming":
+        progress.draw_progress(runs, path)
+        return
     kind = _kind(runs[0], dataset)
     num_rows = -(-len(runs) // _PANELS_A_ROW) if kind else 0
     heights = [height(runs), *[_ROW_HEIGHT[kind]] * num_rows]

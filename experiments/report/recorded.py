@@ -1,4 +1,4 @@
-"""A recorded run of the regression or the classification experiment, read from its directory."""
+"""A recorded run of the regression, the classification or the streaming experiment, read from its directory."""
 
 import json
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from experiments.ingredients.classifier import classifier_title
+from experiments.ingredients.learner import learner_title
 from experiments.ingredients.model import title
 from experiments.initialisation import Floats
 from experiments.predictions import FILE
 from gpflow_pep.datasets.info import Task
 
-_TITLES = {"regression": title, "classification": classifier_title}
+_TITLES = {"regression": title, "classification": classifier_title, "streaming": learner_title}
 
 
 @dataclass(frozen=True)

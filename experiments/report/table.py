@@ -19,6 +19,12 @@ def heading(runs: Sequence[RecordedRun]) -> str:
 
 def units(runs: Sequence[RecordedRun]) -> str:
     """What the columns measure."""
+    if runs[0].task == "streaming":
+        return (
+            "RMSE and mean log likelihood (nats) of test points: of those that have been passed, mean over the\n"
+            "batches, and at the end, of all. Seconds: training after the first batch. Kept: what the model carries\n"
+            "from batch to batch, without the batch."
+        )
     if runs[0].task == "classification":
         return (
             "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. Error: fraction\n"
@@ -50,6 +56,15 @@ def _number(name: str, digits: int = 4) -> Callable[[RecordedRun], str]:
     return cell
 
 
+def _either(*names: str) -> Callable[[RecordedRun], str]:
+    """The entry that the result has."""
+    return lambda run: next(_number(name)(run) for name in names if name in run.result)
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{1000 * seconds:.0f}"
+
+
 def _evidence(run: RecordedRun) -> str:
     return f"{'≥' if run.is_bound else '≈'} {run.result['objective_per_point']:.4f}"
 
@@ -76,5 +91,15 @@ _COLUMNS: dict[str, dict[str, Callable[[RecordedRun], str]]] = {
         "NLPD": _number("nlpd"),
         "LOO NLPD": _number("loo_nlpd"),
         **_EFFORT,
+    },
+    "streaming": {
+        "method": lambda run: run.title,
+        "RMSE or error": _either("mean_rmse", "mean_error"),
+        "at the end": _either("rmse", "error"),
+        "log likelihood": _number("mean_log_likelihood", 3),
+        "at the end ": _number("log_likelihood", 3),
+        "seconds": _number("seconds", 1),
+        "ms a batch": lambda run: _milliseconds(run.result["seconds_batch"]),
+        "kB kept": lambda run: f"{run.result['carried'] / 1000:.0f}",
     },
 }

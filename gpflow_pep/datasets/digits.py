@@ -20,7 +20,7 @@ _USPS_TEST = _usps(
 )
 
 _mnist = partial(PublishedFile, repository="unixpickle/mnistlite", commit="7e77ce183b42950baacbe6de3986dbdc6ae771e8")
-_MNIST_TRAIN = (
+MNIST_TRAIN = (
     _mnist(
         path="data/train-images-idx3-ubyte.gz",
         sha256="ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -32,7 +32,7 @@ _MNIST_TRAIN = (
         sha256="e867c6895efbe4af17eefa0d68f5a582082c6bab63cf2ed41e4f3b232b29abf4",
     ),
 )
-_MNIST_TEST = (
+MNIST_TEST = (
     _mnist(
         path="data/t10k-images-idx3-ubyte.gz", sha256="ba05d2d6e06f59dd97d2d5378250478bb5c9b64296a5c2681700569121e3a2d7"
     ),
@@ -74,9 +74,9 @@ DIGITS = (
     binary_entry(
         "mnist-even-odd",
         TrainAndTest(
-            partial(read_parity, *_MNIST_TRAIN),
-            partial(read_parity, *_MNIST_TEST),
-            files=(*_MNIST_TRAIN, *_MNIST_TEST),
+            partial(read_parity, *MNIST_TRAIN),
+            partial(read_parity, *MNIST_TEST),
+            files=(*MNIST_TRAIN, *MNIST_TEST),
         ),
         N=70000,
         D=784,

@@ -6,7 +6,7 @@ from typing import Literal
 from gpflow_pep.datasets.files import PublishedFile
 from gpflow_pep.datasets.sources import Source
 
-Task = Literal["regression", "classification", "multiclass"]
+Task = Literal["regression", "classification", "multiclass", "streaming"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class DatasetInfo:
     """Name that ``load`` accepts."""
 
     task: Task
-    """Whether numbers, labels of two classes or labels of more are predicted."""
+    """Whether numbers, labels of two classes, labels of more, or numbers that arrive in an order are predicted."""
 
     N: int
     """Rows, training and test part together."""
@@ -29,7 +29,7 @@ class DatasetInfo:
     """What the target column measures, with its unit and its place in the published table, counted from 0."""
 
     classes: tuple[str, ...]
-    """Names of the classes: the target k means ``classes[k]``. Empty for regression."""
+    """Names of the classes: the target k means ``classes[k]``. Empty where numbers are predicted."""
 
     num_splits: int
     """``load`` accepts the splits 0 ... num_splits - 1."""
@@ -58,6 +58,11 @@ class Entry:
 def regression_entry(name: str, source: Source, N: int, D: int, target: str, licence: str, notes: str = "") -> Entry:
     """Entry of a set whose targets are numbers."""
     return _entry("regression", name, source, N, D, target, (), licence, notes)
+
+
+def streaming_entry(name: str, source: Source, N: int, D: int, target: str, licence: str, notes: str = "") -> Entry:
+    """Entry of a set whose targets are numbers, and whose rows have an order; test rows lie between training rows."""
+    return _entry("streaming", name, source, N, D, target, (), licence, notes)
 
 
 def binary_entry(

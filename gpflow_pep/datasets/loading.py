@@ -54,8 +54,8 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
     """
     Names of the data sets that ``load`` and ``describe`` accept.
 
-    :param task: "regression", "classification" (two classes) or "multiclass" (more): only the sets of this task. None:
-        all.
+    :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming" (regression, with rows
+        in an order): only the sets of this task. None: all.
     :return: the names.
     :raises ValueError: where there is no such task.
     """
@@ -100,7 +100,7 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     _check_split(entry.info, split)
     X, Y, train, test = entry.source.read(int(split))
     x_mean, x_scale = _moments(X[train]) if standardise else _identity(X)
-    numbers = entry.info.task == "regression"
+    numbers = not entry.info.classes
     y_mean, y_scale = _moments(Y[train]) if standardise and numbers else _identity(Y)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]

@@ -1,11 +1,16 @@
-"""The sets of more than two classes: those of Villacampa-Calvo and Hernández-Lobato (2020), two of scikit-learn."""
+"""The sets of more than two classes: those of Villacampa-Calvo and Hernández-Lobato (2020) or like them, two of
+scikit-learn.
+"""
 
 from functools import partial
 
+from gpflow_pep.datasets.digits import MNIST_TEST, MNIST_TRAIN
 from gpflow_pep.datasets.files import PublishedFile
+from gpflow_pep.datasets.flights import FLIGHTS
+from gpflow_pep.datasets.generated import THREE_CLASSES
 from gpflow_pep.datasets.info import Entry, multiclass_entry
-from gpflow_pep.datasets.sources import ArchivedArrays, SeededSplits
-from gpflow_pep.datasets.tables import read_digits, read_iris
+from gpflow_pep.datasets.sources import ArchivedArrays, SeededSplits, TrainAndTest
+from gpflow_pep.datasets.tables import read_digits, read_images, read_iris
 
 _ARCHIVE = PublishedFile(
     repository="cvillacampa/dgps_pep",
@@ -123,4 +128,18 @@ MULTICLASS = (
         classes=tuple("0123456789"),
         notes="Comes with scikit-learn. Grey values from 0 to 16; three pixels are blank in all images.",
     ),
+    multiclass_entry(
+        "mnist",
+        TrainAndTest(
+            partial(read_images, *MNIST_TRAIN), partial(read_images, *MNIST_TEST), files=(*MNIST_TRAIN, *MNIST_TEST)
+        ),
+        N=70000,
+        D=784,
+        target="which digit is written",
+        classes=tuple("0123456789"),
+        licence="none stated",
+        notes="The images of mnist-even-odd, where standardise=False is usual too.",
+    ),
+    FLIGHTS,
+    THREE_CLASSES,
 )

@@ -56,12 +56,19 @@ def stack(*readers: Callable[[], Floats]) -> Floats:
     return np.vstack([read() for read in readers])  # [N, columns]
 
 
-def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Grey values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
+    """Grey values of MNIST's images, divided by 255, and last the digit."""
     pixels, digit = _read_idx(images, num_axes=3), _read_idx(digits, num_axes=1)
     table = np.empty((len(pixels), pixels[0].size + 1))  # [N, D + 1]
     np.divide(pixels.reshape(len(pixels), -1), 255.0, out=table[:, :-1])
-    table[:, -1] = digit % 2
+    table[:, -1] = digit
+    return table
+
+
+def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
+    """Grey values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+    table = read_images(images, digits)
+    table[:, -1] %= 2.0
     return table
 
 

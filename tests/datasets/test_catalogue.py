@@ -18,15 +18,15 @@ def test_every_set_is_described():
         if info.task == "multiclass":
             assert len(set(info.classes)) == len(info.classes) > 2
         else:
-            assert len(set(info.classes)) == (0 if info.task == "regression" else 2)
+            assert len(set(info.classes)) == (0 if info.task in ("regression", "streaming") else 2)
 
 
 def test_every_file_is_pinned():
     pinned = {file for name in datasets.names() for file in datasets.describe(name).files}
     # Regression: the archive, snelson, a table and a mask for each of three sets. Classification: the archive,
     # australian, eight files of quantile propagation, two of USPS, four of MNIST and four of banana. The archive of
-    # more classes.
-    assert len(pinned) == 8 + 20 + 1
+    # more classes, flights and planes. Streaming: two of the toy, audio and terrain.
+    assert len(pinned) == 8 + 20 + 3 + 4
     for file in pinned:
         assert file.url == f"https://raw.githubusercontent.com/{file.repository}/{file.commit}/{file.path}"
         assert re.fullmatch("[0-9a-f]{40}", file.commit)
@@ -34,6 +34,7 @@ def test_every_file_is_pinned():
     assert [file.path for file in pinned if file.packed] == ["data/train-images-idx3-ubyte.gz"]
 
 
-def test_sets_without_files_come_with_a_library():
-    bundled = [name for name in datasets.names() if not datasets.describe(name).files]
-    assert bundled == ["diabetes", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer", "iris", "digits"]
+def test_sets_without_files_come_with_a_library_or_are_generated():
+    without = [name for name in datasets.names() if not datasets.describe(name).files]
+    bundled = ["diabetes", "qp-iris-12", "qp-iris-13", "qp-iris-23", "breast-cancer", "iris", "digits"]
+    assert without == [*bundled, "three-classes", "jacksboro", "pseudo-periodic", "periodic"]

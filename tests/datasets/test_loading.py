@@ -14,7 +14,7 @@ BUNDLED_CLASSES = ("breast-cancer", "qp-iris-12", "qp-iris-13", "qp-iris-23")
 def test_unknown_name(function):
     with pytest.raises(ValueError, match=r"name is 'bostn'; accepted are snelson, boston.*Did you mean 'boston'\?"):
         function("bostn")
-    with pytest.raises(ValueError, match=r"name is None; accepted are .* digits\.$"):
+    with pytest.raises(ValueError, match=r"name is None; accepted are .* periodic\.$"):
         function(None)
 
 
@@ -76,7 +76,7 @@ def test_arrays_are_float64_matrices():
 
 
 def test_names_of_one_task():
-    tasks = ("regression", "classification", "multiclass")
+    tasks = ("regression", "classification", "multiclass", "streaming")
     assert datasets.names() == sum((datasets.names(task=task) for task in tasks), ())
     assert "boston" in datasets.names(task="regression")
     assert "sonar" in datasets.names(task="classification")
@@ -87,7 +87,7 @@ def test_names_of_one_task():
 
 @pytest.mark.parametrize("task", ["multi-class", ""])
 def test_unknown_task(task):
-    accepted = "regression, classification, multiclass and None"
+    accepted = "regression, classification, multiclass, streaming and None"
     with pytest.raises(ValueError, match=f"task is '{task}'; accepted are {accepted}"):
         datasets.names(task=task)
 

@@ -11,6 +11,7 @@ from gpflow_pep.datasets.tables import (
     as_labels,
     read_columns,
     read_csv,
+    read_images,
     read_parity,
     read_words,
     stack,
@@ -73,11 +74,12 @@ def idx(array):
     return gzip.compress(header + array.astype(np.uint8).tobytes())
 
 
-def test_images_and_the_parity_of_their_digits(publish):
+@pytest.mark.parametrize(("read", "labels"), [(read_images, [7.0, 0.0, 4.0]), (read_parity, [1.0, 0.0, 0.0])])
+def test_images_and_their_digits_or_the_parity_of_these(publish, read, labels):
     images, digits = np.arange(3 * 2 * 4).reshape(3, 2, 4) * 10, np.array([7, 0, 4])
-    table = read_parity(publish("images.gz", idx(images)), publish("digits.gz", idx(digits)))
+    table = read(publish("images.gz", idx(images)), publish("digits.gz", idx(digits)))
     np.testing.assert_array_equal(table[:, :-1], images.reshape(3, 8) / 255.0)
-    np.testing.assert_array_equal(table[:, -1], [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(table[:, -1], labels)
 
 
 def test_labels_in_place_of_images_are_refused(publish):

@@ -20,6 +20,10 @@ from experiments.report import decision, figure, recorded, table
 from gpflow_pep.datasets import Dataset
 
 TINY = {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1, "seed": 1}
+SETTINGS = {
+    "U3": "pima", "U4": "mnist-even-odd", "U6": "iono", "Q1": "qp-ionosphere", "M1": "glass", "M4": "mnist",
+    "M5": "flights",
+}  # fmt: skip
 SCORES = ("objective_per_point", "error", "nlpd", "log_likelihood", "seconds")
 
 
@@ -51,7 +55,8 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     config = read(directory, "config.json")
     assert config["gp"]["model"] == model and config["gp"]["train_inducing"] and config["training"]["max_sweeps"] == 50
     metrics = read(directory, "metrics.json")
-    assert metrics["test/error"]["steps"] == [0, 1, 2] and metrics["objective_per_point"]["steps"] == [1, 2]
+    assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
+    assert metrics["objective_per_point"]["steps"] == [1, 2]
     assert metrics["test/nlpd"]["values"][-1] == pytest.approx(run.result["nlpd"], rel=1e-12)
     assert "parameters/kernel.variance" in metrics and list((directory / "tensorboard").glob("events.*"))
     with np.load(directory / FILE) as arrays:
@@ -97,13 +102,12 @@ def test_unknown_entry_is_refused(run_tiny):
         run_tiny(noise_variance=0.5)
 
 
-@pytest.mark.parametrize("named", ["U3", "U4", "U6", "Q1", "M1"])
+@pytest.mark.parametrize("named", SETTINGS)
 def test_settings_of_the_papers(named, capfd):
     ex.run_commandline(["classification", "print_config", "with", named, "alpha=0.25"])
     printed = capfd.readouterr().out
-    dataset = {"U3": "pima", "U4": "mnist-even-odd", "U6": "iono", "Q1": "qp-ionosphere", "M1": "glass"}[named]
-    assert f"dataset = '{dataset}'" in printed and "alpha = 0.25" in printed and "# probit or logit" in printed
-    assert f"train_inducing = {named in ('U3', 'U4', 'M1')}" in printed
+    assert f"dataset = '{SETTINGS[named]}'" in printed and "alpha = 0.25" in printed and "# probit or logit" in printed
+    assert f"train_inducing = {named not in ('U6', 'Q1')}" in printed
 
 
 def test_titles():
@@ -122,6 +126,18 @@ def plane():
     Y = (X[:, :1] > 0.0).astype(float)
     zero, one = np.zeros(1), np.ones(1)
     return Dataset("plane", X, Y, X[:3], Y[:3], x_mean=2.0 * np.ones(2), x_scale=np.ones(2), y_mean=zero, y_scale=one)
+
+
+def test_grid_of_three_classes(plane, tmp_path):
+    model = SimpleNamespace(
+        inducing_variable=InducingPoints(plane.X_train[:4]),
+        predict_y=lambda X: (tf.nn.softmax(tf.constant(np.c_[X, X[:, :1] + X[:, 1:]])), None),
+    )
+    with np.load(save_probabilities(model, plane, plane.X_train[:4], tmp_path)) as file:
+        arrays = dict(file)
+    assert arrays["probability"].shape == (3, 3) and arrays["x_probability"].shape == (120, 120, 3)
+    point = np.array([[arrays["x1"][7], arrays["x2"][11]]])
+    np.testing.assert_allclose(arrays["x_probability"][11, 7], model.predict_y(point)[0].numpy()[0], rtol=1e-12)
 
 
 @pytest.fixture
@@ -196,9 +212,14 @@ def test_quantile_propagation_refuses_other_sets(runs):
     assert not runs.exists()
 
 
-@pytest.mark.data
-@pytest.mark.skipif(not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the banana data: set GPFLOW_PEP_DATA")
-def test_inducing_points_command(runs, capfd):
-    inducing_points.main(["--alphas", "0.5", "1", "--M", "4", "--maxiter", "1", "--runs", str(runs)])
+needs_data = (
+    pytest.mark.data,
+    pytest.mark.skipif(not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the banana data: set GPFLOW_PEP_DATA"),
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param("banana", marks=needs_data), "three-classes"])
+def test_inducing_points_command(name, runs, capfd):
+    inducing_points.main(["--set", name, "--alphas", "0.5", "--M", "4", "--maxiter", "1", "--runs", str(runs)])
     assert "PEP α=0.5" in capfd.readouterr().out
-    assert imread(runs / "inducing-points.png").shape[1] == pytest.approx(150 * 2 * 3.6, abs=1)
+    assert imread(runs / f"inducing-points-{name}.png").shape[1] == pytest.approx(150 * 3.6, abs=1)

@@ -1,8 +1,6 @@
 """Experiments with more than two classes: runs, confusion matrices, and the table beside the published figures."""
 
 from argparse import Namespace
-from multiprocessing.pool import ThreadPool
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ SETS = ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "w
 
 
 def test_a_split_is_trained_scored_and_recorded(runs):
-    result = multiclass._run("iris", 0, 0.5, 5, Namespace(method="PEP", maxiter=2, runs=runs))
+    result = multiclass._run("iris", 0, "PEP", 0.5, 5, Namespace(maxiter=2, runs=runs))
     # Guessing errs on two rows of three, with log 3 nats.
     assert result["error"] < 0.5 and result["nlpd"] < np.log(3.0)
     assert result["log_likelihood"] == pytest.approx(-15 * result["nlpd"], rel=1e-12)
@@ -85,40 +83,51 @@ def test_published_figures():
     assert MULTICLASS["wine"][1.0] == (0.05, 0.49)
 
 
+def score(error, nlpd):
+    return {"error": error, "nlpd": nlpd}
+
+
 def test_ties_share_their_rank():
-    scores = [[{"error": 0.1, "nlpd": 0.3}, {"error": 0.1, "nlpd": 0.2}], [{"error": 0.0, "nlpd": 0.2}] * 2]
-    lines = multiclass._average_ranks(scores, [0.0, 1.0]).splitlines()
+    rows = [[[score(0.1, 0.3), score(0.1, 0.2)]], [[score(0.0, 0.2)] * 2]]
+    lines = multiclass._average_ranks(rows, ["PEP"], [0.0, 1.0], axis=2).splitlines()
     assert [line.split() for line in lines[2:]] == [
-        ["0", "1.50", "±", "0.00", "1.75", "±", "0.25"],
-        ["1", "1.50", "±", "0.00", "1.25", "±", "0.25"],
+        ["PEP", "0", "1.50", "±", "0.00", "1.75", "±", "0.25"],
+        ["PEP", "1", "1.50", "±", "0.00", "1.25", "±", "0.25"],
     ]
 
 
-def test_table(monkeypatch, capsys):
+def test_ranks_of_alphas_and_of_methods():
+    rows = [[[score(0.1, 0.1), score(0.2, 0.2)], [score(0.4, 0.4), score(0.3, 0.3)]]]  # the second method is worse
+    of_alphas, of_methods = (
+        [line.split()[:3] for line in multiclass._average_ranks(rows, ["PEP", "APEP"], [0.0, 1.0], axis).splitlines()]
+        for axis in (2, 1)
+    )
+    assert of_alphas[2:] == [["PEP", "0", "1.00"], ["PEP", "1", "2.00"], ["APEP", "0", "2.00"], ["APEP", "1", "1.00"]]
+    assert of_methods[2:] == [["PEP", "0", "1.00"], ["APEP", "0", "2.00"], ["PEP", "1", "1.00"], ["APEP", "1", "2.00"]]
+
+
+def test_table(monkeypatch, capsys, in_threads):
     asked = []
 
-    def canned(name, split, alpha, M, options):
-        asked.append((name, split, alpha, M, options.method))
+    def canned(name, split, method, alpha, M, options):
+        asked.append((name, split, method, alpha, M))
         return {
             "error": 0.1 + 0.1 * split, "nlpd": 0.5 - 0.1 * alpha, "seconds": 3.0, "converged": split == 0,
             "iterations": 5 if split == 1 else 4, "sites_change": 1e-3 if alpha else 1e-7,
         }  # fmt: skip
 
-    # In place of a process that would have to import TensorFlow, a thread.
-    context = SimpleNamespace(Pool=lambda processes, maxtasksperchild: ThreadPool(processes))
-    monkeypatch.setattr(multiclass.multiprocessing, "get_context", lambda method: context)
     monkeypatch.setattr(multiclass, "_run", canned)
     multiclass.main(["--sets", "iris", "--splits", "3", "--alphas", "0", "1", "--maxiter", "5", "--method", "APEP"])
-    assert asked == [("iris", split, alpha, 7, "APEP") for alpha in (0.0, 1.0) for split in range(3)]  # 135 rows
+    assert asked == [("iris", split, "APEP", alpha, 7) for alpha in (0.0, 1.0) for split in range(3)]  # 135 rows
     lines = capsys.readouterr().out.splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith("set "))
-    cells = "iris {} 7 0.20 ± 0.06 – {} ± 0.00 – 3 1/3 1/3 {}/3"
+    cells = "iris APEP {} 7 0.20 ± 0.06 – {} ± 0.00 – 3 1/3 1/3 {}/3"
     assert [" ".join(line.split()) for line in lines[start + 2 : start + 4]] == [
         cells.format(0, "0.50", 0),
         cells.format(1, "0.40", 3),
     ]
     ranks = [line.split() for line in lines[-2:]]
-    assert [rank[4] for rank in ranks] == ["2.00", "1.00"]  # by NLPD
+    assert [rank[5] for rank in ranks] == ["2.00", "1.00"]  # by NLPD
 
 
 @pytest.mark.parametrize(

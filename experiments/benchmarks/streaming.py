@@ -1,0 +1,112 @@
+"""What a batch of a stream costs: StreamingSGPR against GPflow's SGPR on a window of 3,000 points, in one run.
+
+Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with all derivatives,
+against as many evaluations of the SGPR that holds the window. Times are compared within a round; medians of these
+ratios are what is reported. On the audio series both then learn from all batches, by at most 20 evaluations of L-BFGS
+after each, and are scored on the held-out rows that have been passed so far.
+
+    python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.initialisation import Floats
+from gpflow_pep import StreamingSGPR
+
+BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20
+_WARM_UP = 3  # rounds
+
+
+def main() -> None:
+    """Print the times, and then the scores on the audio series."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--skip-audio", action="store_true", help="times only, which need no data set")
+    arguments = parser.parse_args()
+    print(f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds")
+    print(f"{'alpha':>6}{'D':>4}{'update, ms':>12}{'moved, ms':>11}{'batch, ms':>11}{'window, ms':>12}{'ratio':>7}")
+    for alpha in (0.0, 0.5):
+        for num_inputs in (1, 8):
+            seconds = compare(alpha, num_inputs, arguments.rounds)
+            ratio = np.median(seconds["window"] / (seconds["update"] + seconds["steps"]))
+            columns = (seconds["update"], seconds["moved"], seconds["update"] + seconds["steps"], seconds["window"])
+            update, moved, batch, window = (1e3 * np.median(column) for column in columns)
+            print(
+                f"{alpha:6g}{num_inputs:4}{update:12.2f}{moved:11.2f}{batch:11.1f}{window:12.1f}{ratio:7.2f}",
+                flush=True,
+            )
+    if not arguments.skip_audio:
+        audio()
+
+
+def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
+    """Seconds [rounds] of `.update()`, of one that moves inducing points, of the steps, and of the window's steps."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 4.0, (WINDOW + BATCH * (rounds + _WARM_UP), num_inputs))
+    Y = np.sin(2.0 * X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((len(X), 1))
+    Z = X[rng.choice(WINDOW, INDUCING, replace=False)]
+    window = tuple(tf.Variable(values[:WINDOW], trainable=False) for values in (X, Y))
+    peer = gpflow.models.SGPR(window, _kernel(num_inputs), Z.copy(), noise_variance=0.1)
+    model = StreamingSGPR((X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1)
+    moving = StreamingSGPR((X[:BATCH], Y[:BATCH]), _kernel(num_inputs), Z.copy(), alpha=alpha, noise_variance=0.1)
+    step, peer_step = compiled_step(model), compiled_step(peer)
+
+    seconds: dict[str, list[float]] = {name: [] for name in ("update", "moved", "steps", "window")}
+    for first in range(WINDOW, len(X), BATCH):
+        batch = X[first : first + BATCH], Y[first : first + BATCH]
+        seconds["update"].append(_timed(lambda: model.update(batch)))  # noqa: B023  (called at once)
+        seconds["moved"].append(_timed(lambda: moving.update(batch, moved_share=0.2)))  # noqa: B023
+        seconds["steps"].append(_timed(lambda: _repeat(step)))
+        recent = slice(first + BATCH - WINDOW, first + BATCH)
+        began = time.perf_counter()
+        for variable, values in zip(window, (X, Y), strict=True):
+            variable.assign(values[recent])
+        _repeat(peer_step)
+        seconds["window"].append(time.perf_counter() - began)
+    return {name: np.array(times[_WARM_UP:]) for name, times in seconds.items()}
+
+
+def audio() -> None:
+    """Scores of held-out rows of the audio series, and the seconds of all batches, of both."""
+    from experiments.streaming import ex
+
+    print("\naudio-subband, batches of 300, M = 100: held-out rows passed so far, means over batches, and at the end")
+    print(f"{'method':16}{'log likelihood':>15}{'at the end':>12}{'RMSE':>8}{'at the end':>12}{'seconds':>9}")
+    options = {"--unobserved": True, "--loglevel": "ERROR"}
+    for updates in ({"model": "STREAM", "alpha": 0.0}, {"model": "STREAM", "alpha": 0.5}, {"model": "SGPR"}):
+        common: dict[str, Any] = {"dataset": "audio-subband", "M": INDUCING, "window": WINDOW, "progress": False}
+        run = ex.run(config_updates=common | {"batch_size": BATCH, "maxiter": EVALUATIONS} | updates, options=options)
+        found = run.result or {}
+        name = f"streaming {updates['alpha']:g}" if "alpha" in updates else f"SGPR, {WINDOW}"
+        scores = [found[name] for name in ("mean_log_likelihood", "log_likelihood", "mean_rmse", "rmse", "seconds")]
+        print(
+            f"{name:16}{scores[0]:15.3f}{scores[1]:12.3f}{scores[2]:8.3f}{scores[3]:12.3f}{scores[4]:9.1f}", flush=True
+        )
+
+
+def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:
+    return gpflow.kernels.SquaredExponential(lengthscales=np.full(num_inputs, 0.2 if num_inputs == 1 else 1.5))
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def _repeat(step: Callable[[], Any]) -> Floats:
+    for _ in range(EVALUATIONS):
+        loss, _gradients = step()
+    return np.asarray(loss)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The ingredients of what learns from a stream: ``gp``, the model at its start, and ``training``, after every batch."""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+from sacred import Ingredient
+
+from experiments.ingredients.model import stationary_kernel
+from experiments.ingredients.stream import Batches
+from experiments.initialisation import cluster_centres
+from experiments.learners.learner import Learner
+from experiments.learners.online import OnlineClassification, OnlineRegression
+from experiments.learners.steps import Loss, Steps, steps
+from experiments.learners.stochastic import Stochastic
+from experiments.learners.window import SlidingWindow
+from experiments.recording import SAVE_GIT_INFO
+from gpflow_pep import PEPClassifier, StreamingSGPR
+from gpflow_pep.likelihoods import Probit
+
+learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
+stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
+
+MODELS = ("STREAM", "BATCH", "GPR", "SGPR", "SVGP")
+OF_LABELS = ("STREAM", "BATCH")
+
+
+@learner_gp.config
+def _model_config() -> None:
+    # STREAM (StreamingSGPR; of labels PEPClassifier), BATCH (the same, of all rows at once), GPR or SGPR (GPflow's, on
+    # the last rows) or SVGP (GPflow's, Adam on each batch)
+    model = "STREAM"
+
+    # the power of STREAM and BATCH, from 0 (variational) to 1
+    alpha = 0.0
+
+    # number of inducing points; they start at k-means centres of the first batch, those of SVGP all over the stream
+    M = 100
+
+    # rows that GPR and SGPR keep
+    window = 3000
+
+    # the share of STREAM's inducing points that may go to inputs of a new batch, before training
+    moved_share = 0.2
+
+    # learn where inducing points lie; False: they stay where the stream puts them
+    train_inducing = True
+
+    # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
+    kernel = "SquaredExponential"
+
+    # where all lengthscales start; None: at the median distance between the first inputs
+    lengthscales = None
+
+    # where the kernel's variance starts
+    kernel_variance = 1.0
+
+    # where the noise variance starts
+    noise_variance = 0.1
+
+    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorised; None: that is an error
+    max_jitter = 1e-3
+
+
+@stream_training.config
+def _training_config() -> None:
+    # lbfgs or adam; of labels lbfgs, of SVGP always adam
+    optimiser = "lbfgs"
+
+    # evaluations of the objective on the first batch, at most (Adam: five times as many steps)
+    first_maxiter = 100
+
+    # evaluations of the objective after every other batch, at most (Adam: five times as many steps)
+    maxiter = 20
+
+    # Adam's learning rate
+    learning_rate = 0.01
+
+
+_STEPS_OF_ADAM = 5  # in place of an evaluation of L-BFGS: 100 a batch, as published
+
+
+def learner_title(config: Mapping[str, Any]) -> str:
+    """What tables and figures call the learner of a ``gp`` configuration."""
+    power = "VFE" if config["alpha"] == 0.0 else f"PEP α={config['alpha']:g}"
+    names = {
+        "STREAM": f"streaming {power}",
+        "BATCH": f"all at once, {power}",
+        "GPR": f"GPR, last {config['window']}",
+        "SGPR": f"SGPR, last {config['window']}",
+        "SVGP": "SVGP, stochastic",
+    }
+    return names.get(config["model"], str(config["model"]))
+
+
+@stream_training.capture
+def begin(learner: Learner, first_maxiter: int) -> None:
+    """Train on the first batch."""
+    learner.begin(_STEPS_OF_ADAM * first_maxiter if isinstance(learner, Stochastic) else first_maxiter)
+
+
+@stream_training.capture
+def _steps(
+    loss: Loss, variables: list[tf.Variable], optimiser: str, maxiter: int, learning_rate: float, adam: bool = False
+) -> Steps:
+    adam = adam or optimiser == "adam"
+    return steps(
+        "adam" if adam else optimiser,
+        loss,
+        variables,
+        evaluations=maxiter * (_STEPS_OF_ADAM if adam else 1),
+        learning_rate=learning_rate,
+    )
+
+
+@stream_training.capture
+def _iterations(optimiser: str, maxiter: int) -> int:
+    if optimiser != "lbfgs":
+        raise ValueError(f"optimiser is {optimiser!r}; of labels only lbfgs is accepted.")
+    return maxiter
+
+
+@learner_gp.capture
+def build_learner(
+    batches: Batches,
+    labels: bool,
+    model: str,
+    alpha: float,
+    M: int,
+    window: int,
+    moved_share: float,
+    train_inducing: bool,
+    kernel: str,
+    lengthscales: float | None,
+    kernel_variance: float,
+    noise_variance: float,
+    max_jitter: float | None,
+    _seed: int,
+) -> Learner:
+    """
+    What the configuration asks for, holding the first batch (BATCH: all rows) and not trained yet.
+
+    :param labels: whether targets are labels 0 and 1.
+    :raises ValueError: naming the entry of the configuration that cannot be used.
+    """
+    accepted = OF_LABELS if labels else MODELS
+    if model not in accepted:
+        raise ValueError(f"model is {model!r}; accepted are {', '.join(accepted)}.")
+    X, Y = batches.dataset.X_train, batches.dataset.Y_train
+    if model != "BATCH":
+        X, Y = X[batches.first], Y[batches.first]
+    covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
+    Z = cluster_centres(batches.dataset.X_train if model == "SVGP" else X, M, _seed)
+
+    def trained(built: Any) -> Any:
+        if hasattr(built, "inducing_variable"):
+            gpflow.set_trainable(built.inducing_variable, train_inducing)
+        return built
+
+    if model in ("STREAM", "BATCH"):
+        options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
+        if labels:
+            classifier = trained(PEPClassifier((X, Y), covariance, Probit(), Z, **options))
+            return OnlineClassification(classifier, _iterations(), moved_share)
+        regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
+        return OnlineRegression(regression, _steps_of, moved_share)
+    if model == "SVGP":
+        likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+
+        def svgp(num_data: tf.Variable) -> gpflow.models.SVGP:
+            built: gpflow.models.SVGP = trained(gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data))
+            return built
+
+        return Stochastic(svgp, lambda loss, built: _steps(loss, list(built.trainable_variables), adam=True), X, Y)
+    constructor: Any = gpflow.models.GPR
+    if model == "SGPR":
+        constructor = partial(gpflow.models.SGPR, inducing_variable=Z)
+
+    def windowed(data: tuple[tf.Variable, tf.Variable]) -> Any:
+        return trained(constructor(data, covariance, noise_variance=noise_variance))
+
+    return SlidingWindow(windowed, _steps_of, X, Y, window)
+
+
+def _steps_of(built: Any) -> Steps:
+    made: Steps = _steps(built.training_loss_closure(compile=False), list(built.trainable_variables))
+    return made

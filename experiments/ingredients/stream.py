@@ -1,0 +1,136 @@
+"""The data ingredient of streaming: which rows arrive, in which order and in batches of which size."""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from sacred import Ingredient
+
+from experiments.ingredients.data import check_task
+from experiments.initialisation import Floats
+from experiments.recording import SAVE_GIT_INFO
+from gpflow_pep import datasets
+
+stream_data = Ingredient("data", save_git_info=SAVE_GIT_INFO)
+
+ORDERS = ("forward", "backward", "shuffled")
+_RANGE = 10.0  # inputs are scaled to [0, 10]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A stream, cut into batches."""
+
+    dataset: datasets.Dataset
+    """All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets standardised."""
+
+    first: slice
+    """Rows of the first batch."""
+
+    others: tuple[slice, ...]
+    """Rows of the batches after it."""
+
+    def passed(self, num_seen: int) -> npt.NDArray[np.bool_]:
+        """Which test rows the first so many training rows have passed by their first input [N_test]."""
+        seen, x = self.dataset.X_train[:num_seen, 0], self.dataset.X_test[:, 0]
+        passed: npt.NDArray[np.bool_] = (x >= seen.min()) & (x <= seen.max())
+        return passed
+
+
+@stream_data.config
+def _config() -> None:
+    # name of a data set: one of gpflow_pep.datasets.names(task="streaming"), or of task "classification"
+    dataset = "toy-stream"
+
+    # number of the split into training and test rows, from 0
+    split = 0
+
+    # rows arrive by time, or from west to east (forward), the other way (backward), or shuffled with the seed; those of
+    # sets without an order by their first input
+    order = "forward"
+
+    # rows of the first batch
+    first = 1000
+
+    # rows of the batches after it
+    batch_size = 300
+
+    # only so many training rows, the first by their order, and the test rows between them; None: all
+    max_train = None
+
+
+@stream_data.capture
+def load_stream(
+    dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, _seed: int
+) -> Batches:
+    """
+    The batches that the configuration asks for.
+
+    :raises ValueError: naming the entry of the configuration that cannot be used.
+    """
+    loaded = arriving(dataset, split, order, first, batch_size, max_train, _seed)
+    N = len(loaded.X_train)
+    others = tuple(slice(start, min(start + batch_size, N)) for start in range(first, N, batch_size))
+    return Batches(loaded, slice(0, min(first, N)), others)
+
+
+def arriving(
+    dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, seed: int
+) -> datasets.Dataset:
+    """
+    A data set, its training rows in the order of arrival.
+
+    :raises ValueError: naming the entry of the configuration that cannot be used.
+    """
+    check_task(dataset, "streaming", "classification")
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}; accepted are {', '.join(ORDERS)}.")
+    for name, value in (("first", first), ("batch_size", batch_size)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+    loaded = _scaled(_cut(_sorted(datasets.load(dataset, split)), max_train))
+    N = len(loaded.X_train)
+    rows = np.arange(N)
+    if order == "backward":
+        rows = rows[::-1]
+    elif order == "shuffled":
+        rows = np.random.RandomState(seed).permutation(N)
+    return replace(loaded, X_train=loaded.X_train[rows], Y_train=loaded.Y_train[rows])
+
+
+def _sorted(dataset: datasets.Dataset) -> datasets.Dataset:
+    """Training rows by their first input; those of equal ones stay in their order."""
+    rows = np.argsort(dataset.X_train[:, 0], kind="stable")
+    return replace(dataset, X_train=dataset.X_train[rows], Y_train=dataset.Y_train[rows])
+
+
+def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
+    """The first rows, and the test rows that they pass."""
+    if max_train is None or max_train >= len(dataset.X_train):
+        return dataset
+    if max_train < 1:
+        raise ValueError(f"max_train must be None or at least 1, got {max_train}.")
+    X = dataset.X_train[:max_train]
+    passed = dataset.X_test[:, 0] <= X[-1, 0]
+    return replace(
+        dataset,
+        X_train=X,
+        Y_train=dataset.Y_train[:max_train],
+        X_test=dataset.X_test[passed],
+        Y_test=dataset.Y_test[passed],
+    )
+
+
+def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:
+    """Inputs from 0 to 10 in the training part, in place of standardised ones."""
+    low, high = dataset.X_train.min(axis=0), dataset.X_train.max(axis=0)
+    scale: Floats = np.where(high > low, high - low, 1.0) / _RANGE
+    return replace(
+        dataset,
+        X_train=(dataset.X_train - low) / scale,
+        X_test=(dataset.X_test - low) / scale,
+        x_mean=dataset.x_mean + low * dataset.x_scale,
+        x_scale=dataset.x_scale * scale,
+    )

@@ -1,0 +1,141 @@
+"""
+Active learning, one run: train a classifier on few labelled rows, ask for the labels of some others, train again.
+
+    python -m experiments.labelling with rule=entropy model=PEP alpha=0.5
+    python -m experiments.labelling print_config
+
+Names without a prefix are those of the ingredients: alpha is gp.alpha. The settings are those of Villacampa-Calvo and
+Hernández-Lobato (2020), but for the number of labels asked for at a time, which is 1 there. The run is recorded in
+runs/. `experiments.active_learning` compares such runs.
+"""
+
+# ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gpflow.models import GPModel
+from gpflow.utilities import multiple_assign, parameter_dict
+from sacred.run import Run
+
+from experiments.ingredients import site_training
+from experiments.ingredients.classifier import build_classifier, gp
+from experiments.ingredients.data import check_task
+from experiments.ingredients.site_training import train_classifier
+from experiments.initialisation import Floats
+from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.scalars import ScalarLog
+from experiments.scores import classification_scores
+from gpflow_pep import datasets
+from gpflow_pep.datasets import Dataset
+
+Rows = npt.NDArray[np.intp]
+
+RULES = ("entropy", "random")
+
+ex = RecordedExperiment("labelling", ingredients=[gp, site_training], save_git_info=SAVE_GIT_INFO)
+
+
+@ex.config
+def _config() -> None:
+    # name of a classification data set, whose rows are divided anew
+    dataset = "waveform"
+
+    # number of the division, from 0
+    repetition = 0
+
+    # rows that have labels from the start, and rows for testing; the others are the pool
+    initial = 100
+    num_test = 500
+
+    # labels asked for in all, and at a time
+    additions = 100
+    per_round = 20
+
+    # which rows of the pool are asked about: those of the highest predictive entropy, or random ones
+    rule = "entropy"
+
+    # model and training; every round starts from the parameters of the one before
+    gp = {"M": 20, "max_jitter": 1e-2}
+    training = {"maxiter": 20, "max_sweeps": 10}
+
+
+@ex.automain
+def labelling(
+    dataset: str,
+    repetition: int,
+    initial: int,
+    num_test: int,
+    additions: int,
+    per_round: int,
+    rule: str,
+    _run: Run,
+) -> dict[str, Any]:
+    """Train, score, ask, round by round; the result has lists of scores by the number of labels."""
+    check_task(dataset, "classification", "multiclass")
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")
+    if not 1 <= per_round <= additions:
+        raise ValueError(f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted.")
+    data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
+    num_classes = len(datasets.describe(dataset).classes)
+    rng, model = np.random.RandomState(repetition), None
+    result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
+    with ScalarLog(_run, run_directory(_run)) as log:
+        while True:
+            labelled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
+            model = _trained(labelled, num_classes, model, result)
+            scores = classification_scores(model, data)
+            log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
+            for name, value in {"labels": len(rows), **scores}.items():
+                if name in result:
+                    result[name].append(value)
+            wanted = min(per_round, initial + additions - len(rows))
+            if not wanted:
+                return result
+            probability = model.predict_y(data.X_train[pool])[0].numpy()  # [pool, 1 or C]
+            preference = entropy(probability) if rule == "entropy" else rng.uniform(size=len(pool))
+            chosen = np.argsort(-preference, kind="stable")[:wanted]
+            rows, pool = np.append(rows, pool[chosen]), np.delete(pool, chosen)
+
+
+def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:
+    """
+    A data set with all rows but the test rows for training, standardised by their inputs; and which of them have labels
+    from the start, and which have not.
+    """
+    data = datasets.load(name, standardise=False)
+    X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
+    if initial < 1 or num_test < 1 or initial + additions + num_test > len(X):
+        raise ValueError(
+            f"initial is {initial}, additions {additions}, num_test {num_test}; positive numbers are accepted whose "
+            f"sum is {len(X)}, the number of rows, or less."
+        )
+    order = np.random.RandomState(repetition).permutation(len(X))
+    test, train = order[:num_test], order[num_test:]
+    mean, scale = X[train].mean(axis=0), X[train].std(axis=0)
+    X = (X - mean) / np.where(scale == 0.0, 1.0, scale)
+    parts = {"X_train": X[train], "Y_train": Y[train], "X_test": X[test], "Y_test": Y[test]}
+    rows = np.arange(len(train))
+    return replace(data, x_mean=mean, x_scale=scale, **parts), rows[:initial], rows[initial:]
+
+
+def entropy(probability: Floats) -> Floats:
+    """In nats [n], of probabilities of label 1 [n, 1] or of C > 2 labels [n, C]."""
+    if probability.shape[1] == 1:
+        probability = np.hstack([probability, 1.0 - probability])
+    positive = np.maximum(probability, np.finfo(np.float64).tiny)
+    found: Floats = -np.sum(positive * np.log(positive), axis=1)
+    return found
+
+
+def _trained(labelled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]) -> GPModel:
+    """A model of the labelled rows, trained from the parameters of the model before; its seconds are noted."""
+    model: GPModel = build_classifier(labelled.X_train, labelled.Y_train, num_classes)
+    if before is not None:
+        multiple_assign(model, parameter_dict(before))
+    status = train_classifier(model, labelled, lambda iteration, log_evidence, seconds: None)
+    result["seconds"].append(status.seconds)
+    return model

@@ -1,0 +1,64 @@
+"""A figure of curves: test error and NLPD along something, for several methods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.initialisation import Floats
+from experiments.report.scores_panels import colour
+
+PANELS = {"error": "test error, fraction", "nlpd": "test NLPD, nats"}
+_LINES = ("solid", "dashed", "dotted", "dashdot")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Scores along an axis."""
+
+    label: str
+    """What the legend says."""
+
+    x: Floats
+    """Places along the axis [n]."""
+
+    scores: dict[str, Floats]
+    """For each of `PANELS`, values [repetitions, n]; shown are their mean and its standard error."""
+
+    colour: int
+    """The number of its colour."""
+
+    line: int = 0
+    """The number of its line style."""
+
+
+def draw_curves(curves: Sequence[Curve], title: str, along: str, path: Path, *, log_axis: bool = False) -> None:
+    """
+    Save a figure with a panel for each score.
+
+    :param along: what the axis is.
+    :param path: of the PNG file.
+    """
+    figure = Figure(figsize=(10.0, 4.4), layout="constrained")
+    figure.suptitle(title, fontsize=11)
+    panels: Any = figure.subplots(1, len(PANELS))
+    for axes, (name, label) in zip(panels, PANELS.items(), strict=True):
+        for curve in curves:
+            values, line = curve.scores[name], _LINES[curve.line % len(_LINES)]
+            mean = values.mean(axis=0)
+            axes.plot(curve.x, mean, color=colour(curve.colour), linestyle=line, label=curve.label)
+            if len(values) > 1:
+                error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+                axes.fill_between(curve.x, mean - error, mean + error, color=colour(curve.colour), alpha=0.15, lw=0)
+        axes.set_xlabel(along)
+        axes.set_ylabel(label)
+        if log_axis:
+            axes.set_xscale("log")
+        axes.grid(color="0.92")
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9, frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,90 @@
+"""
+That streams are exact: what arrives in batches gives what it would give at once, at fixed hyperparameters.
+
+    python -m experiments.stream_exactness [--rows 600] [--batches 6]
+
+Protocol T8 of Bui, Nguyen and Turner (2017). Online objectives are added up and compared with the objective of all
+rows, as are predictions; with inducing points at all inputs both are those of the exact GP.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+
+from experiments.initialisation import Floats
+from experiments.report.columns import aligned
+from gpflow_pep import PEPR, StreamingSGPR
+
+_NOISE = 0.05  # variance
+
+
+class Difference(NamedTuple):
+    """Between a stream and a model of all rows."""
+
+    objective: float
+    """Of the sum of online objectives, relative to the other's."""
+
+    mean: float
+    """Of predictive means, largest."""
+
+    variance: float
+    """Of predictive variances, largest."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=600)
+    parser.add_argument("--batches", type=int, default=6)
+    asked = parser.parse_args(arguments)
+    X, Y = rows(asked.rows)
+    lines: list[tuple[str, ...]] = [("stream against", "objective, relative", "mean", "variance")]
+    for alpha in (0.0, 0.5, 1.0):
+        Z = X[np.linspace(0, len(X) - 1, 20).astype(int)]
+        at_once = PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=_NOISE)
+        lines.append(_line(f"PEPR α={alpha:g}, M = 20", difference(at_once, X, Y, Z, alpha, asked.batches)))
+    few = np.sort(np.random.RandomState(1).permutation(len(X))[:60])
+    exact = gpflow.models.GPR((X[few], Y[few]), kernel(), noise_variance=_NOISE)
+    for alpha in (0.0, 0.5, 1.0):
+        found = difference(exact, X[few], Y[few], X[few], alpha, asked.batches)
+        lines.append(_line(f"exact GP of 60 rows, α={alpha:g}", found))
+    print(aligned(lines))
+    print("\nThe exact GP has no jitter (1e-6) on its covariance, which the stream's inducing points have.")
+
+
+def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_batches: int) -> Difference:
+    """Between a stream of the rows, with inducing points at Z throughout, and a model that has them all."""
+    parts = np.array_split(np.arange(len(X)), num_batches)
+    model = StreamingSGPR((X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE)
+    total = float(model.maximum_log_likelihood_objective())
+    for part in parts[1:]:
+        model.update((X[part], Y[part]))
+        total += float(model.maximum_log_likelihood_objective())
+    objective = float(at_once.maximum_log_likelihood_objective())
+    Xnew = np.linspace(-0.5, 10.5, 200)[:, None]
+    ours, theirs = model.predict_f(Xnew), at_once.predict_f(Xnew)
+    mean, variance = (float(np.max(np.abs(a - b))) for a, b in zip(ours, theirs, strict=True))
+    return Difference(abs(total - objective) / abs(objective), mean, variance)
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    """The kernel of all models."""
+    return gpflow.kernels.SquaredExponential(1.0, lengthscales=0.7)
+
+
+def rows(number: int) -> tuple[Floats, Floats]:
+    """A noisy function of one input, in order."""
+    rng = np.random.RandomState(0)
+    X = np.sort(rng.uniform(0.0, 10.0, number))[:, None]
+    return X, np.sin(2.0 * X) + 0.5 * np.cos(5.0 * X) + np.sqrt(_NOISE) * rng.normal(size=X.shape)
+
+
+def _line(name: str, found: Difference) -> tuple[str, ...]:
+    return name, *(f"{value:.0e}" for value in found)
+
+
+if __name__ == "__main__":
+    main()
