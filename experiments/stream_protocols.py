@@ -13,7 +13,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in sets:
         for number, setting in enumerate(protocol.settings if asked.full else protocol.short):
             common = setting | ({} if name is None else {"dataset": name}) | {"seed": 0}
-            runs = [_run(protocol.named, common | method, asked.runs) for method in methods]
+            runs = _told_apart([_run(protocol.named, common | method, asked.runs) for method in methods])
             _print_table(asked.protocol, runs)
             stem = f"stream-{asked.protocol}-{runs[0].config['data']['dataset']}-{number}"
             figure = asked.runs / f"{stem}.png"
@@ -125,6 +125,13 @@ def _run(named: str, updates: Update, runs: Path) -> Any:
         sys.exit(str(error))
     assert directory is not None  # file_storage is among the options
     return read_run(directory)
+
+
+def _told_apart(runs: Sequence[Any]) -> list[Any]:
+    """The runs, with M in their titles where it differs."""
+    if len({run.config["gp"]["M"] for run in runs}) == 1:
+        return list(runs)
+    return [replace(run, title=f"{run.title}, M = {run.config['gp']['M']}") for run in runs]
 
 
 def _stream(run: Any) -> Any:

@@ -15,6 +15,7 @@ from experiments.ingredients.stream import arriving
 from experiments.learners.steps import LBFGS
 from experiments.predictions import FILE
 from experiments.recording import run_directory
+from experiments.report.recorded import RecordedRun
 from experiments.streaming import ex
 from gpflow_pep import StreamingSGPR
 
@@ -175,16 +176,25 @@ def test_comparison_has_a_table_a_figure_and_frames(runs, capfd, monkeypatch):
     assert imread(runs / "stream-T1-periodic-0-frames.png").shape[1] == pytest.approx(150 * 3.6 * 4, abs=1)
 
 
-def test_table_of_orders_beside_the_published_errors(runs, capfd, monkeypatch):
-    tiny = TINY | {"dataset": "breast-cancer", "max_train": 40, "first": 20, "batch_size": 20, "M": 3}
-    del tiny["seed"]
-    monkeypatch.setitem(stream_protocols._PROTOCOLS, "T7", replace(stream_protocols._PROTOCOLS["T7"], short=(tiny,)))
-    stream_protocols.main(["T7", "--runs", str(runs)])
-    lines = capfd.readouterr().out.splitlines()
-    (start,) = (number for number, line in enumerate(lines) if line.startswith("order "))
-    assert [line.split()[:2] for line in lines[start + 2 : start + 6]] == [
-        ["forward", "0.0875"], ["backward", "0.0950"], ["shuffled", "0.0950"], ["batch", "0.0950"],
-    ]  # fmt: skip
+def test_table_of_orders_beside_the_published_errors():
+    orders = [*(("STREAM", order) for order in ("forward", "backward", "shuffled")), ("BATCH", "forward")]
+    result = {"error": 0.1, "log_likelihood": -0.25}
+    runs = [
+        RecordedRun("any", {"gp": {"model": model}, "data": {"order": order}}, result, {}, "streaming")
+        for model, order in orders
+    ]
+    assert stream_protocols._by_order(runs).splitlines()[2:] == [
+        "forward      0.0875  0.1000          -0.250",
+        "backward     0.0950  0.1000          -0.250",
+        "shuffled     0.0950  0.1000          -0.250",
+        "batch        0.0950  0.1000          -0.250",
+    ]
+
+
+def test_titles_say_what_differs():
+    runs = [RecordedRun("same", {"gp": {"M": M}}, {}, {}, "streaming") for M in (5, 7)]
+    assert [run.title for run in stream_protocols._told_apart(runs)] == ["same, M = 5", "same, M = 7"]
+    assert stream_protocols._told_apart(runs[:1]) == runs[:1]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
