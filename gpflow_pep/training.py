@@ -23,6 +23,7 @@ from .statistics import derivatives
 
 OPTIMISERS = ("lbfgs", "adam")
 _GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
+_UNSETTLED = 0.1  # change of the sites above which the energy means nothing: it may be huge
 _FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 Report = Callable[[int, float], None]
@@ -67,7 +68,8 @@ def fit(
     """
     Learn the hyperparameters of a model and converge its sites.
 
-    "lbfgs" converges the sites, from where they were, whenever it evaluates the energy. "adam" updates them once a step
+    "lbfgs" converges the sites, from where they were, whenever it evaluates the energy; a step to hyperparameters
+    where they stay far from converged is not taken. "adam" updates them once a step
     and goes on without waiting; with `batch_size` both the sites and the derivatives are those of a minibatch, so that
     a step costs O(n M² + M³) (Bui, Yan and Turner 2017, sec. 3.9), and the sums over all rows are taken once an epoch.
     In the end the sites are converged. Where a matrix cannot be factorised, or anything is not finite, training stops,
@@ -168,7 +170,9 @@ class _Training:
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
             try:
-                self.converge_sites(self._max_sweeps)
+                status = self.converge_sites(self._max_sweeps)
+                if status.change > _UNSETTLED and np.isfinite(best.loss):
+                    raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
                 value, gradients = evaluate()
                 _check_finite(value, *gradients)
             except _FAILURES as error:
@@ -178,7 +182,7 @@ class _Training:
                 self._restore_sites(best)
                 return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
             if float(value) < best.loss:
-                best.loss, self._good = float(value), self._values()
+                best.loss, best.failure, self._good = float(value), "", self._values()
                 best.sites = [tf.identity(variable) for variable in self._site_variables()]
             return float(value), pack(gradients).numpy().astype(np.float64)
 
@@ -193,7 +197,7 @@ class _Training:
             # again from where it was until that gains nothing.
             gained = True
             while gained and self.trace.iterations < max_iterations:
-                previous = best.loss
+                previous, best.failure = best.loss, ""
                 start = pack(self._variables).numpy().astype(np.float64)
                 options = {"maxiter": max_iterations - self.trace.iterations, "maxfun": 4 * max_iterations + 20}
                 result = minimize(loss, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
@@ -201,9 +205,9 @@ class _Training:
                 gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
             limit = self.trace.iterations >= max_iterations
             message = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
-            if best.failure and not result.success:
+            if best.failure:  # and none after it was better
                 message += f" A step failed: {best.failure}"
-            return not limit and bool(result.success), message
+            return not limit and bool(result.success) and not best.failure, message
         return False, failure[0]
 
     def adam(self, steps: int, learning_rate: float) -> tuple[bool, str]:

@@ -1,5 +1,6 @@
 """Training of PEPClassifier: three ways, what comes back, and what happens when it goes wrong."""
 
+import dataclasses
 import functools
 
 import gpflow
@@ -234,6 +235,26 @@ def test_what_is_fixed_stays(model):
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
     assert model.kernel.variance.numpy() == pytest.approx(1.0, rel=1e-15)
     assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
+
+
+def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
+    """There the energy may be anything; from the third evaluation on they are said to be so."""
+    start, update_sites, calls = gpflow.utilities.read_values(model), PEPClassifier.update_sites, []
+
+    def unsettled(self, **options):
+        status = update_sites(self, **options)
+        calls.append({**gpflow.utilities.read_values(model)})
+        return status if len(calls) < 3 else dataclasses.replace(status, converged=False, change=0.2)
+
+    monkeypatch.setattr(PEPClassifier, "update_sites", unsettled)
+    result = fit(model, max_iterations=10)
+    assert len(calls) > 3
+    assert not result.converged
+    assert "far from converged" in result.message
+    found = gpflow.utilities.read_values(model)
+    taken = [all(np.array_equal(values[name], found[name]) for name in found) for values in calls]
+    assert any(taken[:2])
+    assert start.keys() == found.keys()
 
 
 def test_nothing_trainable(model):
