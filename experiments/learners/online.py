@@ -1,9 +1,12 @@
 """The streaming models of gpflow_pep as learners."""
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from experiments.initialisation import Floats
 from experiments.learners.learner import in_chunks, predictions
@@ -18,27 +21,27 @@ def carried_bytes(state: StreamState) -> int:
     return sum(array.nbytes for array in kept)
 
 
-class OnlineRegression:
-    """StreamingSGPR: absorbs its posterior, takes the batch, and is trained by a few steps."""
+_Model = TypeVar("_Model", StreamingSGPR, PEPClassifier)
 
-    def __init__(self, model: StreamingSGPR, make_steps: Callable[[StreamingSGPR], Steps], moved_share: float):
+
+class _Online(Generic[_Model]):
+    """A model that absorbs its posterior, takes the batch, and is trained."""
+
+    def __init__(self, model: _Model, moved_share: float):
         """
         :param moved_share: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
-        self.model, self._steps, self._moved_share = model, make_steps(model), moved_share
-
-    def begin(self, evaluations: int) -> None:
-        """Train on the first batch."""
-        self._steps(evaluations)
+        self.model = model
+        self._moved_share = moved_share
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
         self.model.update((X, Y), moved_share=self._moved_share)
-        self._steps()
+        self._train()
 
-    def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of the observations at X."""
-        return predictions(self.model, X)
+    @abstractmethod
+    def _train(self) -> None:
+        """Train on a batch that is not the first."""
 
     @property
     def inducing_points(self) -> Floats:
@@ -51,23 +54,42 @@ class OnlineRegression:
         return carried_bytes(self.model.state)
 
 
-class OnlineClassification:
-    """PEPClassifier: absorbs its posterior, takes the batch, and is trained at converged sites."""
+class OnlineRegression(_Online[StreamingSGPR]):
+    """StreamingSGPR, trained by a few steps."""
+
+    def __init__(self, model: StreamingSGPR, make_steps: Callable[[StreamingSGPR], Steps], moved_share: float):
+        super().__init__(model, moved_share)
+        self._steps = make_steps(model)
+
+    def begin(self, evaluations: int) -> None:
+        """Train on the first batch."""
+        self._steps(evaluations)
+
+    @override
+    def _train(self) -> None:
+        self._steps()
+
+    def predict(self, X: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of the observations at X."""
+        return predictions(self.model, X)
+
+
+class OnlineClassification(_Online[PEPClassifier]):
+    """PEPClassifier, trained at converged sites."""
 
     def __init__(self, model: PEPClassifier, evaluations: int, moved_share: float):
         """
         :param evaluations: iterations of L-BFGS after a batch, at most.
-        :param moved_share: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
-        self.model, self._evaluations, self._moved_share = model, evaluations, moved_share
+        super().__init__(model, moved_share)
+        self._evaluations = evaluations
 
     def begin(self, evaluations: int) -> None:
         """Train on the first batch."""
         fit(self.model, max_iterations=evaluations)
 
-    def absorb(self, X: Floats, Y: Floats) -> None:
-        """Take the next batch, and train."""
-        self.model.update((X, Y), moved_share=self._moved_share)
+    @override
+    def _train(self) -> None:
         fit(self.model, max_iterations=self._evaluations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
@@ -75,13 +97,3 @@ class OnlineClassification:
         with warnings.catch_warnings():  # sites that have not quite converged
             warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
             return in_chunks(self.model.predict_y, X)
-
-    @property
-    def inducing_points(self) -> Floats:
-        """Where they are."""
-        return np.asarray(self.model.inducing_variable.Z)
-
-    @property
-    def carried(self) -> int:
-        """Bytes of the state without the batch."""
-        return carried_bytes(self.model.state)

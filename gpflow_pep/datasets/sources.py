@@ -72,20 +72,15 @@ class ArchivedSplits:
     def read(self, split: int) -> SplitTable:
         """Read the table and the rows of ``split``."""
         with tarfile.open(local_copy(self.archive)) as archive:
-            table = np.loadtxt(self._member(archive, "data"))  # [N, columns]
+            table = np.loadtxt(_member(archive, f"{self.folder}/data/data.txt"))  # [N, columns]
             features, target, train, test = (
-                np.loadtxt(self._member(archive, f"index_{part}"), dtype=np.intp, ndmin=1)
+                np.loadtxt(_member(archive, f"{self.folder}/data/index_{part}.txt"), dtype=np.intp, ndmin=1)
                 for part in ("features", "target", f"train_{split}", f"test_{split}")
             )  # [D], [1], [N_train], [N_test]
         Y = table[:, target]  # [N, 1]
         if self.classes is not None:
             Y = as_labels(Y, self.classes)
         return SplitTable(table[:, np.delete(features, self.dropped)], Y, train, test)
-
-    def _member(self, archive: tarfile.TarFile, name: str) -> IO[bytes]:
-        member = archive.extractfile(f"{self.folder}/data/{name}.txt")
-        assert member is not None  # only a folder or a special file of the archive has no content
-        return member
 
 
 @dataclass(frozen=True)
@@ -115,10 +110,14 @@ class ArchivedArrays:
         return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
 
     def _pair(self, archive: tarfile.TarFile, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        member = archive.extractfile(f"{self.folder}/{name}.npz")
-        assert member is not None  # only a folder or a special file of the archive has no content
-        with np.load(io.BytesIO(member.read())) as arrays:
+        with np.load(io.BytesIO(_member(archive, f"{self.folder}/{name}.npz").read())) as arrays:
             return arrays["arr_0"], arrays["arr_1"]
+
+
+def _member(archive: tarfile.TarFile, path: str) -> IO[bytes]:
+    member = archive.extractfile(path)
+    assert member is not None  # only a folder or a special file of the archive has no content
+    return member
 
 
 @dataclass(frozen=True)

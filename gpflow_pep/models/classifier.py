@@ -121,7 +121,7 @@ class PEPClassifier(LocalSites):
         self._chunks = SingleRows(self._chunk_size)
         self._sites = Sites(len(X), C, default_float())
         self._fingerprint = tf.Variable([np.nan], trainable=False, shape=[None], dtype=default_float())
-        self._begin_stream([C], 1)
+        self._begin_stream([C], 1, only_points=False)
 
     @property
     def sites(self) -> Sites:

@@ -45,18 +45,29 @@ class Stream:
     _num_inducing: tf.Variable
     _structure: Structure
 
-    def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
+    def _begin_stream(self, leading: list[int], num_outputs: int, *, only_points: bool = True) -> None:
         """
-        Nothing has been seen yet. An inducing variable that is not of points can have no :meth:`update`.
+        Nothing has been seen yet.
 
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: columns of c, P or 1.
+        :param only_points: refuse an inducing variable that is not of points; otherwise it has no :meth:`update`.
         """
         self._structure = Structure()
         self._num_inducing = tf.Variable(int(self.inducing_variable.num_inducing), trainable=False)
         if are_points(self.inducing_variable):
             K, _, D = all_points(self.inducing_variable).shape
             self._old = OldPosterior(K, D, leading, num_outputs, default_float())
+        elif only_points:
+            raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
+
+    def _carrying(self) -> OldPosterior:
+        """The old posterior, or an error where there can be none."""
+        if self._old is None:
+            raise ValueError(
+                f"inducing_variable must be inducing points for an update, got {type(self.inducing_variable).__name__}."
+            )
+        return self._old
 
     def update(
         self, new_data: RegressionData, inducing_variable: InducingPointsLike | None = None, *, moved_share: float = 0.0
@@ -75,17 +86,14 @@ class Stream:
         :raises ValueError: naming the argument that cannot be used; the model is as it was.
         :raises tf.errors.InvalidArgumentError: where the posterior cannot be computed; the model is as it was.
         """
-        if self._old is None:
-            raise ValueError(
-                f"inducing_variable must be inducing points for an update, got {type(self.inducing_variable).__name__}."
-            )
+        old = self._carrying()
         X, Y = self._new_batch(new_data)
         Z = self._next_points(X, inducing_variable, moved_share)
         posterior = self._absorbed()
         if Z is not None:
             self._place(Z)
             self._num_inducing.assign(Z.shape[1])
-        self._old.assign(posterior)
+        old.assign(posterior)
         self._take(X, Y)
 
     @property
@@ -135,8 +143,7 @@ class Stream:
 
     def _stream_variables(self) -> dict[str, tf.Variable]:
         """What changes from batch to batch, by name."""
-        assert self._old is not None
-        return {f"old.{name}": variable for name, variable in self._old.carried._asdict().items()}
+        return {f"old.{name}": variable for name, variable in self._carrying().carried._asdict().items()}
 
     @classmethod
     @abstractmethod
@@ -151,9 +158,14 @@ class Stream:
     def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Hold this batch."""
 
-    @abstractmethod
     def _absorbed(self) -> Carried:
         """What is carried over of the present posterior."""
+        found: Carried = self._carry(self._current_structure())
+        return found
+
+    @abstractmethod
+    def _carry(self, structure: int) -> Carried:
+        """The same, compiled once a structure."""
 
     def _place(self, Z: AnyNDArray) -> None:
         """Put the inducing points there; what can fail comes first."""
@@ -225,10 +237,6 @@ class StreamOfBatches(Stream, SparseGP):
         self._hold(X, Y)
 
     @override
-    def _absorbed(self) -> Carried:
-        found: Carried = self._carry(self._current_structure())
-        return found
-
     @tf.function(autograph=False)
     def _carry(self, structure: int) -> Carried:
         return carried(all_points(self.inducing_variable), *self._carried_sums())

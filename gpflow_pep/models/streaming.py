@@ -75,8 +75,6 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         )
         self._alpha = self._power_variable(alpha)
         self._begin_stream([], self.num_latent_gps)
-        if self._old is None:
-            raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self) -> tf.Tensor:

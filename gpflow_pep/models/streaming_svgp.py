@@ -82,8 +82,6 @@ class StreamingSVGP(Stream, Uncollapsed):
             whiten=whiten,
         )
         self._begin_stream([self.num_latent_gps], 1)
-        if self._old is None:
-            raise ValueError(f"inducing_variable must be inducing points, got {type(inducing_variable).__name__}.")
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
@@ -103,14 +101,9 @@ class StreamingSVGP(Stream, Uncollapsed):
 
     def _log_ratio(self, L: tf.Tensor, q: Approximation) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""
-        assert self._old is not None  # refused at the door
-        return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
+        return self._carrying().log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
 
     @override
-    def _absorbed(self) -> Carried:
-        found: Carried = self._carry(self._current_structure())
-        return found
-
     @tf.function(autograph=False)
     def _carry(self, structure: int) -> Carried:
         """q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
@@ -119,8 +112,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         t = tf.minimum(t, 1.0)[..., None, :]
         A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
         c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
-        found = carried(all_points(self.inducing_variable), L, A, c)
-        return Carried(*(finite(value, name="what is carried over of q(u)", advice=ADVICE) for value in found))
+        return carried(all_points(self.inducing_variable), L, A, c)
 
     @override
     def _place(self, Z: AnyNDArray) -> None:

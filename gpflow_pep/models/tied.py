@@ -34,11 +34,9 @@ from typing_extensions import override
 from .. import validation
 from ..linalg import cholesky, column_products, finite
 from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
-from ..statistics import first_only, log1p_ratio
+from ..statistics import factored_log_det_ratio, first_only, log1p_ratio
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Uncollapsed
-
-_SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
 
 
 class TiedCavity(NamedTuple):
@@ -127,8 +125,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         mean = rows.offset + along(rows.V, cavity.mean)  # [C, n]
         rule = joint_rule("kl", self.likelihood)
         of_rows = log_normaliser(rule, Cavity(mean, rows.rest + cavity.variance), Rows(X, Y), alpha)
-        log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(q.R))))  # log|S|/2
-        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + log_det + cavity.term
+        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + q.half_log_det() + cavity.term
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
 
@@ -225,7 +222,10 @@ def shrunk(
             V_bar = 2.0 * v[:, None, :] * RY
             return first_only(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
 
-        return (_log_det_ratio(factor, G, diagonal, power), mean, column_products(U, U)), gradient
+        squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
+        squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |R'R - shift I|²
+        log_det = factored_log_det_ratio(factor, power, tf.reduce_sum(diagonal, axis=-1), squares)
+        return (log_det, mean, column_products(U, U)), gradient
 
     log_det, mean, variance = values(q.m, q.R, V)
     return log_det, mean, variance
@@ -233,17 +233,3 @@ def shrunk(
 
 def _solve(factor: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
     return tf.linalg.cholesky_solve(factor, vectors[..., None])[..., 0]
-
-
-def _log_det_ratio(factor: tf.Tensor, G: tf.Tensor, diagonal: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """
-    log|I + power E| / power, [C], from a Cholesky factor; a series where power is small, and its limit at 0.
-
-    E is G with another diagonal.
-    """
-    squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
-    squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |E|²
-    series = tf.reduce_sum(diagonal, axis=-1) - 0.5 * power * squares
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
-    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < _SERIES_BELOW, series, direct)

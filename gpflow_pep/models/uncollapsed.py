@@ -36,11 +36,14 @@ class Approximation(NamedTuple):
     R: tf.Tensor
     """[C, M, M], lower triangular"""
 
+    def half_log_det(self) -> tf.Tensor:
+        """log|S|/2, summed over latent functions, []."""
+        return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.R))))
+
     def divergence(self) -> tf.Tensor:
         """KL[q, prior] = (tr S + m'm - M - log|S|)/2, summed over latent functions, []."""
-        log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(self.R))))
         squares = tf.reduce_sum(tf.square(self.R)) + tf.reduce_sum(tf.square(self.m))
-        return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - log_det
+        return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - self.half_log_det()
 
 
 class Projected(NamedTuple):

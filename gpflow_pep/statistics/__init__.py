@@ -15,7 +15,7 @@ from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
 from .old_posterior import Carried, OldPosterior, OldSite, carried
-from .penalty import log1p_ratio
+from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
 
@@ -43,6 +43,7 @@ __all__ = [
     "concatenate",
     "covariance_with_rows",
     "derivatives",
+    "factored_log_det_ratio",
     "factorise_B",
     "first_only",
     "floating_variables",

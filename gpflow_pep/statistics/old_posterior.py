@@ -12,11 +12,11 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..linalg import cholesky
+from ..linalg import cholesky, finite
 from .covariances import old_covariances
-from .evidence import factorise_B
-from .penalty import log_det_ratio
+from .penalty import factored_log_det_ratio
 
+_ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
 
 
@@ -55,18 +55,18 @@ def carried(Z: tf.Tensor, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Carried:
     What is carried over of q(v) = N(B^-1 c, B^-1), B = I + A, Kuu = L L'. Negative eigenvalues of A, which sites of
     negative precision may make, are taken to be 0: those directions are as uncertain as the prior has them.
     """
-    eigenvalues, U = tf.linalg.eigh(A)
-    F = U * tf.sqrt(tf.nn.relu(eigenvalues))[..., None, :]  # A = F F'
+    eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the posterior to be carried over", advice=_ADVICE_SUMS))
+    eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
     L = tf.broadcast_to(L, tf.shape(A))
-    factor = factorise_B(tf.matmul(F, F, transpose_b=True))
-    whitened = tf.linalg.triangular_solve(factor, c)
+    along = tf.matmul(U, finite(c, name="c of the posterior to be carried over", advice=_ADVICE_SUMS), transpose_a=True)
     num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-    log_det = num_outputs * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+    log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
+    quadratic = tf.reduce_sum(tf.square(along) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
     return Carried(
         Z,
-        tf.linalg.triangular_solve(L, F, adjoint=True),
+        tf.linalg.triangular_solve(L, U * tf.sqrt(eigenvalues), adjoint=True),
         tf.linalg.triangular_solve(L, c, adjoint=True),
-        log_det - 0.5 * tf.reduce_sum(tf.square(whitened)),
+        0.5 * (log_det - quadratic),
     )
 
 
@@ -124,7 +124,8 @@ class OldPosterior(tf.Module):
         c = tf.matmul(V, linear) - alpha * tf.matmul(H, e, transpose_a=True)
         quadratic = tf.reduce_sum(linear * Q_linear) - alpha * tf.reduce_sum(tf.square(e))
         num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
-        penalty = num_outputs * tf.reduce_sum(log_det_ratio(alpha, D))
+        squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
+        penalty = num_outputs * tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
         terms = self._carried.log_normaliser + 0.5 * (alpha * quadratic - penalty)
         return OldSite(tf.matmul(H, H, transpose_a=True), c, terms)
 

@@ -10,6 +10,7 @@ from ..linalg import cholesky
 
 _SERIES_BELOW = 1e-3
 _MATRIX_SLOPE_SERIES_BELOW = 5e-3
+_FACTORED_SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
 _LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
 _ADVICE = "a larger noise variance, a larger jitter of Kuu, or smaller blocks"
 
@@ -53,6 +54,21 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     resolvent = tf.linalg.cholesky_solve(_factor(power, X), X)  # (I + power X)^-1 X
     direct = (tf.linalg.trace(resolvent) - log_det_ratio(power, X)) / safe
     return tf.where(power * tf.sqrt(t2) < _MATRIX_SLOPE_SERIES_BELOW, series, direct)
+
+
+def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
+    """
+    log det(I + power X) / power of symmetric X [..., b, b], whose Cholesky factor is at hand; the trace where power is
+    0. [...]. Good to 1e-10 relative, with two terms of the series.
+
+    :param factor: of I + power X.
+    :param trace: tr X, [...].
+    :param squares: tr X², [...].
+    """
+    series = trace - 0.5 * power * squares
+    safe = tf.where(power == 0.0, tf.ones_like(power), power)
+    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
+    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < _FACTORED_SERIES_BELOW, series, direct)
 
 
 def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

@@ -151,7 +151,7 @@ def test_rows_are_updated_and_sums_follow():
         expected = old.copy()
         expected[indices] = 0.75 * old[indices] + 0.25 * target[indices]
         np.testing.assert_allclose(variable, expected, rtol=0.0, atol=CLOSE)
-    for actual, expected in zip(after, sums(sites), strict=True):
+    for actual, expected in zip(tf.nest.flatten(after), tf.nest.flatten(sums(sites)), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
 
 
@@ -180,5 +180,5 @@ def test_an_update_that_would_be_improper(d2, moves):
     assert np.all(np.isfinite(sites.precision))
     step = -sites.precision.numpy()[0, 0] / 30.0
     assert (0.0 < step < 0.5 and np.log2(step) % 1.0 == 0.0) if moves else step == 0.0
-    for actual, expected in zip(after, sums(sites), strict=True):
+    for actual, expected in zip(tf.nest.flatten(after), tf.nest.flatten(sums(sites)), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
