@@ -31,7 +31,7 @@ class _Online(Generic[_Model]):
         """
         :param moved_share: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
-        self.model = model
+        self.model: _Model = model
         self._moved_share = moved_share
 
     def absorb(self, X: Floats, Y: Floats) -> None:
