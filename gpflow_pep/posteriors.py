@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
+from .graphs import unconverted
 from .linalg import finite
 from .statistics import Sums, concatenate, covariance_with_rows, factorise_B, prior_covariance, prior_variances
 
@@ -63,10 +64,12 @@ class WhitenedPosterior(AbstractPosterior):
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
 
     @inherit_check_shapes
+    @unconverted
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         return finite(super()._add_mean_function(Xnew, mean), name="the predictive mean", advice=_ADVICE)
 
     @inherit_check_shapes
+    @unconverted
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -74,6 +77,7 @@ class WhitenedPosterior(AbstractPosterior):
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes
+    @unconverted
     def _conditional_with_precompute(
         self,
         cache: tuple[tf.Tensor, ...],

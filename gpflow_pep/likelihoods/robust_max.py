@@ -9,6 +9,7 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
+from ..graphs import unconverted
 from ..quadrature import largest
 from ..statistics import concatenate, first_only, log1p_ratio
 
@@ -73,20 +74,24 @@ class MultiClassRobustMax(Likelihood):
         return log_power_mean(probability, *self.log_values, tf.ones([], probability.dtype))[0]
 
     @inherit_check_shapes
+    @unconverted
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes))
         return tf.where(hits, *self.log_values)
 
     @inherit_check_shapes
+    @unconverted
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         probability = tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar))
         return log_power_mean(probability, *self.log_values, tf.zeros([], probability.dtype))[0]
 
     @inherit_check_shapes
+    @unconverted
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return self.log_expectation(tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar)))
 
     @inherit_check_shapes
+    @unconverted
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
         C = self.num_classes
         label = tf.repeat(tf.range(C), tf.shape(Fmu)[0])

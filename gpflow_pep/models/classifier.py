@@ -18,6 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import finite
 from ..posteriors import SitesPosterior
 from ..sites import (
@@ -221,6 +222,7 @@ class PEPClassifier(LocalSites):
             yield gradients
 
     @check_shapes("return: [N]")
+    @unconverted
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
         Leave-one-out log predictive density of every observation, summed over its outputs, in nats.
@@ -236,6 +238,7 @@ class PEPClassifier(LocalSites):
         )
 
     @inherit_check_shapes
+    @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """
         The PEP energy at the present sites, whatever they are; its derivatives are those while they stay.
@@ -263,6 +266,7 @@ class PEPClassifier(LocalSites):
         "return[0]: [M, P]",
         "return[1]: [covariances..., M, M]",
     )
+    @unconverted
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Mean and covariance of q(u), without the mean function: of one latent function [M, 1] and [M, M], of several
@@ -287,6 +291,7 @@ class PEPClassifier(LocalSites):
         return {**super()._stream_variables(), **sites, "sites.updated_for": self._fingerprint}
 
     @override
+    @unconverted
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> SitesPosterior:

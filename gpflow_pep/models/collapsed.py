@@ -15,6 +15,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import finite
 from ..statistics import (
     Blocks,
@@ -162,12 +163,14 @@ class CollapsedRegression(SparseGP):
             return tuple(tf.identity(values) for values in self._data)
 
     @inherit_check_shapes
+    @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         sums = self._sums()
         objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums)
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")
+    @unconverted
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
         Leave-one-out log predictive density of every row, summed over its outputs, in nats.

@@ -18,6 +18,7 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..posteriors import SitesPosterior
 from ..statistics import Sums, inducing_covariance
@@ -148,6 +149,7 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         "return[0]: [M, P]",
         "return[1]: [M, M]",
     )
+    @unconverted
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Mean and covariance of q(u), shared by the outputs, without the mean function: L B^-1 c and L B^-1 L'.
@@ -158,6 +160,7 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
         return tf.matmul(root, c, transpose_a=True), tf.matmul(root, root, transpose_a=True)
 
+    @unconverted
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> SitesPosterior:
@@ -174,6 +177,7 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         )
 
     @inherit_check_shapes
+    @unconverted
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
         Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to

@@ -9,6 +9,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
+from ..graphs import unconverted
 from ..linalg import finite
 from ..statistics import Powers, Sums, log_gaussian
 from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
@@ -77,6 +78,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         self._begin_stream([], self.num_latent_gps)
 
     @inherit_check_shapes
+    @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
         sums, terms = self._sums_and_terms()

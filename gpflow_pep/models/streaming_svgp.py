@@ -15,6 +15,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import cholesky, finite
 from ..observations import check_observations
 from ..statistics import Carried, carried, independent_parts
@@ -84,6 +85,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         self._begin_stream([self.num_latent_gps], 1)
 
     @inherit_check_shapes
+    @unconverted
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
         The online bound, estimated from the rows of a minibatch.

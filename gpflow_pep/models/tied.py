@@ -32,6 +32,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
 from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
 from ..statistics import factored_log_det_ratio, first_only, log1p_ratio
@@ -109,6 +110,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         """The cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
 
     @inherit_check_shapes
+    @unconverted
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
         The objective, estimated from the rows of a minibatch.

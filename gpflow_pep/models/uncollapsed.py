@@ -18,6 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
+from ..graphs import unconverted
 from ..linalg import cholesky, column_products
 from ..posteriors import GaussianPosterior
 from ..sites import along
@@ -144,6 +145,7 @@ class Uncollapsed(GPModel, ExternalDataTrainingLossMixin):
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
         return rows.offset + along(rows.V, q.m), rows.rest + column_products(T, T)
 
+    @unconverted
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> GaussianPosterior:
@@ -167,6 +169,7 @@ class Uncollapsed(GPModel, ExternalDataTrainingLossMixin):
         )
 
     @inherit_check_shapes
+    @unconverted
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and (co)variance of the latent functions at Xnew."""
         Xnew = tf.cast(Xnew, default_float())

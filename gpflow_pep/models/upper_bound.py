@@ -4,6 +4,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
 
+from ..graphs import unconverted
 from ..linalg import finite
 from ..statistics import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
 from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
@@ -13,6 +14,7 @@ class UpperBound(CollapsedRegression):
     """Collapsed regression whose data are all there is: not of a stream, whose batch has others behind it."""
 
     @check_shapes("return: []")
+    @unconverted
     def upper_bound(self) -> tf.Tensor:
         """
         An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).

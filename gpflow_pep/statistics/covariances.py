@@ -141,12 +141,14 @@ def _old_covariances(
     inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
 ) -> OldCovariances:
     Z = tf.convert_to_tensor(inducing_variable.Z)
-    centre = _centre(Z) if _is_squared_exponential(inducing_variable, kernel) else tf.zeros_like(Z[0])
-    old = Z_old - centre
-    Kaa = kernel(old) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
+    if _is_squared_exponential(inducing_variable, kernel):
+        both, shared = _centred_squared_exponential(kernel, tf.concat([Z, Z_old], axis=0), _centre(Z))
+        Kba, Kaa = tf.split(both(Z_old, *shared), [tf.shape(Z)[0], tf.shape(Z_old)[0]])
+    else:
+        Kba, Kaa = kernel(Z, Z_old), kernel(Z_old)
     # Of points that occur several times the first is the first, and so on.
     same = _equal(Z, Z_old) & (_occurrence(Z)[:, None] == _occurrence(Z_old))
-    return OldCovariances(tf.cast(same, old.dtype), kernel(Z - centre, old), Kaa)
+    return OldCovariances(tf.cast(same, Z.dtype), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
 
 
 def _equal(A: tf.Tensor, B: tf.Tensor) -> tf.Tensor:
@@ -176,11 +178,17 @@ def _centre(Z: tf.Tensor) -> tf.Tensor:
 
 
 def _squared_exponential(kernel: SquaredExponential, Z: tf.Tensor) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
+    """Between Z [M, D] and rows, centred at the mean of Z."""
+    return _centred_squared_exponential(kernel, Z, _centre(Z))
+
+
+def _centred_squared_exponential(
+    kernel: SquaredExponential, Z: tf.Tensor, centre: tf.Tensor
+) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     """
     In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
     [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
     """
-    centre = _centre(Z)
     z, _ = kernel.slice(Z - centre, None)
     lengthscales = tf.convert_to_tensor(kernel.lengthscales)
     z = z / lengthscales  # [M, D]

@@ -6,7 +6,7 @@ from the sums A, c and the Cholesky factor L of the model that saw the data: no 
 that has seen nothing has no old inducing variables.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
@@ -14,6 +14,7 @@ from gpflow.kernels import Kernel
 
 from ..linalg import cholesky, finite
 from .covariances import old_covariances
+from .derivatives import first_only
 from .penalty import factored_log_det_ratio
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
@@ -113,21 +114,8 @@ class OldPosterior(tf.Module):
         :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
-        V, Q = self.projected(inducing_variable, kernel, L, jitter)
-        W = tf.matmul(V, R)  # [..., M, Ma]
-        D = tf.matmul(R, tf.matmul(Q, R), transpose_a=True)
-        identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
-        factor = cholesky(identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE)
-        H = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(W))
-        Q_linear = tf.matmul(Q, linear)
-        e = tf.linalg.triangular_solve(factor, tf.matmul(R, Q_linear, transpose_a=True))
-        c = tf.matmul(V, linear) - alpha * tf.matmul(H, e, transpose_a=True)
-        quadratic = tf.reduce_sum(linear * Q_linear) - alpha * tf.reduce_sum(tf.square(e))
-        num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
-        squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
-        penalty = num_outputs * tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
-        terms = self._carried.log_normaliser + 0.5 * (alpha * quadratic - penalty)
-        return OldSite(tf.matmul(H, H, transpose_a=True), c, terms)
+        A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
+        return OldSite(A, c, self._carried.log_normaliser + terms)
 
     def log_ratio(
         self,
@@ -144,7 +132,7 @@ class OldPosterior(tf.Module):
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normaliser.
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
-        V, Q = self.projected(inducing_variable, kernel, L, jitter)
+        V, Q = self._projected(inducing_variable, kernel, L, jitter)
         W = tf.matmul(V, R)  # [C, M, Ma]
         squares = (
             tf.square(tf.matmul(W, root, transpose_a=True)),
@@ -154,28 +142,84 @@ class OldPosterior(tf.Module):
         first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
         return first - 0.5 * second + self._carried.log_normaliser
 
-    def projected(
+    def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """
-        V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
-
-        The jitter belongs to the inducing variables: an old and a new one at the same point are the same, with a column
-        of L' in V and nothing left to Q. There the values are put in, so that they are exact whatever the conditioning
-        of Kuu; the derivatives are those of the solve, since a new point may move away from the old one.
-        """
+        """V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables."""
         same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._carried.Z, jitter)
+        return _projected(L, Kba + jitter * same, Kaa, same)
+
+
+def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    V = L^-1 Kba and Q = Kaa - V'V.
+
+    The jitter belongs to the inducing variables: an old and a new one at the same point are the same, with a column of
+    L' in V and nothing left to Q. There the values are put in, so that they are exact whatever the conditioning of Kuu;
+    the derivatives are those of the solve, since a new point may move away from the old one.
+    """
+
+    @tf.custom_gradient
+    def values(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor) -> Any:
         left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 where an old point is a new one
-        solved = tf.linalg.triangular_solve(L, Kba + jitter * same)
-        put = tf.matmul(L, same, transpose_a=True) + solved * left[..., None, :]
-        V = _with_value(put, solved)
-        Q = Kaa - tf.matmul(V, V, transpose_a=True)
-        return V, _with_value(Q * left[..., None, :] * left[..., :, None], Q)
+        V = tf.matmul(L, same, transpose_a=True) + tf.linalg.triangular_solve(L, Kba) * left[..., None, :]
+        Q = (Kaa - tf.matmul(V, V, transpose_a=True)) * left[..., None, :] * left[..., :, None]
+
+        def gradient(V_bar: tf.Tensor, Q_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            in_V = V_bar - tf.matmul(V, Q_bar + tf.linalg.matrix_transpose(Q_bar))
+            Kba_bar = tf.linalg.triangular_solve(L, in_V, adjoint=True)
+            L_bar = -tf.matmul(Kba_bar, V, transpose_b=True)
+            return first_only(L_bar, Kba_bar, Q_bar)
+
+        return (V, Q), gradient
+
+    V, Q = values(L, Kba, Kaa)
+    return V, Q
 
 
-def _with_value(value: tf.Tensor, expression: tf.Tensor) -> tf.Tensor:
-    """The value of the one, with the derivatives of the other."""
-    return expression + tf.stop_gradient(value - expression)
+def _site(
+    V: tf.Tensor, Q: tf.Tensor, R: tf.Tensor, linear: tf.Tensor, alpha: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """
+    A, c and the terms that depend on V and Q, differentiable in these. Latent functions may share V and Q, not R.
+
+    With S = R (I + αD)^-1 R' and ω = (I + αΛQ)^-1 η = η - α S Q η, so that A = V S V' and c = V ω, a change of Q makes
+    dS = -α S dQ S, dω = -α S dQ ω and d terms = tr(dQ (α ω ω' - P S))/2.
+    """
+
+    @tf.custom_gradient
+    def values(V: tf.Tensor, Q: tf.Tensor) -> Any:
+        RQ = tf.matmul(R, Q, transpose_a=True)
+        D = tf.matmul(RQ, R)
+        identity = tf.eye(tf.shape(D)[-1], dtype=D.dtype)
+        factor = cholesky(identity + alpha * D, name="I + alpha R'QR of the old posterior", advice=_ADVICE)
+        G = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))  # S = G'G
+        e = tf.matmul(G, tf.matmul(Q, linear))
+        omega = linear - alpha * tf.matmul(G, e, transpose_a=True)
+        H = tf.matmul(G, V, transpose_b=True)
+        squares = tf.reduce_sum(tf.square(D), axis=[-2, -1])
+        log_det = tf.reduce_sum(factored_log_det_ratio(factor, alpha, tf.linalg.trace(D), squares))
+        num_outputs = tf.cast(tf.shape(linear)[-1], D.dtype)
+        quadratic = tf.reduce_sum(linear * tf.matmul(Q, omega))
+        terms = 0.5 * (alpha * quadratic - num_outputs * log_det)
+
+        def gradient(A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
+            VS = tf.matmul(H, G, transpose_a=True)
+            along = tf.matmul(A_bar, VS)
+            V_bar = 2.0 * along + tf.matmul(c_bar, omega, transpose_b=True)
+            S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * terms_bar * omega
+            Q_bar = tf.matmul(VS, along, transpose_a=True) + tf.matmul(S_omega, omega, transpose_b=True)
+            S = tf.matmul(G, G, transpose_a=True)
+            Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * S
+            if V.shape.rank < V_bar.shape.rank:  # several latent functions share them
+                V_bar, Q_bar = tf.reduce_sum(V_bar, axis=0), tf.reduce_sum(Q_bar, axis=0)
+            return first_only(V_bar, Q_bar)
+
+        return (tf.matmul(H, H, transpose_a=True), tf.matmul(V, omega), terms), gradient
+
+    A, c, terms = values(V, Q)
+    return A, c, terms
 
 
 def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
