@@ -217,10 +217,12 @@ def shrunk(
             m_bar = mu + tf.linalg.matvec(R, j)
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
             RY = tf.matmul(R, Y)
-            RW = tf.linalg.matrix_transpose(tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R)))
-            left = tf.concat([V - power * RY, mean[..., None], -power * m_bar[..., None]], axis=-1)
-            right = tf.concat([2.0 * v[:, None, :] * Y, j[..., None], i[..., None]], axis=-1)
-            R_bar = tf.matmul(left, right, transpose_b=True) + 2.0 * d[:, None, None] * RW
+            inverse = tf.linalg.triangular_solve(factor, tf.eye(tf.shape(R)[-1], dtype=R.dtype))
+            RW = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))
+            RW = tf.matmul(RW, inverse, transpose_a=True)  # R W^-1
+            thin = tf.stack([mean, -power * m_bar], axis=-1), tf.stack([j, i], axis=-1)  # [C, M, 2]
+            R_bar = 2.0 * d[:, None, None] * RW + tf.matmul(*thin, transpose_b=True)
+            R_bar += tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True)
             V_bar = 2.0 * v[:, None, :] * RY
             return first_only(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
 

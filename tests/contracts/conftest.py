@@ -1,7 +1,8 @@
 """The registry of models that must keep the contract: add one entry for a new class.
 
 An entry makes a model from a pair of data, an inducing variable Z [M, D], and the keyword arguments all models share.
-Each test of this folder that takes `make` or `model` then runs for it.
+Each test of this folder that takes `make` or `model` then runs for it. Those of saving run for the settings that differ
+in what is saved.
 
 Models with sites come with these converged; where a test changes what sites depend on, and is not about that, it calls
 `contract.refresh`. It sweeps without compiling anything, which for two sweeps takes longer than they do.

@@ -10,6 +10,9 @@ from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summ
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
+SETTINGS = ["PEPR alpha per block", "T-PEP learned", "TSGPR", "BTSGPR shared", "PEPClassifier", "StreamingSGPR"]
+
+pytestmark = pytest.mark.parametrize("make", SETTINGS, indirect=True)
 
 
 def test_summary_and_parameters_leave_out_the_data(model, capsys):
