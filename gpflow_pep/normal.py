@@ -5,7 +5,6 @@ import tensorflow as tf
 
 _SERIES_BELOW = -12.0
 _SERIES_TERMS = 12  # the first one neglected, 23!!/12^24 of 1, is below machine epsilon
-_HAZARD_SERIES_BELOW = -300.0  # of three terms; the next one is 1e-14
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
@@ -20,22 +19,41 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     near = tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(tail))
 
     def with_series() -> tf.Tensor:
-        return tf.where(far, _log_ndtr_series(tf.where(far, x, _SERIES_BELOW * tf.ones_like(x))), near)
+        z = _in_the_tail(x)
+        series = -0.5 * tf.square(z) - tf.math.log(-z) - 0.5 * np.log(2.0 * np.pi) + tf.math.log1p(-_mills(z))
+        return tf.where(far, series, near)
 
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
 
-def hazard(x: tf.Tensor, log_cdf: tf.Tensor) -> tf.Tensor:
-    """phi(x)/Phi(x), the derivative of log Phi, from log Phi(x); a series where both are so small that it cancels."""
-    series = -x - (1.0 - 2.0 / tf.square(x)) / x
-    ratio = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
-    return tf.where(x < _HAZARD_SERIES_BELOW, series, ratio)
+def hazard(x: tf.Tensor, log_cdf: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    h = phi(x)/Phi(x) and h (x + h), in (0, 1): the first and minus the second derivative of log Phi.
+
+    From log Phi(x), and in the tail from the series of Mills' ratio (1 - g)/|x|, where x + h = |x| g/(1 - g).
+    """
+    far = x < _SERIES_BELOW
+    h = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
+    near = h, h * (x + h)
+
+    def with_series() -> tuple[tf.Tensor, tf.Tensor]:
+        z = _in_the_tail(x)
+        g = _mills(z)
+        series = -z / (1.0 - g), tf.square(z / (1.0 - g)) * g
+        return tf.where(far, series[0], near[0]), tf.where(far, series[1], near[1])
+
+    slope, drop = tf.cond(tf.reduce_any(far), with_series, lambda: near)
+    return slope, drop
 
 
-def _log_ndtr_series(x: tf.Tensor) -> tf.Tensor:
-    """log of phi(x)/|x| (1 - 1/x^2 + 3/x^4 - 15/x^6 ...), by Horner's rule."""
+def _in_the_tail(x: tf.Tensor) -> tf.Tensor:
+    return tf.minimum(x, _SERIES_BELOW * tf.ones_like(x))
+
+
+def _mills(x: tf.Tensor) -> tf.Tensor:
+    """g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule; without cancellation."""
     z = 1.0 / tf.square(x)
     total = tf.ones_like(x)
-    for term in range(_SERIES_TERMS, 0, -1):
+    for term in range(_SERIES_TERMS, 1, -1):
         total = 1.0 - (2 * term - 1) * z * total
-    return -0.5 * tf.square(x) - tf.math.log(-x) - 0.5 * np.log(2.0 * np.pi) + tf.math.log(total)
+    return z * total

@@ -24,6 +24,7 @@ from .statistics import derivatives
 OPTIMISERS = ("lbfgs", "adam")
 _GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
 _UNSETTLED = 0.1  # change of the sites above which the energy means nothing: it may be huge
+_PATIENCE = 10  # times as many sweeps at the first evaluation, which has nothing to go back to
 _FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 Report = Callable[[int, float], None]
@@ -80,7 +81,8 @@ def fit(
     :param max_iterations: iterations, at most; steps of Adam, exactly.
     :param learning_rate: Adam's.
     :param batch_size: rows of a minibatch (Adam); None: all rows.
-    :param max_sweeps: updates of the sites in a row, at most: at each evaluation, and four times as many in the end.
+    :param max_sweeps: updates of the sites in a row, at most: at each evaluation; ten times as many at the first one of
+        L-BFGS, and four times in the end.
     :param tol: when the sites have converged; see :meth:`PEPClassifier.update_sites`.
     :param report: called after iterations.
     :param progress: show a progress bar.
@@ -170,13 +172,14 @@ class _Training:
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
             try:
-                status = self.converge_sites(self._max_sweeps)
-                if status.change > _UNSETTLED and np.isfinite(best.loss):
+                is_first = not np.isfinite(best.loss)
+                status = self.converge_sites(self._max_sweeps * (_PATIENCE if is_first else 1))
+                if status.change > _UNSETTLED:
                     raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
                 value, gradients = evaluate()
                 _check_finite(value, *gradients)
             except _FAILURES as error:
-                if not np.isfinite(best.loss):
+                if is_first:
                     raise
                 best.failure = _reason(error)  # a step too far: the line search takes a shorter one
                 self._restore_sites(best)
@@ -204,9 +207,11 @@ class _Training:
                 self._assign(self._good)
                 gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
             limit = self.trace.iterations >= max_iterations
+            if best.failure and not limit:  # and none after it was better; SciPy thinks that it has converged
+                return False, f"L-BFGS: no step from the last good hyperparameters succeeded. {best.failure}"
             message = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
-            if best.failure:  # and none after it was better
-                message += f" A step failed: {best.failure}"
+            if best.failure:
+                message += f" The last step failed: {best.failure}"
             return not limit and bool(result.success) and not best.failure, message
         return False, failure[0]
 

@@ -197,6 +197,7 @@ class PEPClassifier(LocalSites):
 
         :param damping: the fraction of the update that is taken, less where B would not be proper.
         """
+        damping = validation.fraction(damping, "damping")
         self._fingerprint.assign([np.nan])
         update_once(self._sites, *self._updates(self._current_structure()), damping)
 
@@ -210,15 +211,21 @@ class PEPClassifier(LocalSites):
         :param batch_size: rows of a minibatch.
         :param damping: the fraction of an update that is taken, less where B would not be proper.
         :param seed: of the partition.
+        :raises ValueError: naming the argument that cannot be used.
         """
+        batch_size = validation.positive_integer(batch_size, "batch_size")
+        damping = validation.fraction(damping, "damping")
+        return self._epoch(batch_size, damping, seed)
+
+    def _epoch(self, batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
         structure = self._current_structure()
         sums, look = self._updates(structure)
         self._fingerprint.assign([np.nan])
         state, _ = proper_start(self._sites, sums(), look.exact)
         order = np.random.default_rng(seed).permutation(int(self.num_data)).astype(np.int32)
-        A, c, damping = state.A, state.c, tf.constant(damping, default_float())
+        A, c, fraction = state.A, state.c, tf.constant(damping, default_float())
         for start in range(0, len(order), batch_size):
-            A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), damping)
+            A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), fraction)
             yield gradients
 
     @check_shapes("return: [N]")

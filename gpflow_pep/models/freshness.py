@@ -5,17 +5,34 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
 
 from ..statistics import floating_variables
 
+_PLAIN = (bool, int, float, str, np.generic)
 
-def parameter_values(alpha: tf.Variable, *parts: tf.Module) -> tf.Tensor:
-    """A number for the parts' classes, alpha and the values of all the parts' parameters, in one vector."""
-    classes = " ".join(type(part).__qualname__ for each in parts for part in (each, *each.submodules))
-    number = tf.constant([zlib.crc32(classes.encode()) % 2**20], alpha.dtype)
+
+def parameter_values(alpha: tf.Variable, *parts: tf.Module, settings: tuple[Any, ...] = ()) -> tf.Tensor:
+    """
+    A number for the parts' classes, their settings in Python and those given, then alpha and the values of all the
+    parts' parameters, in one vector.
+    """
+    described = [(type(part).__qualname__, *_settings(part)) for each in parts for part in (each, *each.submodules)]
+    number = tf.constant([zlib.crc32(repr((described, settings)).encode()) % 2**20], alpha.dtype)
     return tf.concat([number, *(tf.reshape(value, [-1]) for value in (alpha, *floating_variables(*parts)))], 0)
+
+
+def _settings(part: tf.Module) -> Iterator[tuple[str, Any]]:
+    """What a module can be set to that is neither a module nor a tensor."""
+    for name, value in vars(part).items():
+        if name.startswith("_"):  # nobody's business, and TensorFlow counts things there
+            continue
+        if isinstance(value, _PLAIN):
+            yield name, value
+        elif callable(value) and not isinstance(value, tf.Module):
+            yield name, getattr(value, "__qualname__", type(value).__qualname__)
 
 
 def differs(now: tf.Tensor, then: tf.Variable) -> tf.Tensor:
@@ -31,12 +48,19 @@ class Structure:
     def __init__(self) -> None:
         self._number, self._known = 0, [object()]
 
-    def number(self, parts: Iterable[tf.Module]) -> int:
-        """Of the present parts; another one where any of them, what it is made of or what is trained is another."""
-        present = list(_made_of_all(parts, set()))
-        if len(present) != len(self._known) or any(a is not b for a, b in zip(present, self._known, strict=True)):
+    def number(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
+        """
+        Of the present parts and settings; another one where any of them, what it is made of or what is trained is
+        another.
+        """
+        present = [*settings, *_made_of_all(parts, set())]
+        if len(present) != len(self._known) or any(map(_is_another, present, self._known)):
             self._number, self._known = self._number + 1, present
         return self._number
+
+
+def _is_another(a: Any, b: Any) -> bool:
+    return a is not b and not (isinstance(a, (*_PLAIN, tuple)) and type(a) is type(b) and a == b)
 
 
 def _made_of(whole: Any, seen: set[int]) -> Iterator[Any]:
@@ -50,6 +74,7 @@ def _made_of(whole: Any, seen: set[int]) -> Iterator[Any]:
         yield from (whole, whole.trainable)
     elif isinstance(whole, tf.Module):
         yield whole
+        yield from _settings(whole)
         yield from _made_of_all(vars(whole).values(), seen)
     elif isinstance(whole, Mapping):
         yield from _made_of_all(whole.values(), seen)

@@ -202,8 +202,12 @@ class LocalSites(SinglePower, StreamOfBatches):
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._sites.variables, self._fingerprint
 
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.projection
+
     def _parameter_values(self) -> tf.Tensor:
-        return parameter_values(self._alpha, *self._parts())
+        return parameter_values(self._alpha, *self._parts(), settings=self._settings())
 
     def _ensure_fresh(self) -> None:
         if not tf.executing_eagerly():

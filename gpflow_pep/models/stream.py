@@ -75,6 +75,10 @@ class Stream:
         """
         Absorb the posterior as it is now, and go on with a new batch.
 
+        What is carried over is the posterior itself where every site has a precision that is not negative; directions
+        in which others left it wider than the prior become as wide as the prior. Of a model with sites, stale ones are
+        updated first, and absorbed with a warning where they have not converged.
+
         Compiled functions see the change and are not traced anew, whatever the batch's size, unless the number of
         inducing points changes: then compile the training loss again. (One that is not stops with an error.)
 
@@ -205,8 +209,12 @@ class Stream:
         return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
     def _current_structure(self) -> int:
-        """A number that changes when a part or a parameter of the model is replaced by another one."""
-        return self._structure.number(self._parts())
+        """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
+        return self._structure.number(self._parts(), self._settings())
+
+    def _settings(self) -> tuple[Any, ...]:
+        """What compiled functions depend on that is neither a variable nor in a part."""
+        return (default_jitter(),)
 
     def _with_same_points(self, covariance: tf.Tensor) -> tf.Tensor:
         """

@@ -24,7 +24,6 @@ _MAX_NEWTON = 100
 _NEAR_MODE = 0.1  # of the integrand's width there
 _NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than this
 _GRADES = 2.5 * 4.0 ** np.arange(12)  # ends of panels on the right, in units of the reach to the left
-_ALL_BUT_ONE_BELOW = -1e5  # h (z + h) = 1 - 1/z², which cancels there
 _DROP = 30.0  # of g, below which 1e-13 of P is left out
 # Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
 # are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
@@ -104,9 +103,8 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
     def in_logarithms() -> tuple[tf.Tensor, ...]:
         log_cdf = log_ndtr(z)
-        h = hazard(z, log_cdf)
-        bend = tf.where(z < _ALL_BUT_ONE_BELOW, tf.ones_like(z), tf.nn.relu(h * (z + h)))
-        return tf.reduce_sum(log_cdf, axis=0), h, bend
+        h, bend = hazard(z, log_cdf)
+        return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(bend)
 
     smallest = np.sqrt(np.finfo(z.dtype.as_numpy_dtype).tiny)
     return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))

@@ -41,8 +41,7 @@ class ProbitTilting(TiltedRule):
         total = 1.0 + cavity.variance
         z = sign * cavity.mean / tf.sqrt(total)
         log_Z = log_ndtr(z)
-        slope = hazard(z, log_Z)
-        drop = slope * (z + slope)  # in (0, 1)
+        slope, drop = hazard(z, log_Z)
         ratio = (1.0 + cavity.variance * tf.nn.relu(1.0 - drop)) / total
         return Tilted(log_Z, sign * slope / tf.sqrt(total), -drop / total, ratio)
 

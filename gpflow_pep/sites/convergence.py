@@ -1,7 +1,7 @@
 """Damped updates of the sites until they have converged, with a status; nothing improper is ever accepted."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,18 @@ class Look(NamedTuple):
     exact: Callable[[SiteSums], Sweep]
 
 
+class _Kept:
+    """The sites as they are now."""
+
+    def __init__(self, sites: Sites):
+        self._sites = sites
+        self._values = [tf.identity(variable) for variable in (sites.precision, sites.linear)]
+
+    def restore(self) -> None:
+        for variable, value in zip((self._sites.precision, self._sites.linear), self._values, strict=True):
+            variable.assign(value)
+
+
 class _Damping:
     """
     The fraction of an update that is taken. It is halved when an update undid much of the one before, or made the
@@ -66,7 +78,7 @@ class _Damping:
             last_change, last = self._last
             cosine = float(tf.reduce_sum(last * direction) / (tf.norm(last) * tf.norm(direction) + 1e-300))
             if cosine < -0.3 or change > (2.0 if cosine > 0.5 else 1.0) * last_change:
-                self.fraction = max(0.5 * self.fraction, 0.02)
+                self.fraction = max(0.5 * self.fraction, min(0.02, self._largest))
             else:
                 self.fraction = min(1.2 * self.fraction, self._largest)
         self._last = (change, direction)
@@ -92,7 +104,8 @@ def converge(
     Parallel sweeps: all sites are updated from the same q, by a fraction that adapts.
 
     While changes are large a rough look at the tilted distributions is enough; the last ones are exact, and accelerated
-    (:mod:`.acceleration`).
+    (:mod:`.acceleration`). Where updates that keep everything proper become tiny the sites are, in the end, those of
+    the smallest change that was seen.
 
     :param sums: computes the sums from the sites.
     :param look: what the sites should become under given sums.
@@ -107,6 +120,7 @@ def converge(
         int(warm_up is not None),
     )
     rough_looks, last_change = 1, np.inf
+    best: tuple[_Kept, SitesStatus] | None = None
     while True:
         change = float(found.change)
         if rough_looks and (
@@ -121,6 +135,14 @@ def converge(
             report(status)
         if status.converged or sweeps >= max_sweeps:
             return status
+        if not rough_looks and (best is None or change < best[1].change):
+            best = _Kept(sites), status
+        if (
+            best is not None and control.fraction < SMALLEST_STEP * damping
+        ):  # towards where a cavity is improper, if anywhere
+            kept, nearest = best
+            kept.restore()
+            return replace(nearest, sweeps=sweeps, damping=control.fraction)
         control.adapt(found)
         undamped = found.move
         if change > min(_NEARLY, _GROWTH * last_change):
@@ -192,14 +214,20 @@ def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Look, damping:
 
 def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
     """The sites as they are, or scaled down where the hyperparameters have changed so that they are improper."""
-    for _ in range(40):
-        if state.is_proper():
-            found = look(state)
-            if _is_proper(found):
-                return state, found
-        for variable in (sites.precision, sites.linear):
-            variable.assign(0.5 * variable)
-        state = state.moved(-0.5, state.A, state.c)
+    kept = _Kept(sites)
+    try:
+        for _ in range(40):
+            if state.is_proper():
+                found = look(state)
+                if _is_proper(found):
+                    return state, found
+            for variable in (sites.precision, sites.linear):
+                variable.assign(0.5 * variable)
+            state = state.moved(-0.5, state.A, state.c)
+    except BaseException:
+        kept.restore()
+        raise
+    kept.restore()
     raise FloatingPointError(
         "The sites cannot be updated: tilted distributions are not finite even under the prior. Check data, likelihood "
         "and kernel for values that are NaN, infinite or overflowing."

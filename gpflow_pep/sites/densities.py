@@ -78,8 +78,8 @@ def _probit(likelihood: Probit) -> LogDensity:
         sign = likelihood.sign(Y)[:, 0]
         x = sign * F
         value = likelihood.log_cdf(x)
-        slope = hazard(x, value)
-        return Density(value, sign * slope, -slope * (x + slope))
+        slope, drop = hazard(x, value)
+        return Density(value, sign * slope, -drop)
 
     return density
 

@@ -13,6 +13,8 @@ from .tilted import Cavity, Rows
 
 _MAX_NEWTON = 60
 _SHORTEST_STEP = 1e-12  # of a Newton step; where exp(f) begins to bend, m may be v y from the mode
+# Where l is like -exp(f) Newton's steps are of length 1, however far it is: while they gain so many nats, they grow.
+_FAR_BELOW, _LONGEST_STEP = 20.0, 64.0
 _NEAR_MODE = 0.3  # of the tilted distribution's standard deviation
 
 
@@ -56,7 +58,9 @@ def centre(density: LogDensity, cavity: Cavity, rows: Rows, alpha: tf.Tensor) ->
         new_log_pi, new_step, new_at = evaluate(candidate)
         better = new_log_pi > log_pi
         shorter = tf.where(length > _SHORTEST_STEP, 0.25 * length, tf.zeros_like(length))
-        length = tf.where(better, tf.minimum(4.0 * length, 1.0), shorter)
+        far = new_log_pi - log_pi > _FAR_BELOW
+        longest = tf.where(far, _LONGEST_STEP * tf.ones_like(length), tf.ones_like(length))
+        length = tf.where(better, tf.minimum(4.0 * length, longest), shorter)
         moved = (
             tf.where(better, new, old)
             for new, old in zip((candidate, new_log_pi, new_step, *new_at), (f, log_pi, step, *at), strict=True)

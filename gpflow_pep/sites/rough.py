@@ -43,4 +43,8 @@ class ModeCentredHermite(TiltedRule):
         expectation = tf.reduce_sum(P * log_prob, axis=0)
         log_normaliser = tf.where(alpha == 0.0, expectation, log_Z / safe)
         d2 = tf.reduce_sum(P * curvature, axis=0) + alpha * spread
+        # Where the likelihood says much more than the cavity its slopes vary by so much that the moments say it better.
+        decided = (ratio < 0.5) & (alpha > 0.0)
+        d1 = tf.where(decided, (mode - m + sd * mean) / (safe * v), d1)
+        d2 = tf.where(decided, (ratio - 1.0) / (safe * v), d2)
         return Tilted(log_normaliser, d1, d2, ratio)

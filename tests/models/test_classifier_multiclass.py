@@ -220,6 +220,25 @@ def test_convergence_from_defaults(load, kind, alpha):
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
 
 
+def test_labels_that_no_function_explains():
+    """
+    Sweeps run towards an improper cavity: they stop with the sites of the smallest change, of which the energy can be
+    computed, and say that these have not converged.
+    """
+    generator = np.random.default_rng(0)
+    inputs = generator.uniform(0.0, 3.0, (90, 2))
+    labels = generator.integers(0, 3, (90, 1)).astype(float)
+    model = PEPClassifier((inputs, labels), SquaredExponential(), MultiClassRobustMax(3), inputs[:10].copy())
+    seen = []
+    with pytest.warns(UserWarning, match="have not converged"):
+        status = model.update_sites(report=seen.append)
+    assert not status.converged
+    assert status.sweeps < 100
+    assert status.change in [one.change for one in seen]
+    assert status.log_evidence == pytest.approx(-float(model.training_loss()), rel=1e-9)
+    assert -400.0 < status.log_evidence < -90.0 * np.log(2.0)
+
+
 @pytest.mark.data
 @pytest.mark.skipif(
     not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"

@@ -1,6 +1,7 @@
 """What PEPClassifier keeps: sites that go stale, data, compiled functions, copies, checkpoints; and what it refuses."""
 
 import copy
+import dataclasses
 import inspect
 import math
 import warnings
@@ -209,6 +210,31 @@ def test_replaced_parts_are_seen():
     replaced(model, "likelihood", gpflow.likelihoods.Bernoulli())
 
 
+def test_settings_that_are_no_parameters_are_seen():
+    """By staleness and by compiled updates: jitter, projection, plain attributes of a likelihood."""
+    likelihood = gpflow.likelihoods.StudentT(scale=0.4, df=3.0)
+    model = PEPClassifier((X, X[:, :1] * X[:, 1:]), SquaredExponential(2.0), likelihood, Z.copy())
+    structures = {model._current_structure()}
+    fingerprints = [model._parameter_values().numpy()]
+    with gpflow.config.as_context(dataclasses.replace(gpflow.config.config(), jitter=1e-2)):
+        structures.add(model._current_structure())
+        fingerprints.append(model._parameter_values().numpy())
+        # The energy, eagerly, is that of a sweep with the jitter.
+        now = model.update_sites(tol=1e-8).log_evidence
+        assert now == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-12)
+        assert not model.is_stale
+    assert model.is_stale
+    likelihood.df = 30.0
+    structures.add(model._current_structure())
+    fingerprints.append(model._parameter_values().numpy())
+    model.projection = "wasserstein"
+    structures.add(model._current_structure())
+    fingerprints.append(model._parameter_values().numpy())
+    assert len(structures) == 4
+    assert len({tuple(values) for values in fingerprints}) == 4
+    assert model._current_structure() in structures  # and it stays
+
+
 def test_a_replaced_likelihood_makes_it_stale(model):
     before, model.likelihood = model.likelihood, gpflow.likelihoods.Bernoulli()
     is_stale = model.is_stale
@@ -334,6 +360,30 @@ def test_refused_by_updates(model, options, name):
         model.update_sites(**options)
     np.testing.assert_array_equal(sites(model), before)
     assert not model.is_stale
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda model: model.update_sites_once(damping=50.0),
+        lambda model: model.minibatches(5, damping=-1.0),
+        lambda model: model.minibatches(-5),
+        lambda model: model.minibatches(2.5),
+    ],
+)
+def test_refused_by_single_updates(model, update):
+    """At the door, before anything is computed."""
+    with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
+        update(model)
+    assert not model.is_stale
+
+
+def test_sites_survive_what_cannot_be_updated(model):
+    before = sites(model)
+    model.mean_function.c.unconstrained_variable.assign(np.nan)
+    with pytest.raises(FloatingPointError, match="NaN, infinite or overflowing"):
+        model.update_sites()
+    np.testing.assert_array_equal(sites(model), before)
 
 
 def test_alpha_is_set_within_its_range(model):

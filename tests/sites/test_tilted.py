@@ -170,6 +170,35 @@ def test_probit(moments):
             np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
 
 
+def test_poisson_far_from_its_mode(moments):
+    """exp(f) at the cavity's mean is huge, and Newton's steps from there are of length 1."""
+    means, variances, y, alpha = np.array([68.0, 200.0, 300.0]), np.array([1.0, 1.0, 1e4]), 3, mpf("0.5")
+    rule = site_rule("kl", Poisson())
+    exact, rough = (moments(one, float(y), means, variances, float(alpha)) for one in (rule, rule.rough()))
+    with mp.workdps(40):
+        for row, (m, v) in enumerate(zip(means, variances, strict=True)):
+            m, v = mpf(m), mpf(v)
+
+            def log_pi(f, m=m, v=v):
+                return alpha * (y * f - mp.exp(f) - mp.log(mp.factorial(y))) - (f - m) ** 2 / (2 * v)
+
+            mode = mp.findroot(lambda f, m=m, v=v: alpha * (y - mp.exp(f)) - (f - m) / v, mp.log(m / v + y))
+            width = 1 / mp.sqrt(1 / v + alpha * mp.exp(mode))
+            edges = [mode + step * width for step in (-400, -100, -30, -10, -3, 0, 3, 10, 20)]
+
+            def integrand(f, k, mode=mode, log_pi=log_pi):
+                return (f - mode) ** k * mp.exp(log_pi(f) - log_pi(mode))
+
+            Z, first, second = (mp.quad(lambda f, k=k: integrand(f, k), edges) for k in range(3))
+            log_Z = (mp.log(Z) + log_pi(mode) - mp.log(2 * mp.pi * v) / 2) / alpha
+            d1, ratio = (mode + first / Z - m) / (alpha * v), (second / Z - (first / Z) ** 2) / v
+            for found, tolerance in ((exact, 1e-8), (rough, 0.1)):
+                assert found.log_normaliser[row] == pytest.approx(float(log_Z), rel=min(tolerance, 1e-3))
+                assert found.d1[row] == pytest.approx(float(d1), rel=tolerance)
+                assert found.d2[row] == pytest.approx(float((ratio - 1) / (alpha * v)), rel=tolerance)
+                assert found.ratio[row] == pytest.approx(float(ratio), rel=10 * tolerance)
+
+
 @pytest.mark.parametrize("binsize", [1.0, 0.05])
 def test_poisson(moments, binsize):
     likelihood = Poisson(binsize=binsize)
