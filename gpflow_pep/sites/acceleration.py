@@ -8,7 +8,9 @@ where the norm is that of what the sites add up to. Sites are linear in it all, 
 """
 
 from collections import deque
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from .gaussian import Move
@@ -18,28 +20,38 @@ _MAX_SITES = 50_000  # where there are more of them, earlier sweeps are not kept
 _RIDGE = 1e-12  # relative to the largest secant
 
 
+class _Secant(NamedTuple):
+    step: Move
+    """Δx"""
+    change: Move
+    """Δf"""
+    vector: tf.Tensor
+    """Δf as the norm sees it, [C M² + C M]."""
+
+
 class Acceleration:
     """Remembers a few sweeps, as long as they are under the same rule."""
 
     def __init__(self, num_sites: int) -> None:
         depth = _DEPTH if num_sites <= _MAX_SITES else 0
-        self._secants: deque[tuple[Move, Move]] = deque(maxlen=depth)  # Δx and Δf
+        self._secants: deque[_Secant] = deque(maxlen=depth)
         self._last: tuple[Move, Move] | None = None  # f and the move that was made
 
     def next_move(self, found: Move, fraction: float) -> Move:
         """What to add to the sites, given what a sweep found and the fraction β of it to take."""
         if self._last is not None:
             before, made = self._last
-            self._secants.append((made, found.minus(before)))
+            change = found.minus(before)
+            self._secants.append(_Secant(made, change, _vector(change)))
         if not self._secants:
             return found.scaled(fraction)
-        changes = [change for _, change in self._secants]
-        products = tf.stack([[_inner(a, b) for b in changes] for a in changes])
-        ridge = _RIDGE * tf.reduce_max(tf.linalg.diag_part(products)) * tf.eye(len(changes), dtype=products.dtype)
-        target = tf.stack([_inner(change, found) for change in changes])
-        gamma = tf.linalg.lstsq(products + ridge, target[:, None], fast=False)[:, 0]
-        steps = [move for move, _ in self._secants]
-        return found.combined(fraction, steps + changes, tf.concat([-gamma, -fraction * gamma], 0))
+        changes = tf.stack([secant.vector for secant in self._secants])  # [k, C M² + C M]
+        products = tf.matmul(changes, changes, transpose_b=True).numpy()
+        ridge = _RIDGE * np.max(np.diag(products)) * np.eye(len(products))
+        target = tf.linalg.matvec(changes, _vector(found)).numpy()
+        gamma = np.linalg.lstsq(products + ridge, target, rcond=None)[0]
+        others = [part for secant in self._secants for part in (secant.step, secant.change)]
+        return found.combined(fraction, others, np.ravel([-gamma, -fraction * gamma], order="F"))
 
     def made(self, found: Move, move: Move) -> None:
         """The move that was made after a sweep."""
@@ -51,5 +63,6 @@ class Acceleration:
         self._last = None
 
 
-def _inner(a: Move, b: Move) -> tf.Tensor:
-    return tf.reduce_sum(a.c * b.c) + 0.5 * tf.reduce_sum(a.A * b.A)
+def _vector(move: Move) -> tf.Tensor:
+    """Its c and A, of which the inner product is that of c plus half that of A."""
+    return tf.concat([tf.reshape(move.c, [-1]), np.sqrt(0.5) * tf.reshape(move.A, [-1])], 0)

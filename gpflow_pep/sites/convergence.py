@@ -137,9 +137,8 @@ def converge(
             return status
         if not rough_looks and (best is None or change < best[1].change):
             best = _Kept(sites), status
-        if (
-            best is not None and control.fraction < SMALLEST_STEP * damping
-        ):  # towards where a cavity is improper, if anywhere
+        # Where steps go to nothing they go to where a cavity is improper.
+        if best is not None and control.fraction < SMALLEST_STEP * damping:
             kept, nearest = best
             kept.restore()
             return replace(nearest, sweeps=sweeps, damping=control.fraction)

@@ -8,6 +8,7 @@ C latent functions lead, [C, ...]; MATH: JMLR 18(104), sec. 3.8 and app. F.
 from typing import NamedTuple
 
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 
 from ..linalg import column_products
 from ..statistics import OldSite, factorise_B, precision_B
@@ -36,11 +37,12 @@ class Move(NamedTuple):
     c: tf.Tensor
     """[C, M]"""
 
-    def combined(self, weight: float | tf.Tensor, others: "list[Move]", weights: tf.Tensor) -> "Move":
+    def combined(self, weight: float, others: "list[Move]", weights: AnyNDArray) -> "Move":
         """weight self + Σ_i weights_i others_i."""
+        scales = tf.constant([weight, *weights], self.A.dtype)
 
-        def of(own: tf.Tensor, *parts: tf.Tensor) -> tf.Tensor:
-            return weight * own + sum(w * part for w, part in zip(tf.unstack(weights), parts, strict=True))
+        def of(*parts: tf.Tensor) -> tf.Tensor:
+            return tf.tensordot(scales, tf.stack(parts), 1)
 
         move: Move = tf.nest.map_structure(of, self, *others)
         return move
