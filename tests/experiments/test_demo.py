@@ -66,6 +66,24 @@ def test_short_demonstration_of_several_classes(runs, capfd, monkeypatch):
     assert imread(runs / "demo-digits.png").shape[0] == pytest.approx(150 * (0.5 + 1.3 + 2 * 0.32 + 3.4), abs=1)
 
 
+def test_short_demonstration_of_streaming(runs, capfd, monkeypatch):
+    only(monkeypatch, "streaming", 1, 2)
+    whole = demonstrations.DEMONSTRATIONS["streaming"]
+    sizes = {"jacksboro": demonstrations.Size(M=10, max_train=300, maxiter=2)}
+    settings = whole.settings | {"batch_size": 100, "window": 150, "first_maxiter": 3}
+    small = dataclasses.replace(whole, sizes=sizes, settings=settings)
+    monkeypatch.setitem(demonstrations.DEMONSTRATIONS, "streaming", small)
+    demo.main(["--task", "streaming", "--short", "--runs", str(runs)])
+    lines = capfd.readouterr().out.splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
+    body = lines[start + 2 : start + 4]
+    assert ["PEP" in line or "α=0.5" in line for line in body] == [True, False]
+    assert len({len(line) for line in [lines[start], *body]}) == 1
+    assert any(line.startswith("jacksboro") for line in lines)
+    assert any("experiments.streaming with dataset=jacksboro" in line for line in lines)
+    assert imread(runs / "demo-jacksboro.png").shape[2] == 4
+
+
 def test_data_set_of_another_task_ends_the_demonstration(runs):
     with pytest.raises(SystemExit, match="dataset is 'breast-cancer', which is for classification"):
         demo.main(["--dataset", "breast-cancer", "--runs", str(runs)])
