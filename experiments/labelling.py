@@ -62,45 +62,6 @@ def _config() -> None:
     training = {"maxiter": 20, "max_sweeps": 10}
 
 
-@ex.automain
-def labelling(
-    dataset: str,
-    repetition: int,
-    initial: int,
-    num_test: int,
-    additions: int,
-    per_round: int,
-    rule: str,
-    _run: Run,
-) -> dict[str, Any]:
-    """Train, score, ask, round by round; the result has lists of scores by the number of labels."""
-    check_task(dataset, "classification", "multiclass")
-    if rule not in RULES:
-        raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")
-    if not 1 <= per_round <= additions:
-        raise ValueError(f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted.")
-    data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
-    num_classes = len(datasets.describe(dataset).classes)
-    rng, model = np.random.RandomState(repetition), None
-    result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
-    with ScalarLog(_run, run_directory(_run)) as log:
-        while True:
-            labelled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
-            model = _trained(labelled, num_classes, model, result)
-            scores = classification_scores(model, data)
-            log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
-            for name, value in {"labels": len(rows), **scores}.items():
-                if name in result:
-                    result[name].append(value)
-            wanted = min(per_round, initial + additions - len(rows))
-            if not wanted:
-                return result
-            probability = model.predict_y(data.X_train[pool])[0].numpy()  # [pool, 1 or C]
-            preference = entropy(probability) if rule == "entropy" else rng.uniform(size=len(pool))
-            chosen = np.argsort(-preference, kind="stable")[:wanted]
-            rows, pool = np.append(rows, pool[chosen]), np.delete(pool, chosen)
-
-
 def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:
     """
     A data set with all rows but the test rows for training, standardised by their inputs; and which of them have labels
@@ -139,3 +100,42 @@ def _trained(labelled: Dataset, num_classes: int, before: GPModel | None, result
     status = train_classifier(model, labelled, lambda iteration, log_evidence, seconds: None)
     result["seconds"].append(status.seconds)
     return model
+
+
+@ex.automain
+def labelling(
+    dataset: str,
+    repetition: int,
+    initial: int,
+    num_test: int,
+    additions: int,
+    per_round: int,
+    rule: str,
+    _run: Run,
+) -> dict[str, Any]:
+    """Train, score, ask, round by round; the result has lists of scores by the number of labels."""
+    check_task(dataset, "classification", "multiclass")
+    if rule not in RULES:
+        raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")
+    if not 1 <= per_round <= additions:
+        raise ValueError(f"per_round is {per_round}; whole numbers from 1 to additions, {additions}, are accepted.")
+    data, rows, pool = divided(dataset, repetition, initial, num_test, additions)
+    num_classes = len(datasets.describe(dataset).classes)
+    rng, model = np.random.RandomState(repetition), None
+    result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
+    with ScalarLog(_run, run_directory(_run)) as log:
+        while True:
+            labelled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
+            model = _trained(labelled, num_classes, model, result)
+            scores = classification_scores(model, data)
+            log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
+            for name, value in {"labels": len(rows), **scores}.items():
+                if name in result:
+                    result[name].append(value)
+            wanted = min(per_round, initial + additions - len(rows))
+            if not wanted:
+                return result
+            probability = model.predict_y(data.X_train[pool])[0].numpy()  # [pool, 1 or C]
+            preference = entropy(probability) if rule == "entropy" else rng.uniform(size=len(pool))
+            chosen = np.argsort(-preference, kind="stable")[:wanted]
+            rows, pool = np.append(rows, pool[chosen]), np.delete(pool, chosen)

@@ -91,6 +91,53 @@ def T6() -> None:
     training = {"first_maxiter": 30, "maxiter": 30}
 
 
+def _scores(learner: Learner, X: Any, Y: Any, labels: bool) -> dict[str, float]:
+    """RMSE, or of labels the error, and the mean log likelihood."""
+    mean, variance = learner.predict(X)
+    if labels:
+        density = np.where(Y == 1.0, mean, 1.0 - mean)
+        return {"error": float(np.mean((mean > 0.5) != Y)), "log_likelihood": float(np.mean(np.log(density)))}
+    return {"rmse": metrics.rmse(Y, mean), "log_likelihood": -metrics.nlpd(Y, mean, variance)}
+
+
+class _Course:
+    """Scores and posteriors in the course of a stream."""
+
+    def __init__(self, batches: Batches, labels: bool):
+        self._batches, self._labels = batches, labels
+        self._scores: list[dict[str, float]] = []
+        self._frames: dict[str, list[Any]] = {name: [] for name in ("Z", "x_mean", "x_variance")}
+        X = batches.dataset.X_train
+        self._grid = np.linspace(-0.5, 10.5, _GRID)[:, None] if X.shape[1] == 1 else None
+
+    def score(self, learner: Learner, num_seen: int, seconds: float) -> dict[str, float]:
+        """Of the test rows that the training rows have passed; the posterior is kept, where there is one input."""
+        dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
+        scores = _scores(learner, dataset.X_test[passed], dataset.Y_test[passed], self._labels)
+        self._scores.append({"seen": float(num_seen), "seconds": seconds, **scores})
+        self._frames["Z"].append(learner.inducing_points)
+        if self._grid is not None:
+            mean, variance = learner.predict(self._grid)
+            self._frames["x_mean"].append(mean)
+            self._frames["x_variance"].append(variance)
+        return scores
+
+    def means(self) -> dict[str, float]:
+        """Of the scores, over time."""
+        return {
+            name: float(np.mean([score[name] for score in self._scores]))
+            for name in self._scores[0]
+            if name not in ("seen", "seconds")
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """All that figures need, stacked over time."""
+        arrays = {name: np.array([score[name] for score in self._scores]) for name in self._scores[0]}
+        frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
+        grid = {} if self._grid is None else {"x": self._grid}
+        return arrays | frames | grid
+
+
 @ex.automain
 def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run) -> dict[str, Any]:
     """Learn, log, score; the result has scores in the targets' unit, and seconds without those of scoring."""
@@ -141,50 +188,3 @@ def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run
         "D": batches.dataset.X_train.shape[1],
         "batches": 1 + len(others),
     }
-
-
-def _scores(learner: Learner, X: Any, Y: Any, labels: bool) -> dict[str, float]:
-    """RMSE, or of labels the error, and the mean log likelihood."""
-    mean, variance = learner.predict(X)
-    if labels:
-        density = np.where(Y == 1.0, mean, 1.0 - mean)
-        return {"error": float(np.mean((mean > 0.5) != Y)), "log_likelihood": float(np.mean(np.log(density)))}
-    return {"rmse": metrics.rmse(Y, mean), "log_likelihood": -metrics.nlpd(Y, mean, variance)}
-
-
-class _Course:
-    """Scores and posteriors in the course of a stream."""
-
-    def __init__(self, batches: Batches, labels: bool):
-        self._batches, self._labels = batches, labels
-        self._scores: list[dict[str, float]] = []
-        self._frames: dict[str, list[Any]] = {name: [] for name in ("Z", "x_mean", "x_variance")}
-        X = batches.dataset.X_train
-        self._grid = np.linspace(-0.5, 10.5, _GRID)[:, None] if X.shape[1] == 1 else None
-
-    def score(self, learner: Learner, num_seen: int, seconds: float) -> dict[str, float]:
-        """Of the test rows that the training rows have passed; the posterior is kept, where there is one input."""
-        dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
-        scores = _scores(learner, dataset.X_test[passed], dataset.Y_test[passed], self._labels)
-        self._scores.append({"seen": float(num_seen), "seconds": seconds, **scores})
-        self._frames["Z"].append(learner.inducing_points)
-        if self._grid is not None:
-            mean, variance = learner.predict(self._grid)
-            self._frames["x_mean"].append(mean)
-            self._frames["x_variance"].append(variance)
-        return scores
-
-    def means(self) -> dict[str, float]:
-        """Of the scores, over time."""
-        return {
-            name: float(np.mean([score[name] for score in self._scores]))
-            for name in self._scores[0]
-            if name not in ("seen", "seconds")
-        }
-
-    def arrays(self) -> dict[str, Any]:
-        """All that figures need, stacked over time."""
-        arrays = {name: np.array([score[name] for score in self._scores]) for name in self._scores[0]}
-        frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
-        grid = {} if self._grid is None else {"x": self._grid}
-        return arrays | frames | grid
