@@ -23,6 +23,7 @@ def minibatch_objective(
 ) -> tf.Tensor:
     """
     A function of the hyperparameters whose derivatives estimate those of the energy, []; its value means nothing.
+    A row without a proper cavity has its marginal in that one's place.
 
     :param rows: the minibatch, in one chunk.
     :param q: under the present hyperparameters, with a differentiable L.
