@@ -19,6 +19,7 @@ from tqdm import tqdm
 from . import validation
 from .models.classifier import PEPClassifier
 from .sites import SitesStatus
+from .sites.gaussian import Site
 from .statistics import derivatives
 
 OPTIMISERS = ("lbfgs", "adam")
@@ -172,21 +173,20 @@ class _Training:
         def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
             try:
-                is_first = not np.isfinite(best.loss)
-                status = self.converge_sites(self._max_sweeps * (_PATIENCE if is_first else 1))
+                status = self.converge_sites(self._max_sweeps * (_PATIENCE if best.sites is None else 1))
                 if status.change > _UNSETTLED:
                     raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
                 value, gradients = evaluate()
                 _check_finite(value, *gradients)
             except _FAILURES as error:
-                if is_first:
+                if best.sites is None:
                     raise
                 best.failure = _reason(error)  # a step too far: the line search takes a shorter one
-                self._restore_sites(best)
+                self.model.sites.assign(best.sites)
                 return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
             if float(value) < best.loss:
                 best.loss, best.failure, self._good = float(value), "", self._values()
-                best.sites = [tf.identity(variable) for variable in self._site_variables()]
+                best.sites = self.model.sites.values()
             return float(value), pack(gradients).numpy().astype(np.float64)
 
         def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
@@ -258,13 +258,6 @@ class _Training:
             loss = self.model.training_loss()
         return loss, list(derivatives(tape, loss, self._variables))
 
-    def _site_variables(self) -> tuple[tf.Variable, tf.Variable]:
-        return self.model.sites.precision, self.model.sites.linear
-
-    def _restore_sites(self, best: "_Best") -> None:
-        for variable, value in zip(self._site_variables(), best.sites or (), strict=True):
-            variable.assign(value)
-
     def _values(self) -> list[tf.Tensor]:
         return [tf.identity(variable) for variable in self._variables]
 
@@ -292,7 +285,7 @@ class _Best:
     """The best evaluation of a search, and the last failure after it."""
 
     loss: float = np.inf
-    sites: list[tf.Tensor] | None = None
+    sites: Site | None = None
     failure: str = ""
 
 

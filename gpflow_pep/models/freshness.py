@@ -14,7 +14,7 @@ from ..statistics import floating_variables
 _PLAIN = (bool, int, float, str, np.generic)
 
 
-def parameter_values(alpha: tf.Variable, *parts: tf.Module, settings: tuple[Any, ...] = ()) -> tf.Tensor:
+def parameter_values(alpha: tf.Variable, *parts: tf.Module, settings: tuple[Any, ...]) -> tf.Tensor:
     """
     A number for the parts' classes, their settings in Python and those given, then alpha and the values of all the
     parts' parameters, in one vector.

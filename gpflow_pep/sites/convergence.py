@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from .acceleration import Acceleration
 from .energy import log_integral
-from .gaussian import Move, SiteSums
+from .gaussian import Move, Site, SiteSums
 from .minibatch import SMALLEST_STEP
 from .sweep import Sites, Sweep
 
@@ -47,18 +47,6 @@ class Look(NamedTuple):
 
     rough: Callable[[SiteSums], Sweep]
     exact: Callable[[SiteSums], Sweep]
-
-
-class _Kept:
-    """The sites as they are now."""
-
-    def __init__(self, sites: Sites):
-        self._sites = sites
-        self._values = [tf.identity(variable) for variable in (sites.precision, sites.linear)]
-
-    def restore(self) -> None:
-        for variable, value in zip((self._sites.precision, self._sites.linear), self._values, strict=True):
-            variable.assign(value)
 
 
 class _Damping:
@@ -120,7 +108,7 @@ def converge(
         int(warm_up is not None),
     )
     rough_looks, last_change = 1, np.inf
-    best: tuple[_Kept, SitesStatus] | None = None
+    best: tuple[Site, SitesStatus] | None = None
     while True:
         change = float(found.change)
         if rough_looks and (
@@ -136,11 +124,11 @@ def converge(
         if status.converged or sweeps >= max_sweeps:
             return status
         if not rough_looks and (best is None or change < best[1].change):
-            best = _Kept(sites), status
+            best = sites.values(), status
         # Where steps go to nothing they go to where a cavity is improper.
         if best is not None and control.fraction < SMALLEST_STEP * damping:
             kept, nearest = best
-            kept.restore()
+            sites.assign(kept)
             return replace(nearest, sweeps=sweeps, damping=control.fraction)
         control.adapt(found)
         undamped = found.move
@@ -213,7 +201,7 @@ def update_once(sites: Sites, sums: Callable[[], SiteSums], look: Look, damping:
 
 def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep]) -> tuple[SiteSums, Sweep]:
     """The sites as they are, or scaled down where the hyperparameters have changed so that they are improper."""
-    kept = _Kept(sites)
+    kept = sites.values()
     try:
         for _ in range(40):
             if state.is_proper():
@@ -223,14 +211,13 @@ def proper_start(sites: Sites, state: SiteSums, look: Callable[[SiteSums], Sweep
             for variable in (sites.precision, sites.linear):
                 variable.assign(0.5 * variable)
             state = state.moved(-0.5, state.A, state.c)
+        raise FloatingPointError(
+            "The sites cannot be updated: tilted distributions are not finite even under the prior. Check data, "
+            "likelihood and kernel for values that are NaN, infinite or overflowing."
+        )
     except BaseException:
-        kept.restore()
+        sites.assign(kept)
         raise
-    kept.restore()
-    raise FloatingPointError(
-        "The sites cannot be updated: tilted distributions are not finite even under the prior. Check data, likelihood "
-        "and kernel for values that are NaN, infinite or overflowing."
-    )
 
 
 def _is_proper(found: Sweep) -> bool:

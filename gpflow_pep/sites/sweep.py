@@ -68,6 +68,15 @@ class Sites(tf.Module):
         for variable in (self.precision, self.linear):
             variable.assign(tf.zeros([num_data, variable.shape[1]], variable.dtype))
 
+    def values(self) -> Site:
+        """As they are now, [N, C] each."""
+        return Site(tf.identity(self.precision), tf.identity(self.linear))
+
+    def assign(self, values: Site) -> None:
+        """Make them these, [N, C] each."""
+        self.precision.assign(values.precision)
+        self.linear.assign(values.linear)
+
     def take(self, rows: LatentRows, chunk: tf.Tensor) -> Site:
         """A chunk's sites."""
         return Site(*(tf.transpose(rows.chunks.take(value, chunk)) for value in (self.precision, self.linear)))

@@ -106,7 +106,8 @@ def _covariance_with_rows(
     inducing_variable: InducingVariables, kernel: Kernel
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     if _is_squared_exponential(inducing_variable, kernel):
-        return _squared_exponential(kernel, tf.convert_to_tensor(inducing_variable.Z))
+        Z = tf.convert_to_tensor(inducing_variable.Z)
+        return _squared_exponential(kernel, Z, _centre(Z))
     return lambda X: Kuf(inducing_variable, kernel, X), ()
 
 
@@ -142,7 +143,7 @@ def _old_covariances(
 ) -> OldCovariances:
     Z = tf.convert_to_tensor(inducing_variable.Z)
     if _is_squared_exponential(inducing_variable, kernel):
-        both, shared = _centred_squared_exponential(kernel, tf.concat([Z, Z_old], axis=0), _centre(Z))
+        both, shared = _squared_exponential(kernel, tf.concat([Z, Z_old], axis=0), _centre(Z))
         Kba, Kaa = tf.split(both(Z_old, *shared), [tf.shape(Z)[0], tf.shape(Z_old)[0]])
     else:
         Kba, Kaa = kernel(Z, Z_old), kernel(Z_old)
@@ -177,15 +178,12 @@ def _centre(Z: tf.Tensor) -> tf.Tensor:
     return tf.stop_gradient(tf.reduce_mean(Z, axis=0))
 
 
-def _squared_exponential(kernel: SquaredExponential, Z: tf.Tensor) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    """Between Z [M, D] and rows, centred at the mean of Z."""
-    return _centred_squared_exponential(kernel, Z, _centre(Z))
-
-
-def _centred_squared_exponential(
+def _squared_exponential(
     kernel: SquaredExponential, Z: tf.Tensor, centre: tf.Tensor
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     """
+    Between Z [M, D] and rows, moved so that `centre` is at the origin.
+
     In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
     [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
     """
