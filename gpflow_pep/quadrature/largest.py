@@ -7,9 +7,10 @@ In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/
     g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
 
 is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically; what
-matters reaches from there as far to the left as the curvature at the mode says, and to the right at most as far as
-that of N(0, 1). Where variances are unequal the integrand may have steps as sharp as the smallest ρ_k; panels are
-divided until they are resolved.
+matters reaches from there at most as far to the left as the curvature at the mode says, and to the right as that of
+N(0, 1). Where variances are unequal the integrand may rise from nothing as sharply as the smallest ρ_k says. That is
+at its left end: there is nothing to the left of such a step. So places are counted from that end, and panels grow from
+it, then from the mode; they are divided until they are resolved.
 """
 
 from typing import NamedTuple
@@ -22,15 +23,19 @@ from .adaptive import Evaluated, Panels, integrate
 
 _MAX_NEWTON = 100
 _NEAR_MODE = 0.1  # of the integrand's width there
+_FEW_NATS = 5.0
 _NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than this
-_GRADES = 2.5 * 4.0 ** np.arange(12)  # ends of panels on the right, in units of the reach to the left
 _DROP = 30.0  # of g, below which 1e-13 of P is left out
+_GROWTH = 4.0  # how much farther each panel ends than the one before
+_GRADES_LEFT, _GRADES_RIGHT = 22, 12  # how many, at most
 # Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
 # are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
 _TOLERANCES = (5e-5, 3e-4, 5e-4)
+_NARROW = 0.5  # ratio of variances
+_SHARP = 10.0  # 1/ρ
 _OUT_OF_THE_WAY = 40.0  # Φ there is 1
 _SMALLEST_VARIANCE = 1e-30
-_NARROW = 0.5  # ratio of variances
+_SHARPEST = 500.0  # √v_k over √v_y, in units of rounding: sharper steps change P by less than that
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)  # type: ignore[no-untyped-call]
 # Values at the nodes -> the last three Legendre coefficients, [K, 3].
@@ -61,6 +66,17 @@ class _Units(NamedTuple):
     """g(mode)"""
 
 
+class _Reach(NamedTuple):
+    """What of the integrand matters, [R] each."""
+
+    left: tf.Tensor
+    """From the mode to the left end."""
+    right: tf.Tensor
+    """From the mode to the right end."""
+    rise: tf.Tensor
+    """In what distance from the left end g rises by _DROP or more, at the slope it has there."""
+
+
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
     To a relative error of 1e-10, whatever the variances; not differentiable by TensorFlow.
@@ -71,18 +87,17 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
     C, dtype = tf.shape(mean)[0], mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
-    variance = tf.maximum(variance, tf.constant(_SMALLEST_VARIANCE, dtype))
-    sd = tf.sqrt(variance)
+    sharpest = tf.constant(_SHARPEST * np.finfo(dtype.as_numpy_dtype).eps, dtype)
+    sd = tf.sqrt(tf.maximum(variance, tf.constant(_SMALLEST_VARIANCE, dtype)))
     m, s = (_chosen(value, own) for value in (mean, sd))
+    sd = tf.maximum(sd, sharpest * s)
     one = tf.ones_like(mean)
     place = tf.where(own, -_OUT_OF_THE_WAY * one, (mean - m) / s)
     inverse = tf.where(own, one, s / sd)
     mode, height, bend = _mode(place, inverse)
     units = _Units(place, inverse, mode, height)
-    left = _reach(units, np.sqrt(2.0 * _DROP) / tf.sqrt(bend), -1.0)
-    right = _reach(units, (np.sqrt(2.0 * _DROP) + _NEAR_MODE) * tf.ones_like(left), 1.0)
-    sums = _integrate(units, left, right)
-    return _largest(units, sums, own, variance, s)
+    sums = _integrate(units, _reach(units, bend))
+    return _largest(units, sums, own, sd, s)
 
 
 def _chosen(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
@@ -118,65 +133,92 @@ def _slopes(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tens
 
 
 def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A point near the mode, on its left, with g and -g'' there, [R] each."""
+    """
+    A point near the mode, on its left, with g and -g'' there, [R] each.
 
-    def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, g: tf.Tensor, bend: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    Newton's method starts from where it would be if h were max(0, -z) for one class and 0 for the others, whichever
+    puts it farthest to the right: no sharp step of one class, behind which g'' says little, is then before those of
+    others.
+    """
+
+    def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = x + move
         g, slope, bend = _slopes(place, inverse, x)
-        return number + 1, x, tf.nn.relu(slope / bend), g, bend
+        slope = tf.nn.relu(slope)
+        # From here g may rise by slope²/2 or Σ log 1/Φ, not more.
+        is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > _FEW_NATS)
+        return number + 1, x, slope / bend, g, bend, is_low | (tf.square(slope) > _NEAR_MODE**2 * bend)
 
-    def is_far(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, g: tf.Tensor, bend: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(tf.square(move) * bend > _NEAR_MODE**2)
+    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
-    zero = tf.zeros_like(place[0])
-    _, x, _, g, bend = tf.while_loop(is_far, step, step(tf.constant(0), zero, zero, zero, zero))
+    start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
+    first = step(tf.constant(0), start, tf.zeros_like(start))
+    _, x, _, g, bend, _ = tf.while_loop(is_far, step, first)
     return x, g, bend
 
 
-def _reach(units: _Units, start: tf.Tensor, side: float) -> tf.Tensor:
-    """How far from the mode g drops by _DROP, or a little farther, [R]: Newton's method from `start`, outside of it."""
+def _reach(units: _Units, bend: tf.Tensor) -> _Reach:
+    """Where g is lower than at the mode by _DROP, or a little more; -g'' is `bend` there."""
+    start = np.sqrt(2.0 * _DROP) / tf.sqrt(bend)
+    left = _distance(units, start, -1.0)
+    right = _distance(units, (np.sqrt(2.0 * _DROP) + _NEAR_MODE) * tf.ones_like(left), 1.0)
+    g, slope, _ = _slopes(units.place, units.inverse, units.mode - left)
+    return _Reach(left, right, (units.height - g) / slope)
 
-    def step(number: tf.Tensor, t: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, ...]:
+
+def _distance(units: _Units, start: tf.Tensor, side: float) -> tf.Tensor:
+    """How far from the mode that is, [R]: Newton's method from `start`, outside of it."""
+
+    def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         g, slope, _ = _slopes(units.place, units.inverse, units.mode + side * t)
-        nearer = t + tf.minimum((units.height - _DROP - g) / (side * slope), 0.0)
-        return number + 1, nearer, t
+        drop = units.height - g
+        nearer = t + tf.minimum((drop - _DROP) / (side * slope), 0.0)
+        return number + 1, nearer, t, drop
 
-    def is_far(number: tf.Tensor, t: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(t < _NEARER * last)
+    def is_far(number: tf.Tensor, t: tf.Tensor, last: tf.Tensor, drop: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any((t < _NEARER * last) | (drop > 2.0 * _DROP))
 
-    return tf.while_loop(is_far, step, step(tf.constant(0), start, start))[1]
+    return tf.while_loop(is_far, step, step(tf.constant(0), start))[1]
 
 
-def _first_panels(left: tf.Tensor, right: tf.Tensor) -> Panels:
+def _first_panels(reach: _Reach) -> Panels:
     """
-    One to the left of the mode; those to the right grow from its width, since what is sharp on the left ends there.
+    They grow from the left end up to the mode, and on from there by the distance of the two: what rises or bends
+    sharply does so on the left.
     """
-    R = tf.shape(left)[0]
-    edges = left[:, None] * tf.constant(_GRADES, left.dtype)  # [R, G]
-    edges = tf.minimum(edges, right[:, None])
-    edges = tf.concat([edges, right[:, None]], axis=1)
-    starts = tf.concat([-left[:, None], tf.zeros_like(left)[:, None], edges[:, :-1]], axis=1)
-    ends = tf.concat([tf.zeros_like(left)[:, None], edges], axis=1)  # [R, G + 2]
-    row = tf.broadcast_to(tf.range(R)[:, None], tf.shape(starts))
+    left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
+    dtype = left.dtype
+    grades = (tf.constant(_GROWTH ** np.arange(number), dtype) for number in (_GRADES_LEFT, _GRADES_RIGHT))
+    of_left, of_right = grades
+    rising = tf.minimum(_GROWTH * reach.rise[:, None] * of_left, left)
+    falling = tf.minimum(left + 2.5 * left * of_right, end)
+    ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
+    starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
+    row = tf.broadcast_to(tf.range(tf.shape(left)[0])[:, None], tf.shape(starts))
     wide = ends > starts
     row, starts, ends = (tf.boolean_mask(value, wide) for value in (row, starts, ends))
     return Panels(row, starts, 0.5 * (ends - starts))
 
 
-def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Integrals over x - mode of exp(g - height) times 1, x - mode, its square, S2, S1² + S2, each h and each Q h."""
-    dtype, R, C = left.dtype, tf.shape(left)[0], units.place.shape[0]
+def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
+    """Integrals over t = x - mode of exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h."""
+    dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
     nodes, weights, last, tolerances = (
         tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST, _TOLERANCES)
     )
+    of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
+    of_rows = tf.stack([units.mode, units.height, reach.left])
 
     def evaluate(found: Panels) -> Evaluated:
-        place, inverse = (tf.gather(value, found.row, axis=1)[..., None] for value in units[:2])  # [C, W, 1]
-        t = found.left[:, None] + found.half[:, None] * nodes  # [W, K], from the mode
-        x = tf.gather(units.mode, found.row)[:, None] + t
-        z = (x - place) * inverse  # [C, W, K]
+        place, inverse = tf.unstack(tf.gather(of_classes, found.row, axis=2)[..., None])  # [C, W, 1]
+        mode, height, left = tf.unstack(tf.gather(of_rows, found.row, axis=1)[..., None])  # [W, 1]
+        from_end = found.left[:, None] + found.half[:, None] * nodes  # [W, K]
+        t = from_end - left
+        x = mode + t
+        z = (from_end - place) * inverse  # [C, W, K]
         log_product, h, bend = _log_product(z)
-        w = tf.exp(log_product - 0.5 * tf.square(x) - tf.gather(units.height, found.row)[:, None])
+        w = tf.exp(log_product - 0.5 * tf.square(x) - height)
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
         S2 = tf.reduce_sum(bend * tf.square(inverse), axis=0)
@@ -190,19 +232,19 @@ def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         integrals, moduli, tails = (tf.transpose(found.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
-    sums, _ = integrate(evaluate, _first_panels(left, right), R, shape=(5 + 2 * C, 3), keep=False)
+    sums, _ = integrate(evaluate, _first_panels(reach), R, shape=(5 + 2 * C, 3), keep=False)
     return sums
 
 
-def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, variance: tf.Tensor, s: tf.Tensor) -> Largest:
+def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
     """
     What the integrals make; E is a mean under the integrand. For k ≠ y, and for y itself.
 
-        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y.
+        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
 
     Q is z, or, integrated by parts, ρ_k (S1 - x) - h, of which that is taken which does not cancel.
     """
-    C = variance.shape[0]
+    C = sd.shape[0]
     mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
     of_t, of_tt, of_S2 = (value / mass for value in means)
     of_S1_S2 = sums[:, 4] / mass
@@ -210,12 +252,12 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, variance: tf.Tensor
     slope_own = tf.reduce_sum(of_h * units.inverse, axis=0)  # E[S1]: h = 0 for y itself
     spread = of_S1_S2 - of_S2 - tf.square(slope_own)  # Var[S1]
     ratio_own = of_tt - tf.square(of_t)
-    curvature_own = tf.where(ratio_own < _NARROW, ratio_own - 1.0, spread - of_S2)
-    sd = tf.sqrt(variance)
+    cancels_less = (ratio_own > _NARROW) & (tf.reduce_max(units.inverse, axis=0) < _SHARP)
+    curvature_own = tf.where(cancels_less, spread - of_S2, ratio_own - 1.0)
     ratio = tf.nn.relu(1.0 - of_Qh - tf.square(of_h))
     return Largest(
         units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
         tf.where(own, slope_own / s, -of_h / sd),
-        tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / variance),
+        tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / tf.square(sd)),
         tf.where(own, ratio_own, ratio),
     )
