@@ -74,7 +74,7 @@ class _Reach(NamedTuple):
     right: tf.Tensor
     """From the mode to the right end."""
     rise: tf.Tensor
-    """In what distance from the left end g rises by _DROP or more, at the slope it has there."""
+    """In what distance from the left end g rises by _DROP or more, at the slope it has there or a little farther."""
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
@@ -153,33 +153,36 @@ def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
         return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
     start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
-    first = step(tf.constant(0), start, tf.zeros_like(start))
-    _, x, _, g, bend, _ = tf.while_loop(is_far, step, first)
+    zero = tf.zeros_like(start)
+    _, x, _, g, bend, _ = tf.while_loop(
+        is_far, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
+    )
     return x, g, bend
 
 
 def _reach(units: _Units, bend: tf.Tensor) -> _Reach:
-    """Where g is lower than at the mode by _DROP, or a little more; -g'' is `bend` there."""
-    start = np.sqrt(2.0 * _DROP) / tf.sqrt(bend)
-    left = _distance(units, start, -1.0)
-    right = _distance(units, (np.sqrt(2.0 * _DROP) + _NEAR_MODE) * tf.ones_like(left), 1.0)
-    g, slope, _ = _slopes(units.place, units.inverse, units.mode - left)
-    return _Reach(left, right, (units.height - g) / slope)
+    """
+    Where g is lower than at the mode by _DROP, or a little more: Newton's method from outside, for both sides at once.
 
-
-def _distance(units: _Units, start: tf.Tensor, side: float) -> tf.Tensor:
-    """How far from the mode that is, [R]: Newton's method from `start`, outside of it."""
+    :param bend: -g'' at the mode.
+    """
+    side = tf.constant([[-1.0], [1.0]], bend.dtype)
+    mode, height = (value[None] for value in (units.mode, units.height))
+    place, inverse = (value[:, None] for value in (units.place, units.inverse))  # [C, 1, R]
 
     def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        g, slope, _ = _slopes(units.place, units.inverse, units.mode + side * t)
-        drop = units.height - g
-        nearer = t + tf.minimum((drop - _DROP) / (side * slope), 0.0)
-        return number + 1, nearer, t, drop
+        g, slope, _ = _slopes(place, inverse, mode + side * t)
+        drop, slope = height - g, -side * slope
+        nearer = t - tf.nn.relu((drop - _DROP) / slope)
+        return number + 1, nearer, drop / slope, (nearer < _NEARER * t) | (drop > 2.0 * _DROP)
 
-    def is_far(number: tf.Tensor, t: tf.Tensor, last: tf.Tensor, drop: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any((t < _NEARER * last) | (drop > 2.0 * _DROP))
+    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
-    return tf.while_loop(is_far, step, step(tf.constant(0), start))[1]
+    farthest = np.sqrt(2.0 * _DROP)
+    start = tf.stack([farthest / tf.sqrt(bend), (farthest + _NEAR_MODE) * tf.ones_like(bend)])  # [2, R]
+    _, reach, rise, _ = tf.while_loop(is_far, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    return _Reach(reach[0], reach[1], rise[0])
 
 
 def _first_panels(reach: _Reach) -> Panels:

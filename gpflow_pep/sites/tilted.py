@@ -78,7 +78,7 @@ def log_normaliser(rule: TiltedRule, cavity: Cavity, rows: Rows, alpha: tf.Tenso
         def gradient(bar: tf.Tensor, variables: Any = ()) -> Any:
             in_variance = 0.5 * (tilted.d2 + alpha * tf.square(tilted.d1))
             bars = first_only(bar * tilted.d1, bar * in_variance)
-            return bars, list(rule.sensitivity(held, rows, alpha, bar, list(variables)))
+            return bars, list(rule.sensitivity(held, rows, alpha, bar, list(variables))) if variables else []
 
         return tilted.log_normaliser, gradient
 
