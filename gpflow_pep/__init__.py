@@ -2,16 +2,32 @@
 
 from . import datasets, inducing, likelihoods, metrics, models, posteriors, sites, statistics, training
 from .likelihoods import MultiClassRobustMax
-from .models import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, TSGPR, PEPClassifier, StreamingSGPR, StreamingSVGP
+from .models import (
+    APEP,
+    ARPEP,
+    BTSGPR,
+    BTSVGP,
+    PEPR,
+    PEPSVGP,
+    RPAPEP,
+    TSGPR,
+    TSVGP,
+    PEPClassifier,
+    StreamingSGPR,
+    StreamingSVGP,
+)
 from .stream_state import StreamState
 
 __all__ = [
     "APEP",
     "ARPEP",
     "BTSGPR",
+    "BTSVGP",
     "PEPR",
+    "PEPSVGP",
     "RPAPEP",
     "TSGPR",
+    "TSVGP",
     "MultiClassRobustMax",
     "PEPClassifier",
     "StreamState",

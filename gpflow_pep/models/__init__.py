@@ -5,7 +5,21 @@ from .classifier import PEPClassifier
 from .pepr import PEPR
 from .streaming import StreamingSGPR
 from .streaming_svgp import StreamingSVGP
+from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP
 from .tsgpr import TSGPR
 
-__all__ = ["APEP", "ARPEP", "BTSGPR", "PEPR", "RPAPEP", "TSGPR", "PEPClassifier", "StreamingSGPR", "StreamingSVGP"]
+__all__ = [
+    "APEP",
+    "ARPEP",
+    "BTSGPR",
+    "BTSVGP",
+    "PEPR",
+    "PEPSVGP",
+    "RPAPEP",
+    "TSGPR",
+    "TSVGP",
+    "PEPClassifier",
+    "StreamingSGPR",
+    "StreamingSVGP",
+]

@@ -1,0 +1,300 @@
+"""TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and Titsias 2025).
+
+Each has a q(u) of its own, as `gpflow.models.SVGP` has, and maximises, with f_b = V_b'v + m(x) what u says of the rows
+of a block b, S_b their noise and X_b = S_b^-1/2 m D_bb S_b^-1/2, D = Kff - Qff,
+
+    Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
+
+=========  ====================  =====  =====  =====================================================
+           blocks                a      p      g_b
+=========  ====================  =====  =====  =====================================================
+SVGP       no matter             0      0      0, eq. 3
+TSVGP      rows                  1      0      0, eq. 5
+BTSVGP     minibatches           1      0      0, eq. 9
+PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1)), F6,r
+=========  ====================  =====  =====  =====================================================
+
+with m = 1 but in PEPSVGP. (In F6,r the two terms in log|S + α m D| have been put together.)
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import Parameter, RegressionData
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.mean_functions import MeanFunction
+from gpflow.models.util import InducingPointsLike
+from gpflow.utilities import positive
+from typing_extensions import override
+
+from .. import validation
+from ..graphs import unconverted
+from ..linalg import cholesky, column_products, finite
+from ..sites import along
+from ..statistics import factored_log_det_ratio, first_only, log1p_ratio, prior_covariance
+from .power import SinglePower
+from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
+
+_ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
+
+
+class Structure(NamedTuple):
+    """What distinguishes the bounds; see the module's table."""
+
+    power: tf.Tensor
+    """a, []"""
+    in_noise: bool
+    """Whether p is a, or 0."""
+    scale: tf.Tensor
+    """m, []"""
+
+
+class StructuredSVGP(Uncollapsed):
+    """A minibatch objective for Gaussian noise; a subclass says what a, p, m and blocks are."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
+        """
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`.
+        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C, one for each column of Y; by default what q_mu or q_sqrt say, or 1.
+        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        self._check_likelihood(likelihood)
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
+
+    def _check_likelihood(self, likelihood: Likelihood) -> None:
+        if not isinstance(likelihood, Gaussian):
+            raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+
+    _in_blocks: bool
+    """Whether a minibatch is a block, or each of its rows is one."""
+
+    @abstractmethod
+    def _structure(self) -> Structure:
+        """a, p and m."""
+
+    @inherit_check_shapes
+    @unconverted
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """
+        The objective, estimated from the rows of a minibatch.
+
+        :param data: X [n, D] and Y [n, C], some or all of the N rows.
+        :return: [], nats.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
+        """
+        X, Y = self._minibatch(data)
+        L, q = self._whitened()
+        value = self._scale(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
+        return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
+
+    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: Approximation) -> tf.Tensor:
+        """The sum over the blocks of a minibatch, []."""
+        structure = self._structure()
+        noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
+        residual = tf.transpose(Y) - rows.offset - along(rows.V, q.m)  # [C, n]
+        T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
+        of_blocks = _of_minibatch if self._in_blocks else _of_single_rows
+        if self._in_blocks:
+            D = prior_covariance(self.inducing_variable, self.kernel, X) - tf.matmul(rows.V, rows.V, transpose_a=True)
+        else:
+            D = rows.rest
+        a, m = structure.power, structure.scale
+        shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
+        each = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
+        return -0.5 * (_total(each, residual) + of_blocks(D, noise, residual, T, structure))
+
+
+def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """The sum of values [1 or C, ...] over C latent functions, []."""
+    C = tf.shape(like)[0]
+    return tf.reduce_sum(tf.broadcast_to(value, tf.concat([[C], tf.shape(value)[1:]], 0)))
+
+
+def _of_single_rows(
+    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, structure: Structure
+) -> tf.Tensor:
+    """Of rows with D = diag(d), d [n] or [C, n]: log|I + a X|/a and the quadratic form, summed, []."""
+    spread = structure.scale * d  # m D
+    bend = log1p_ratio(structure.power, spread / noise)
+    variance = noise + structure.power * spread if structure.in_noise else noise
+    return _total(bend, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
+
+
+def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, structure: Structure) -> tf.Tensor:
+    """The same of a single block with D [n, n] or [C, n, n]."""
+    sd = tf.sqrt(noise)  # [1 or C, n]
+    X = structure.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
+    if not structure.in_noise:
+        bend = _log_det_and_squares(structure.power, X, tf.zeros_like(residual[:, :, None]))
+        return bend + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / noise)
+    white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
+    return _log_det_and_squares(structure.power, X, tf.linalg.matrix_transpose(white))
+
+
+def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
+    """
+    log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k].
+
+    Differentiable once, by hand, which takes fewer products. With U = (I + a X)^-1 W the derivatives are
+    (I + a X)^-1 - a U U' and 2 U.
+    """
+    copies = 1.0
+    if X.shape[0] == 1:  # one matrix for all: columns of one W
+        copies, W = float(W.shape[0]), tf.reshape(tf.transpose(W, [1, 0, 2]), [1, tf.shape(W)[1], -1])
+
+    @tf.custom_gradient
+    def value(X: tf.Tensor, W: tf.Tensor) -> Any:
+        identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
+        factor = cholesky(identity + power * X, name="a block", advice=_ADVICE_BLOCK)
+        U = tf.linalg.cholesky_solve(factor, W)
+        squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
+        bend = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
+
+        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            inverse = tf.linalg.triangular_solve(factor, identity + tf.zeros_like(X))
+            in_X = copies * tf.matmul(inverse, inverse, transpose_a=True) - power * tf.matmul(U, U, transpose_b=True)
+            return first_only(bar * in_X, 2.0 * bar * U)
+
+        return copies * tf.reduce_sum(bend) + tf.reduce_sum(W * U), gradient
+
+    total: tf.Tensor = value(X, W)
+    return total
+
+
+class TSVGP(StructuredSVGP):
+    """
+    The tighter bound of `gpflow.models.SVGP` with a scale for every row (eq. 5), at its optimum.
+
+        N/n Σ_n { E_q log N(y_n; w_n, s_n) - 1/2 log(1 + d_n/s_n) } - KL[q, p],    f_n = w_n + (variance d_n given u)
+
+    Never below SVGP's bound; q(u)'s optimum is the same, predictions are SVGP's.
+
+    With any other likelihood than Gaussian there is one scale for all rows, :attr:`scale`, which is learned
+    (Titsias 2025): p(f|u) is made one of covariance m D, at a cost of (m - 1 - log m)/2 a row:
+
+        N/n Σ_n { E[log p(y_n|f_n)] - (m - 1 - log m)/2 } - KL[q, p],      f_n ~ N(E_q[w_n], Var_q[w_n] + m d_n)
+
+    At m = 1, where it starts, this is SVGP's bound.
+    """
+
+    _in_blocks = False
+
+    @override
+    def _check_likelihood(self, likelihood: Likelihood) -> None:
+        self.scale: Parameter | None = (
+            None if isinstance(likelihood, Gaussian) else Parameter(1.0, transform=positive())
+        )
+
+    @override
+    def _structure(self) -> Structure:
+        one = tf.ones([], default_float())
+        return Structure(one, in_noise=False, scale=one)
+
+    @override
+    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: Approximation) -> tf.Tensor:
+        if self.scale is None:
+            return super()._of_rows(X, Y, rows, q)
+        m = tf.convert_to_tensor(self.scale)
+        mean, variance = self._marginals(rows._replace(rest=m * rows.rest), q)
+        of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
+        return tf.reduce_sum(of_rows) - 0.5 * tf.cast(tf.size(mean), m.dtype) * (m - 1.0 - tf.math.log(m))
+
+
+class BTSVGP(StructuredSVGP):
+    """
+    The tighter bound of `gpflow.models.SVGP` with a matrix for every block (eq. 9), at its optimum.
+
+        N/n { Σ_n E_q log N(y_n; w_n, s_n) - 1/2 log|I + S^-1/2 D S^-1/2| } - KL[q, p],      of the n rows of a block
+
+    A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.minibatches.Minibatches`), for which the
+    sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
+    """
+
+    _in_blocks = True
+
+    @override
+    def _structure(self) -> Structure:
+        one = tf.ones([], default_float())
+        return Structure(one, in_noise=False, scale=one)
+
+
+class PEPSVGP(SinglePower, StructuredSVGP):
+    """
+    Minibatch power EP for Gaussian noise with a q(u) of its own, and a structured conditional m D (F6,r); see the
+    module's equation.
+
+    ======================================  =====================================================
+    alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, whatever the blocks
+    q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
+    ======================================  =====================================================
+    """
+
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *StructuredSVGP._TF_MODULE_IGNORED_PROPERTIES})
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.5,
+        scale: float | Parameter = 1.0,
+        minibatch_is_block: bool = False,
+        **kwargs: Any,
+    ):
+        """
+        :param alpha: the power, in [0, 1].
+        :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
+        :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each of them
+            is one.
+        :param kwargs: as for :class:`TSVGP`.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        super().__init__(kernel, likelihood, inducing_variable, **kwargs)
+        self._alpha = self._power_variable(alpha)
+        self.scale = validation.scale(scale)
+        self._in_blocks = minibatch_is_block
+
+    @override
+    def _structure(self) -> Structure:
+        return Structure(self._checked_alpha(), in_noise=True, scale=tf.convert_to_tensor(self.scale))

@@ -1,0 +1,358 @@
+"""TSVGP, BTSVGP and PEPSVGP: recorded values, limits, orderings, collapsed relatives, minibatches and derivatives."""
+
+import json
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import logsumexp
+
+from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
+
+CASES = json.loads((Path(__file__).parents[1] / "data" / "uncollapsed.json").read_text())
+N, D, M = 14, 2, 4
+
+
+@pytest.fixture
+def no_jitter():
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        yield
+
+
+def data(C=1, seed=0, rows=N):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (rows, D))
+    return X, np.sin(2.0 * X[:, :1] + np.arange(C)) + 0.1 * rng.normal(size=(rows, C))
+
+
+def model(kind, C=1, *, likelihood=None, kernel=None, **options):
+    rng = np.random.default_rng(7)
+    kernel = kernel or gpflow.kernels.SquaredExponential(1.3, lengthscales=[0.8, 1.1])
+    options.setdefault("num_data", N)
+    q_sqrt = np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
+    return kind(
+        kernel,
+        likelihood or gpflow.likelihoods.Gaussian(0.05),
+        data()[0][:M] + 0.1,
+        mean_function=gpflow.functions.Constant(0.1 * np.ones(C)),
+        num_latent_gps=C,
+        q_mu=rng.normal(size=(M, C)),
+        q_sqrt=q_sqrt,
+        **options,
+    )
+
+
+def dependent_noise():
+    """A standard deviation that is linear in x, between 0.1 and 0.5 on [-2, 2]^2."""
+    scale = gpflow.functions.Linear(np.array([[0.06], [0.04]]), np.array([0.3]))
+    return gpflow.likelihoods.Gaussian(scale=scale)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_references(case, no_jitter):
+    """Block by block: the sum of what blocks contribute, less one KL. 1e-9, as the references were recorded."""
+    inputs = case["inputs"]
+    X, Z = (np.array(inputs[name]) for name in ("X", "Z"))
+    Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
+    blocks = [np.array(block) for block in inputs["blocks"]]
+    rows = [np.arange(len(X))]
+    kernel = gpflow.kernels.SquaredExponential(inputs["kernel"]["variance"], inputs["kernel"]["lengthscales"])
+    q_mu, q_sqrt = (np.array(inputs[name]) for name in ("q_mu", "q_sqrt"))
+    shared = {
+        "mean_function": gpflow.functions.Constant(inputs["mean_constant"]),
+        "num_data": len(X),
+        "q_mu": q_mu.reshape(len(Z), -1)[:, :1],
+        "q_sqrt": q_sqrt.reshape(-1, len(Z), len(Z))[:1],
+        "whiten": False,
+    }
+
+    def value(kind, parts, **options):
+        noise = gpflow.likelihoods.Gaussian(inputs["noise_variance"])
+        made = kind(kernel, noise, Z, **shared, **options)
+        divergence = float(gpflow.kullback_leiblers.prior_kl(made.inducing_variable, kernel, made.q_mu, made.q_sqrt))
+        of_blocks = (
+            len(p) / len(X) * (float(made.maximum_log_likelihood_objective((X[p], Y[p]))) + divergence) for p in parts
+        )
+        return sum(of_blocks) - divergence
+
+    found = {
+        "SVGP (eq 3)": value(PEPSVGP, rows, alpha=0.0),
+        "T-SVGP (eq 5)": value(TSVGP, rows),
+        "BT-SVGP (eq 9)": value(BTSVGP, blocks),
+        "F6,r alpha=0.5 m=1 B=N": value(PEPSVGP, rows, alpha=0.5),
+        "F6,r alpha=0.5 m=0.7 B=N": value(PEPSVGP, rows, alpha=0.5, scale=0.7),
+        "F6,r alpha=0.5 m=0.7 unequal": value(PEPSVGP, blocks, alpha=0.5, scale=0.7, minibatch_is_block=True),
+        "F6,r alpha=1 m=0.7 unequal": value(PEPSVGP, blocks, alpha=1.0, scale=0.7, minibatch_is_block=True),
+    }
+    assert found == pytest.approx(case["expected"], rel=1e-9)
+
+
+@pytest.mark.parametrize("C", [1, 2])
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("noise", ["constant", "of x"])
+def test_alpha_zero_is_svgp_and_the_bounds_are_ordered(C, whiten, noise):
+    """SVGP <= TSVGP <= BTSVGP at equal parameters, where all rows are one block; PEPSVGP at alpha 0 to 1e-12."""
+    likelihood = None if noise == "constant" else dependent_noise()
+    X, Y = data(C)
+    values = [
+        float(model(kind, C, whiten=whiten, likelihood=likelihood, **options).maximum_log_likelihood_objective((X, Y)))
+        for kind, options in (
+            (gpflow.models.SVGP, {}),
+            (PEPSVGP, {"alpha": 0.0}),
+            (PEPSVGP, {"alpha": 0.0, "minibatch_is_block": True}),
+            (TSVGP, {}),
+            (BTSVGP, {}),
+        )
+    ]
+    assert values[1:3] == pytest.approx([values[0]] * 2, rel=1e-12)
+    assert values[0] < values[3] - 1e-2 and values[3] < values[4] - 1e-2
+
+
+COLLAPSED = {
+    "TSVGP": (TSVGP, TSGPR, {}, {}),
+    "BTSVGP": (BTSVGP, BTSGPR, {}, {"blocks": N}),
+    "rows": (PEPSVGP, PEPR, {"alpha": 0.4, "scale": 0.8}, {"alpha": 0.4, "scale": 0.8}),
+    "block": (PEPSVGP, PEPR, {"alpha": 0.4, "minibatch_is_block": True}, {"alpha": 0.4, "blocks": N}),
+    "EP": (PEPSVGP, PEPR, {"alpha": 1.0}, {"alpha": 1.0}),
+}
+
+
+@pytest.mark.parametrize("C", [1, 2])
+@pytest.mark.parametrize("case", COLLAPSED)
+def test_at_the_best_q_it_is_the_collapsed_model(case, C):
+    """The objective is quadratic in q_mu and log-concave in q_sqrt: at its optimum, the collapsed model's q(u)."""
+    kind, collapsed, options, collapsed_options = COLLAPSED[case]
+    for likelihood in (None, dependent_noise()):
+        stochastic = model(kind, C, likelihood=likelihood, whiten=False, **options)
+        X, Y = data(C)
+        exact = collapsed(
+            (X, Y),
+            stochastic.kernel,
+            stochastic.inducing_variable,
+            mean_function=stochastic.mean_function,
+            likelihood=stochastic.likelihood,
+            **collapsed_options,
+        )
+        mean, covariance = exact.compute_qu()
+        stochastic.q_mu.assign(mean)
+        root = np.linalg.cholesky(covariance)
+        stochastic.q_sqrt.assign(np.broadcast_to(root, (C, M, M)))
+        value = float(stochastic.maximum_log_likelihood_objective((X, Y)))
+        assert value == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "size"), [(TSVGP, {}, 3), (PEPSVGP, {"alpha": 0.5, "scale": 0.9}, 5), (TSVGP, {}, 14)]
+)
+def test_minibatches_are_unbiased(kind, options, size):
+    """The mean over all N minibatches of consecutive rows, around the end, is the objective of all rows."""
+    made = model(kind, 2, **options)
+    X, Y = data(2)
+    parts = [np.arange(start, start + size) % N for start in range(N)]
+    values = [float(made.maximum_log_likelihood_objective((X[part], Y[part]))) for part in parts]
+    assert np.mean(values) == pytest.approx(float(made.maximum_log_likelihood_objective((X, Y))), rel=1e-12)
+
+
+def test_blocks_are_unbiased():
+    """The mean over equal blocks is the bound of the collapsed model with these blocks, where q(u) is its own."""
+    made = model(BTSVGP, whiten=False)
+    X, Y = data()
+    parts = np.random.default_rng(3).permutation(N).reshape(2, -1)
+    shared = {"mean_function": made.mean_function, "likelihood": made.likelihood}
+    exact = BTSGPR((X, Y), made.kernel, made.inducing_variable, blocks=list(parts), **shared)
+    mean, covariance = exact.compute_qu()
+    made.q_mu.assign(mean)
+    made.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
+    values = [float(made.maximum_log_likelihood_objective((X[part], Y[part]))) for part in parts]
+    assert np.mean(values) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-10)
+
+
+def test_without_a_number_of_data_a_minibatch_is_all():
+    X, Y = data()
+    alone, told = model(TSVGP, num_data=None), model(TSVGP, num_data=5)
+    batch = X[:5], Y[:5]
+    assert float(alone.training_loss(batch)) == float(told.training_loss(batch))
+
+
+def test_a_diagonal_is_a_full_one():
+    X, Y = data()
+    full, diagonal = model(BTSVGP), gpflow.utilities.deepcopy(model(BTSVGP))
+    deviations = np.abs(np.random.default_rng(5).normal(size=(M, 1))) + 0.1
+    full.q_sqrt.assign(np.diag(deviations[:, 0])[None])
+    diagonal = BTSVGP(
+        full.kernel,
+        full.likelihood,
+        full.inducing_variable,
+        mean_function=full.mean_function,
+        num_data=N,
+        q_mu=full.q_mu.numpy(),
+        q_sqrt=deviations,
+        q_diag=True,
+    )
+    assert float(diagonal.training_loss((X, Y))) == pytest.approx(float(full.training_loss((X, Y))), rel=1e-13)
+
+
+def separate():
+    kernels = [gpflow.kernels.Matern52(variance, lengthscales=[0.7, 1.4]) for variance in (0.8, 1.5)]
+    return gpflow.kernels.SeparateIndependent(kernels)
+
+
+@pytest.mark.parametrize("prior", ["shared", "separate"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (TSVGP, {}),
+        (BTSVGP, {}),
+        (PEPSVGP, {"alpha": 0.6, "scale": gpflow.Parameter(0.8, transform=gpflow.utilities.positive())}),
+        (PEPSVGP, {"alpha": 0.6, "scale": 0.8, "minibatch_is_block": True}),
+    ],
+    ids=["TSVGP", "BTSVGP", "rows", "block"],
+)
+def test_derivatives(prior, kind, options):
+    """Of fourth order along a direction, h = 1e-3: h^4 F(5)/30 and eps F/h are below 1e-9 of some hundred nats."""
+    made = model(kind, 2, kernel=separate() if prior == "separate" else None, likelihood=dependent_noise(), **options)
+    X, Y = data(2)
+    variables = made.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = made.training_loss((X, Y))
+    gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, variables)]
+    rng = np.random.default_rng(11)
+    direction = [rng.normal(size=variable.shape) for variable in variables]
+    h, start, values = 1e-3, [variable.numpy() for variable in variables], {}
+    for step in (-2, -1, 1, 2):
+        for variable, value, change in zip(variables, start, direction, strict=True):
+            variable.assign(value + step * h * change)
+        values[step] = float(made.training_loss((X, Y)))
+    expected = (8.0 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12.0 * h)
+    slope = sum(np.sum(part * change) for part, change in zip(gradients, direction, strict=True))
+    assert slope == pytest.approx(expected, rel=1e-6)
+
+
+def test_other_likelihoods_have_one_learned_scale():
+    """m = 1 is SVGP's bound; with Gaussian noise the best m is 1/(1 + mean(d)/s), the spherical bound's."""
+    X, Y = data()
+    labels = (Y > 0.0).astype(float)
+    probit = gpflow.likelihoods.Bernoulli()
+    tighter, plain = model(TSVGP, likelihood=probit), model(gpflow.models.SVGP, likelihood=probit)
+    assert tighter.scale.trainable
+    at_one = float(tighter.maximum_log_likelihood_objective((X, labels)))
+    assert at_one == pytest.approx(float(plain.maximum_log_likelihood_objective((X, labels))), rel=1e-12)
+    gpflow.optimizers.Scipy().minimize(tighter.training_loss_closure((X, labels)), tighter.scale.trainable_variables)
+    assert float(tighter.maximum_log_likelihood_objective((X, labels))) > at_one + 1e-3
+
+    class Unknown(gpflow.likelihoods.ScalarLikelihood):
+        """Gaussian, but not known to be."""
+
+        def _scalar_log_prob(self, X, F, Y):
+            return gpflow.logdensities.gaussian(Y, F, tf.constant(0.05, F.dtype))
+
+        def _conditional_mean(self, X, F):
+            return F
+
+        def _conditional_variance(self, X, F):
+            return 0.05 * tf.ones_like(F)
+
+    learned = model(TSVGP, likelihood=Unknown(), whiten=False)
+    spherical = PEPR(
+        (X, Y),
+        learned.kernel,
+        learned.inducing_variable,
+        alpha=0.0,
+        scale="optimal",
+        mean_function=learned.mean_function,
+        noise_variance=0.05,
+    )
+    mean, covariance = spherical.compute_qu()
+    learned.q_mu.assign(mean)
+    learned.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
+    d = learned.kernel(X, full_cov=False) - nystrom(learned, X)
+    learned.scale.assign(1.0 / (1.0 + np.mean(d) / 0.05))
+    with tf.GradientTape() as tape:
+        loss = learned.training_loss((X, Y))
+    assert -float(loss) == pytest.approx(float(spherical.maximum_log_likelihood_objective()), rel=1e-9)
+    assert float(tape.gradient(loss, learned.scale.unconstrained_variable)) == pytest.approx(0.0, abs=1e-8)
+
+
+def nystrom(made, X):
+    """diag Qff."""
+    jitter = gpflow.default_jitter()
+    Kuu = gpflow.covariances.Kuu(made.inducing_variable, made.kernel, jitter=jitter)
+    V = np.linalg.solve(np.linalg.cholesky(Kuu), gpflow.covariances.Kuf(made.inducing_variable, made.kernel, X))
+    return np.sum(V**2, axis=0)
+
+
+def test_a_bound_of_the_evidence_of_labels():
+    """log p(y) of three labels, by brute force over f on a grid of 41^3, is above the bound at any m and q(u)."""
+    X = np.array([[-0.7, 0.2], [0.1, 0.4], [0.9, -0.3]])
+    labels = np.array([[0.0], [1.0], [1.0]])
+    made = model(TSVGP, likelihood=gpflow.likelihoods.Bernoulli(), num_data=3)
+    grid, weight = np.linspace(-6.0, 6.0, 41), 0.3
+    F = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), -1).reshape(-1, 3)
+    K = made.kernel(X).numpy() + 1e-6 * np.eye(3)
+    residual = np.linalg.solve(np.linalg.cholesky(K), (F - 0.1).T)
+    log_prior = -0.5 * np.sum(residual**2, 0) - 0.5 * np.linalg.slogdet(2.0 * np.pi * K)[1]
+    log_lik = sum(made.likelihood.log_prob(X[n : n + 1], F[:, n : n + 1], labels[n : n + 1]).numpy() for n in range(3))
+    evidence = logsumexp(log_prior + log_lik) + 3.0 * np.log(weight)
+    closure = made.training_loss_closure((X, labels))
+    gpflow.optimizers.Scipy().minimize(
+        closure, [*made.q_mu.trainable_variables, *made.q_sqrt.trainable_variables], options={"maxiter": 100}
+    )
+    for m in (0.3, 0.7, 1.0):
+        made.scale.assign(m)
+        assert -float(closure()) < evidence
+    assert -float(closure()) > evidence - 1.0
+
+
+def test_natural_gradients_and_adam():
+    """A natural gradient of step 1 on all rows puts q(u) where the collapsed model has it."""
+    made = model(BTSVGP, whiten=False)
+    X, Y = data()
+    closure = made.training_loss_closure((X, Y), compile=False)
+    gpflow.optimizers.NaturalGradient(1.0).minimize(closure, [(made.q_mu, made.q_sqrt)])
+    exact = BTSGPR(
+        (X, Y),
+        made.kernel,
+        made.inducing_variable,
+        blocks=N,
+        mean_function=made.mean_function,
+        likelihood=made.likelihood,
+    )
+    assert -float(closure()) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-9)
+
+
+def test_a_changed_alpha_is_seen_when_compiled():
+    made = model(PEPSVGP, alpha=0.2)
+    X, Y = data()
+    closure = made.training_loss_closure((X, Y), compile=True)
+    before = float(closure())
+    made.alpha = 0.9
+    assert float(closure()) != before
+    assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
+    made.num_data = 2 * N
+    assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (BTSVGP, {"likelihood": gpflow.likelihoods.Bernoulli()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
+        (PEPSVGP, {"likelihood": gpflow.likelihoods.Poisson()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
+        (PEPSVGP, {"alpha": 1.5}, "alpha"),
+        (PEPSVGP, {"scale": -1.0}, "scale must be a positive number"),
+        (TSVGP, {"num_data": 0}, "num_data"),
+    ],
+)
+def test_refused(kind, options, message):
+    with pytest.raises(ValueError, match=message):
+        model(kind, **options)
+
+
+@pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
+def test_what_is_not_a_number_is_told(kind):
+    X, Y = data()
+    made = model(kind)
+    for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
+            made.training_loss(bad)
