@@ -24,7 +24,7 @@ from .statistics import derivatives
 
 OPTIMISERS = ("lbfgs", "adam")
 _GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
-_UNSETTLED = 0.1  # change of the sites above which the energy means nothing: it may be huge
+_UNSETTLED = 0.1  # change of the sites above which an energy that is no bound means nothing: it may be huge
 _PATIENCE = 10  # times as many sweeps at the first evaluation, which has nothing to go back to
 _FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
@@ -70,10 +70,11 @@ def fit(
     """
     Learn the hyperparameters of a model and converge its sites.
 
-    "lbfgs" converges the sites, from where they were, whenever it evaluates the energy; a step to hyperparameters
-    where they stay far from converged is not taken. "adam" updates them once a step
-    and goes on without waiting; with `batch_size` both the sites and the derivatives are those of a minibatch, so that
-    a step costs O(n M² + M³) (Bui, Yan and Turner 2017, sec. 3.9), and the sums over all rows are taken once an epoch.
+    "lbfgs" converges the sites, from where they were, whenever it evaluates the energy; a step to hyperparameters where
+    they stay far from converged is not taken, unless the energy is a bound in any case (alpha = 0). "adam" updates them
+    once a step and goes on without waiting; with `batch_size` both the sites and the derivatives are those of a
+    minibatch, so that a step costs O(n M² + M³) (Bui, Yan and Turner 2017, sec. 3.9), and the sums over all rows are
+    taken once an epoch.
     In the end the sites are converged. Where a matrix cannot be factorised, or anything is not finite, training stops,
     the last good hyperparameters come back, and the message says why.
 
@@ -174,7 +175,7 @@ class _Training:
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
             try:
                 status = self.converge_sites(self._max_sweeps * (_PATIENCE if best.sites is None else 1))
-                if status.change > _UNSETTLED:
+                if status.change > _UNSETTLED and not self.model.is_lower_bound:
                     raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
                 value, gradients = evaluate()
                 _check_finite(value, *gradients)

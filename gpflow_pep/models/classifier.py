@@ -134,6 +134,11 @@ class PEPClassifier(LocalSites):
         """Whether hyperparameters, data or alpha changed since the sites were last updated."""
         return bool(differs(self._parameter_values(), self._fingerprint))
 
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the objective is a lower bound of the log evidence, whatever the sites: at alpha = 0, with "kl"."""
+        return self.projection == "kl" and bool(self.alpha == 0.0)
+
     def reset_sites(self) -> None:
         """Sites that say nothing: q is the prior."""
         self._sites.reset(int(self.num_data))
@@ -178,7 +183,8 @@ class PEPClassifier(LocalSites):
         if batch_size is None:
             # From nothing, a first sweep in batches saves several parallel ones.
             warm_up = partial(sweep_in_batches, _warm_up_size(int(self.num_data)), True) if self._is_fresh() else None
-            status = converge(self._sites, *self._updates(structure), warm_up=warm_up, **options)
+            updates = self._updates(structure)
+            status = converge(self._sites, *updates, warm_up=warm_up, is_bound=self.is_lower_bound, **options)
         else:
             update = partial(sweep_in_batches, batch_size, False)
             status = converge_in_batches(self._sites, *self._updates(structure), update, **options)

@@ -37,21 +37,22 @@ class Acceleration:
         self._secants: deque[_Secant] = deque(maxlen=depth)
         self._last: tuple[Move, Move] | None = None  # f and the move that was made
 
-    def next_move(self, found: Move, fraction: float) -> Move:
-        """What to add to the sites, given what a sweep found and the fraction β of it to take."""
+    def moves(self, found: Move, fraction: float) -> list[Move]:
+        """What to add to the sites, given what a sweep found and the fraction β of it to take; last, that fraction."""
         if self._last is not None:
             before, made = self._last
             change = found.minus(before)
             self._secants.append(_Secant(made, change, _vector(change)))
+        plain = found.scaled(fraction)
         if not self._secants:
-            return found.scaled(fraction)
+            return [plain]
         changes = tf.stack([secant.vector for secant in self._secants])  # [k, C M² + C M]
         products = tf.matmul(changes, changes, transpose_b=True).numpy()
         ridge = _RIDGE * np.max(np.diag(products)) * np.eye(len(products))
         target = tf.linalg.matvec(changes, _vector(found)).numpy()
         gamma = np.linalg.lstsq(products + ridge, target, rcond=None)[0]
         others = [part for secant in self._secants for part in (secant.step, secant.change)]
-        return found.combined(fraction, others, np.ravel([-gamma, -fraction * gamma], order="F"))
+        return [found.combined(fraction, others, np.ravel([-gamma, -fraction * gamma], order="F")), plain]
 
     def made(self, found: Move, move: Move) -> None:
         """The move that was made after a sweep."""

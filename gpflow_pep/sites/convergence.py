@@ -15,6 +15,7 @@ from .sweep import Sites, Sweep
 
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
+_SLACK = 1e-9  # by which rounding may make a bound smaller, relative
 _NEARLY, _GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
 
 
@@ -87,6 +88,7 @@ def converge(
     damping: float,
     report: Report | None = None,
     warm_up: Callable[[SiteSums, float], SiteSums] | None = None,
+    is_bound: bool = False,
 ) -> SitesStatus:
     """
     Parallel sweeps: all sites are updated from the same q, by a fraction that adapts.
@@ -98,6 +100,8 @@ def converge(
     :param sums: computes the sums from the sites.
     :param look: what the sites should become under given sums.
     :param warm_up: a first sweep by a fraction, from given sums to new ones, that is done in another way.
+    :param is_bound: whether the energy is a lower bound, of which an update is a natural gradient: then one that makes
+        it smaller is taken back, and repeated without acceleration or by half.
     :raises FloatingPointError: where there is no update that keeps everything proper.
     """
     state = sums() if warm_up is None else warm_up(sums(), damping)
@@ -134,11 +138,13 @@ def converge(
         undamped = found.move
         if change > min(_NEARLY, _GROWTH * last_change):
             acceleration.forget()
-        move = acceleration.next_move(undamped, control.fraction)
+        moves = acceleration.moves(undamped, control.fraction)
         last_change = change
-        state, found, taken = _advance(sites, state, move, look.rough if rough_looks else look.exact)
+        floor = status.log_evidence - _SLACK * abs(status.log_evidence) if is_bound and not rough_looks else -np.inf
+        state, found, move, taken = _advance(sites, state, moves, look.rough if rough_looks else look.exact, floor)
         if taken < 1.0:
             control.reject(taken * control.fraction)
+        if taken < 1.0 or move is not moves[0]:
             acceleration.forget()
         elif not rough_looks:
             acceleration.made(undamped, move)
@@ -147,20 +153,35 @@ def converge(
 
 
 def _advance(
-    sites: Sites, state: SiteSums, move: Move, look: Callable[[SiteSums], Sweep]
-) -> tuple[SiteSums, Sweep, float]:
-    """A move as far as everything stays proper: the new sums, what is found there, and the part that was made."""
-    part = _proper_part(state, move, 1.0)
-    _move(sites, part, move)
-    try:
-        while not _is_proper(new := look(candidate := state.moved(part, move.A, move.c))):
-            half = _halved(part)
-            _move(sites, half - part, move)
-            part = half
-    except BaseException:
-        _move(sites, -part, move)
-        raise
-    return candidate, new, part
+    sites: Sites, state: SiteSums, moves: list[Move], look: Callable[[SiteSums], Sweep], floor: float
+) -> tuple[SiteSums, Sweep, Move, float]:
+    """
+    The first move that leaves everything proper and the log evidence above `floor`, or the last one, halved until it
+    does: the new sums, what is found there, the move, and the part of it that was made.
+    """
+
+    def attempt(move: Move, part: float) -> tuple[SiteSums, Sweep] | None:
+        candidate = state.moved(part, move.A, move.c)
+        if not candidate.is_proper():
+            return None
+        _move(sites, part, move)
+        accepted = False
+        try:
+            new = look(candidate)
+            accepted = _is_proper(new) and _log_evidence(candidate, new) >= floor
+        finally:
+            if not accepted:
+                _move(sites, -part, move)
+        return (candidate, new) if accepted else None
+
+    *others, last = moves
+    for move in others:
+        if (reached := attempt(move, 1.0)) is not None:
+            return *reached, move, 1.0
+    part = 1.0
+    while (reached := attempt(last, part)) is None:
+        part = _halved(part)
+    return *reached, last, part
 
 
 def converge_in_batches(
@@ -247,7 +268,10 @@ def _move(sites: Sites, part: float, move: Move) -> None:
 
 
 def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: float) -> SitesStatus:
-    _, c = state.total()
-    log_evidence = float(log_integral(state.posterior(), c) + found.terms + state.old.terms)
     change = float(found.change)
-    return SitesStatus(change <= tol, sweeps, change, log_evidence, damping)
+    return SitesStatus(change <= tol, sweeps, change, _log_evidence(state, found), damping)
+
+
+def _log_evidence(state: SiteSums, found: Sweep) -> float:
+    _, c = state.total()
+    return float(log_integral(state.posterior(), c) + found.terms + state.old.terms)

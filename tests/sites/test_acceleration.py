@@ -27,7 +27,7 @@ def test_linear_iterations_end(fraction):
     acceleration, x = Acceleration(N), np.zeros(DIMENSIONS)
     for _ in range(DIMENSIONS + 1):
         found = as_move(MAP @ (x - FIXED) + FIXED - x)
-        move = acceleration.next_move(found, fraction)
+        move = acceleration.moves(found, fraction)[0]
         acceleration.made(found, move)
         x = x + move.c[0].numpy()
         for actual, expected in zip(tf.nest.flatten(move), tf.nest.flatten(as_move(move.c[0].numpy())), strict=True):
@@ -42,9 +42,9 @@ def test_without_secants_it_is_the_fraction(number):
     if number != "first":
         for value in (1.0, 0.4):
             acceleration.made(as_move(value * FIXED), as_move(0.5 * value * FIXED))
-            acceleration.next_move(as_move(0.3 * value * FIXED), 0.5)
+            acceleration.moves(as_move(0.3 * value * FIXED), 0.5)
     if number == "after forgetting":
         acceleration.forget()
-    move = acceleration.next_move(as_move(FIXED), 0.25)
+    (move,) = acceleration.moves(as_move(FIXED), 0.25)
     for actual, expected in zip(tf.nest.flatten(move), tf.nest.flatten(as_move(0.25 * FIXED)), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-15)
