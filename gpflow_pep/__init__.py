@@ -1,6 +1,6 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, inducing, likelihoods, metrics, models, posteriors, sites, statistics, training
+from . import datasets, inducing, likelihoods, metrics, minibatches, models, posteriors, sites, statistics, training
 from .likelihoods import MultiClassRobustMax
 from .models import (
     APEP,
@@ -37,6 +37,7 @@ __all__ = [
     "inducing",
     "likelihoods",
     "metrics",
+    "minibatches",
     "models",
     "posteriors",
     "sites",

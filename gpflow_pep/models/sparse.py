@@ -19,9 +19,10 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from .. import validation
 from ..graphs import unconverted
-from ..linalg import cholesky, cholesky_with_growing_jitter, finite
+from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from ..statistics import Sums, inducing_covariance
+from .predictions import CheckedPredictions
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
@@ -29,7 +30,7 @@ ADVICE_KUU = (
 )
 
 
-class SparseGP(GPModel, InternalDataTrainingLossMixin):
+class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 
@@ -185,17 +186,6 @@ class SparseGP(GPModel, InternalDataTrainingLossMixin):
         """
         Xnew = tf.cast(Xnew, default_float())
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
-
-    @inherit_check_shapes
-    def predict_f_samples(
-        self,
-        Xnew: InputData,
-        num_samples: int | None = None,
-        full_cov: bool = True,
-        full_output_cov: bool = False,
-    ) -> tf.Tensor:
-        samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
-        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Checkpoints hold what was learned and chosen, not the data; an exported prediction needs the data too."""

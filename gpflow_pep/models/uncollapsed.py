@@ -24,6 +24,7 @@ from ..posteriors import GaussianPosterior
 from ..sites import along
 from ..statistics import covariance_with_rows, inducing_covariance, prior_variances
 from .latent_functions import independent_prior
+from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -58,7 +59,7 @@ class Projected(NamedTuple):
     """m(x), [C, n] or [1, n]."""
 
 
-class Uncollapsed(GPModel, ExternalDataTrainingLossMixin):
+class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
     """A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_num_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})

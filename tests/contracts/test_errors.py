@@ -63,6 +63,14 @@ def test_predictions(model, contract):
         stops_or_is_finite(lambda: model.predict_f(contract.Xnew, full_cov=True), bad)
 
 
+def test_predictions_of_observations(model, contract):
+    """They read the noise as well."""
+    model.likelihood.variance.unconstrained_variable.assign(np.nan)
+    stops_or_is_finite(lambda: model.predict_y(contract.Xnew), np.nan)
+    Y = np.zeros((len(contract.Xnew), 1))
+    stops_or_is_finite(lambda: model.predict_log_density((contract.Xnew, Y)), np.nan)
+
+
 class Undefined(gpflow.functions.Function):
     """A mean function that is 0 where there are data and NaN further away."""
 

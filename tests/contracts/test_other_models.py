@@ -277,7 +277,7 @@ def stops(evaluate, match=r"finite|NaN"):
 
 
 def test_a_variable_that_is_no_number(compiled):
-    """Predictions do not read epsilon, which is the likelihood's; they read everything else."""
+    """Predictions of f do not read epsilon, which is the likelihood's; those of labels read everything."""
     model, expected = compiled.model, float(compiled.loss())
     predict = tf.function(lambda: model.predict_f(XNEW))
     before = predict()
@@ -290,6 +290,8 @@ def test_a_variable_that_is_no_number(compiled):
             stops(predict)
             stops(lambda: model.predict_f(XNEW, full_cov=True))
             stops(lambda: model.posterior().predict_f(XNEW))
+        stops(lambda: model.predict_y(XNEW))
+        stops(lambda: model.predict_log_density((XNEW, np.zeros((len(XNEW), 1)))))
         variable.assign(value)
     assert float(compiled.loss()) == expected
     for actual, wanted in zip(predict(), before, strict=True):

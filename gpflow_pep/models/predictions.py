@@ -1,0 +1,44 @@
+"""Predictions of observations and samples that are never NaN silently, on top of those of f."""
+
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.models import GPModel
+
+from ..linalg import finite
+
+_ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
+
+
+class CheckedPredictions(GPModel):
+    """A model whose `predict_f` is checked; what follows from it is checked here."""
+
+    @inherit_check_shapes
+    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        mean, variance = super().predict_y(Xnew, full_cov, full_output_cov)
+        return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
+
+    @inherit_check_shapes
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        return _number(super().predict_log_density(data, full_cov, full_output_cov), "the log predictive densities")
+
+    @inherit_check_shapes
+    def predict_f_samples(
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
+        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
+
+
+def _number(value: tf.Tensor, name: str) -> tf.Tensor:
+    """Infinite it may be: the variance of a Student-t, or the logarithm of a probability of 0."""
+    with tf.control_dependencies(
+        [finite(tf.where(tf.math.is_inf(value), tf.zeros_like(value), value), name=name, advice=_ADVICE)]
+    ):
+        return tf.identity(value)
