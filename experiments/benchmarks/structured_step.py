@@ -1,0 +1,67 @@
+"""One step (objective and all derivatives, compiled) of the structured minibatch bounds against gpflow's SVGP.
+
+Times are compared within a round; the medians of these ratios are what is reported.
+
+    python -m experiments.benchmarks.structured_step [--rounds 40] [--rows 500] [--inducing 256]
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.benchmarks.collapsed_step import time_rounds
+from gpflow_pep import BTSVGP, PEPSVGP, TSVGP
+
+INPUTS, NUM_DATA = 8, 1_000_000
+MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "SVGP": (gpflow.models.SVGP, {}),
+    "TSVGP": (TSVGP, {}),
+    "PEPSVGP": (PEPSVGP, {}),
+    "BTSVGP": (BTSVGP, {}),
+    "PEPSVGP of blocks": (PEPSVGP, {"minibatch_is_block": True}),
+}
+
+
+def main() -> None:
+    """Print a row per model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rows", type=int, default=500, help="of a minibatch")
+    parser.add_argument("--inducing", type=int, default=256)
+    arguments = parser.parse_args()
+    steps = {name: step(name, arguments.rows, arguments.inducing) for name in MODELS}
+    seconds = time_rounds(steps, arguments.rounds)
+    print(f"M = {arguments.inducing}, batch {arguments.rows}, D = {INPUTS}, {arguments.rounds} rounds, medians")
+    print(f"{'model':20}{'ms':>8}{'times SVGP':>12}")
+    for name in MODELS:
+        ratio = np.median(np.divide(seconds[name], seconds["SVGP"]))
+        print(f"{name:20}{1e3 * np.median(seconds[name]):8.1f}{ratio:12.2f}")
+
+
+def step(name: str, rows: int, inducing: int) -> Any:
+    """Loss and derivatives of a model, compiled."""
+    rng = np.random.default_rng(0)
+    X, Z = (rng.uniform(0.0, 1.0, (count, INPUTS)) for count in (rows, inducing))
+    Y = np.sin(X.sum(axis=1, keepdims=True))
+    constructor, options = MODELS[name]
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(INPUTS))
+    model = constructor(kernel, gpflow.likelihoods.Gaussian(0.1), Z, num_data=NUM_DATA, **options)
+    variables = model.trainable_variables
+
+    @tf.function(autograph=False)
+    def evaluate() -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss = model.training_loss((X, Y))
+        return loss, tape.gradient(loss, variables)
+
+    evaluate()
+    return evaluate
+
+
+if __name__ == "__main__":
+    main()
