@@ -13,7 +13,8 @@ class Minibatches:
     """
     Which rows each step of a training sees; a training that is taken up again goes on with the next ones.
 
-    Rows come up once an epoch, in a new random order in every epoch. With ``fixed=True`` they are divided into blocks
+    Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
+    beginning of the next. With ``fixed=True`` they are divided into blocks
     once, at random, and it is the blocks that come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
     """
 

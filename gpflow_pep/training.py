@@ -24,7 +24,8 @@ from .statistics import derivatives
 
 OPTIMISERS = ("lbfgs", "adam")
 _GAIN = 1e-6  # of the training loss, relative, for which L-BFGS starts again
-_UNSETTLED = 0.1  # change of the sites above which an energy that is no bound means nothing: it may be huge
+# Change of the sites above which an energy means nothing (it may be huge), or one that is a bound is rounding.
+_UNSETTLED, _WILD = 0.1, 100.0
 _PATIENCE = 10  # times as many sweeps at the first evaluation, which has nothing to go back to
 _FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
@@ -175,7 +176,7 @@ class _Training:
             self._assign(unpack(self._variables, tf.constant(x, self._variables[0].dtype)))
             try:
                 status = self.converge_sites(self._max_sweeps * (_PATIENCE if best.sites is None else 1))
-                if status.change > _UNSETTLED and not self.model.is_lower_bound:
+                if status.change > (_WILD if self.model.is_lower_bound else _UNSETTLED):
                     raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
                 value, gradients = evaluate()
                 _check_finite(value, *gradients)

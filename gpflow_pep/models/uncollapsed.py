@@ -19,11 +19,11 @@ from gpflow.utilities import positive, triangular
 
 from .. import validation
 from ..graphs import unconverted
-from ..linalg import cholesky, column_products
+from ..linalg import cholesky, column_products, finite
 from ..posteriors import GaussianPosterior
 from ..sites import along
 from ..statistics import covariance_with_rows, inducing_covariance, prior_variances
-from .latent_functions import independent_prior
+from .latent_functions import independent_prior, latent_functions
 from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
 
@@ -121,8 +121,23 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
         return tf.ones_like(n) if self._num_data is None else self._num_data / n
 
     def _minibatch(self, data: RegressionData) -> RegressionData:
+        """
+        X and Y of the default type, with as many rows, and as many columns of Y as there are latent functions.
+
+        :raises ValueError: where they have not.
+        :raises tf.errors.InvalidArgumentError: where Y is not finite, or numbers of rows, unknown to a graph, differ.
+        """
         X, Y = (tf.cast(part, default_float()) for part in data)
-        return X, Y
+        if Y.shape[1] is not None and latent_functions(self.likelihood, Y) != self.num_latent_gps:
+            raise ValueError(
+                f"data[1] (Y) must have a column for each of {self.num_latent_gps} latent functions, got {Y.shape[1]} "
+                "columns; num_latent_gps says how many there are."
+            )
+        if not X.shape[:1].is_compatible_with(Y.shape[:1]):
+            raise ValueError(f"data must have as many rows in Y as in X, got {Y.shape[0]} and {X.shape[0]}.")
+        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], "data must have as many rows in Y as in X")
+        with tf.control_dependencies([] if same is None else [same]):
+            return X, finite(Y, name="data[1] (Y)", advice="leaving out rows whose observation is missing")
 
     def _whitened(self) -> tuple[tf.Tensor, Approximation]:
         """L, and q(v)."""

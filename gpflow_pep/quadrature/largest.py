@@ -221,7 +221,9 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         x = mode + t
         z = (from_end - place) * inverse  # [C, W, K]
         log_product, h, bend = _log_product(z)
-        w = tf.exp(log_product - 0.5 * tf.square(x) - height)
+        w = tf.exp(
+            tf.minimum(log_product - 0.5 * tf.square(x) - height, 2.0 * _FEW_NATS)
+        )  # more is rounding, of a huge g
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
         S2 = tf.reduce_sum(bend * tf.square(inverse), axis=0)
@@ -249,6 +251,7 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
     """
     C = sd.shape[0]
     mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
+    mass = tf.maximum(mass, np.finfo(sd.dtype.as_numpy_dtype).tiny)
     of_t, of_tt, of_S2 = (value / mass for value in means)
     of_S1_S2 = sums[:, 4] / mass
     of_h, of_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
@@ -262,5 +265,5 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
         units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
         tf.where(own, slope_own / s, -of_h / sd),
         tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / tf.square(sd)),
-        tf.where(own, ratio_own, ratio),
+        tf.minimum(tf.where(own, ratio_own, ratio), 1.0),
     )

@@ -15,7 +15,8 @@ from .sweep import Sites, Sweep
 
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
-_SLACK = 1e-9  # by which rounding may make a bound smaller, relative
+_SLACK, _ROUNDING = 1e-9, 1e-12  # by which rounding may make a bound smaller, relative to it and to what cancels in it
+_SMALL_PART = 1e-3  # of a move that lowers a bound
 _NEARLY, _GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
 
 
@@ -140,7 +141,7 @@ def converge(
             acceleration.forget()
         moves = acceleration.moves(undamped, control.fraction)
         last_change = change
-        floor = status.log_evidence - _SLACK * abs(status.log_evidence) if is_bound and not rough_looks else -np.inf
+        floor = _floor(state, found) if is_bound and not rough_looks else -np.inf
         state, found, move, taken = _advance(sites, state, moves, look.rough if rough_looks else look.exact, floor)
         if taken < 1.0:
             control.reject(taken * control.fraction)
@@ -157,8 +158,10 @@ def _advance(
 ) -> tuple[SiteSums, Sweep, Move, float]:
     """
     The first move that leaves everything proper and the log evidence above `floor`, or the last one, halved until it
-    does: the new sums, what is found there, the move, and the part of it that was made.
+    does: the new sums, what is found there, the move, and the part of it that was made. Where even a small part of it
+    does not reach the floor that is for rounding, and it goes on without.
     """
+    kept = sites.values()
 
     def attempt(move: Move, part: float) -> tuple[SiteSums, Sweep] | None:
         candidate = state.moved(part, move.A, move.c)
@@ -168,10 +171,10 @@ def _advance(
         accepted = False
         try:
             new = look(candidate)
-            accepted = _is_proper(new) and _log_evidence(candidate, new) >= floor
+            accepted = _is_proper(new) and (part < _SMALL_PART or _log_evidence(candidate, new) >= floor)
         finally:
             if not accepted:
-                _move(sites, -part, move)
+                sites.assign(kept)
         return (candidate, new) if accepted else None
 
     *others, last = moves
@@ -273,5 +276,16 @@ def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: flo
 
 
 def _log_evidence(state: SiteSums, found: Sweep) -> float:
+    return sum(_log_evidence_parts(state, found))
+
+
+def _log_evidence_parts(state: SiteSums, found: Sweep) -> tuple[float, float]:
+    """What q contributes, and the rows."""
     _, c = state.total()
-    return float(log_integral(state.posterior(), c) + found.terms + state.old.terms)
+    return float(log_integral(state.posterior(), c)), float(found.terms + state.old.terms)
+
+
+def _floor(state: SiteSums, found: Sweep) -> float:
+    """A bound that another is not below, but for rounding."""
+    parts = _log_evidence_parts(state, found)
+    return sum(parts) - _SLACK * abs(sum(parts)) - _ROUNDING * sum(map(abs, parts))

@@ -356,3 +356,23 @@ def test_what_is_not_a_number_is_told(kind):
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
             made.training_loss(bad)
+
+
+@pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
+@pytest.mark.parametrize("C", [1, 3])
+def test_data_of_another_shape_are_refused(kind, C):
+    made = model(kind, C)
+    X, Y = data(C)
+    with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got 2"):
+        made.training_loss((X, np.tile(Y[:, :1], 2)))
+    for part in ((X, Y[:1]), (X[:1], Y)):
+        with pytest.raises(ValueError, match="as many rows"):
+            made.maximum_log_likelihood_objective(part)
+
+
+def test_missing_labels_are_told():
+    """GPflow's Bernoulli takes NaN for a 0."""
+    X, Y = data()
+    labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
+        model(TSVGP, likelihood=gpflow.likelihoods.Bernoulli()).training_loss((X, labels))

@@ -144,11 +144,20 @@ def test_derivatives():
     np.testing.assert_allclose(result.ratio, 1.0 + variance * result.curvature, rtol=0.0, atol=1e-8)
 
 
-def test_of_no_variance():
-    """The largest is known, unless two are equal: nothing becomes NaN."""
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_of_no_variance(dtype):
+    """The largest is known, unless two are equal: nothing is infinite or NaN, and no variance grows."""
+    rng = np.random.default_rng(86)
+    means = [np.array([[1.0, 0.0], [0.5, 1.0]]), rng.normal(size=(10, 30)), rng.normal(size=(10, 30))]
+    variances = [np.zeros((2, 2)), np.zeros((10, 30)), rng.integers(0, 2, (10, 30)) * 1.0]
+    for mean, variance in zip(means, variances, strict=True):
+        for label in (0, 1):
+            labels = tf.fill([mean.shape[1]], label)
+            result = largest(labels, tf.constant(mean, dtype), tf.constant(variance, dtype))
+            for value in result if dtype == np.float64 else (result.log_prob, result.ratio):
+                assert np.all(np.isfinite(value))
+            assert np.all(result.ratio <= 1.0) and np.all(result.ratio >= 0.0)
     result = found([0, 0], [[1.0, 0.0], [0.5, 1.0]], np.zeros((2, 2)))
-    for value in result:
-        assert not np.any(np.isnan(value))
     assert float(result.log_prob[0]) == pytest.approx(0.0, abs=1e-12)
     assert result.log_prob[1] < -1e20
 
