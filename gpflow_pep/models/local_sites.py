@@ -81,8 +81,7 @@ class LocalSites(SinglePower, StreamOfBatches):
             rough=lambda state: self._look(structure, is_rough, state),
             exact=lambda state: self._look(structure, False, state),
         )
-        is_fresh = self._is_fresh()
-        return lambda: self._site_sums(structure, is_fresh), look
+        return lambda: self._site_sums(structure, self._is_fresh()), look
 
     def _sweep_in_batches(
         self, structure: int, rng: np.random.Generator, size: int, first: bool, state: SiteSums, damping: float

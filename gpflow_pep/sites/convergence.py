@@ -119,7 +119,7 @@ def converge(
         if rough_looks and (
             change < max(_ROUGHLY, tol) or change > last_change or rough_looks > _MAX_ROUGH or sweeps >= max_sweeps
         ):
-            state, found = proper_start(sites, state, look.exact)
+            state, found = proper_start(sites, sums(), look.exact)  # anew: rough moves may have been huge
             control, rough_looks = _Damping(damping), 0
             acceleration.forget()
             change = float(found.change)
