@@ -16,6 +16,7 @@ from .sweep import Sites, Sweep
 # A rough look at the tilted distributions is enough while changes are above this and shrink, and for so many sweeps.
 _ROUGHLY, _MAX_ROUGH = 0.02, 5
 _SLACK, _ROUNDING = 1e-9, 1e-12  # by which rounding may make a bound smaller, relative to it and to what cancels in it
+_HUGE = 100.0  # change of a marginal
 _SMALL_PART = 1e-3  # of a move that lowers a bound
 _NEARLY, _GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier sweeps no guide
 
@@ -143,6 +144,8 @@ def converge(
         last_change = change
         floor = _floor(state, found) if is_bound and not rough_looks else -np.inf
         state, found, move, taken = _advance(sites, state, moves, look.rough if rough_looks else look.exact, floor)
+        if change > _HUGE and not rough_looks:  # what cancelled in the sums left its rounding there
+            state, found = proper_start(sites, sums(), look.exact)
         if taken < 1.0:
             control.reject(taken * control.fraction)
         if taken < 1.0 or move is not moves[0]:

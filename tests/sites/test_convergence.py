@@ -222,3 +222,17 @@ def test_breast_cancer():
 def test_binary_sets(name):
     split = datasets.load(name, split=0)
     converges_on(split.X_train, split.Y_train)
+
+
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson])
+def test_a_prior_under_which_rates_are_huge(likelihood):
+    """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 5.0, (40, 1))
+    Y = 1.0 * rng.poisson(np.exp(2.0 * np.sin(3.0 * X) + 1.0))
+    kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=0.5)
+    model = PEPClassifier((X, Y + 0.1 * (likelihood is gpflow.likelihoods.Exponential)), kernel, likelihood(),
+                          np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
+    status = model.update_sites()
+    assert status.converged
+    assert status.log_evidence == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-8)
