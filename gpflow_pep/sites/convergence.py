@@ -174,7 +174,8 @@ def _advance(
         accepted = False
         try:
             new = look(candidate)
-            accepted = _is_proper(new) and (part < _SMALL_PART or _log_evidence(candidate, new) >= floor)
+            may_fall = floor == -np.inf or part < _SMALL_PART
+            accepted = _is_proper(new) and (may_fall or _log_evidence(candidate, new) >= floor)
         finally:
             if not accepted:
                 sites.assign(kept)
