@@ -113,14 +113,15 @@ def converge(
         Acceleration(int(tf.size(sites.linear))),
         int(warm_up is not None),
     )
-    rough_looks, last_change = 1, np.inf
+    rough_looks, last_change, was_huge = 1, np.inf, False
     best: tuple[Site, SitesStatus] | None = None
     while True:
         change = float(found.change)
+        was_huge = was_huge or change > _HUGE  # then what cancelled in the sums left its rounding there
         if rough_looks and (
             change < max(_ROUGHLY, tol) or change > last_change or rough_looks > _MAX_ROUGH or sweeps >= max_sweeps
         ):
-            state, found = proper_start(sites, sums(), look.exact)  # anew: rough moves may have been huge
+            state, found = proper_start(sites, sums() if was_huge else state, look.exact)
             control, rough_looks = _Damping(damping), 0
             acceleration.forget()
             change = float(found.change)
@@ -144,7 +145,7 @@ def converge(
         last_change = change
         floor = _floor(state, found) if is_bound and not rough_looks else -np.inf
         state, found, move, taken = _advance(sites, state, moves, look.rough if rough_looks else look.exact, floor)
-        if change > _HUGE and not rough_looks:  # what cancelled in the sums left its rounding there
+        if change > _HUGE and not rough_looks:
             state, found = proper_start(sites, sums(), look.exact)
         if taken < 1.0:
             control.reject(taken * control.fraction)
