@@ -14,6 +14,7 @@ from gpflow.inducing_variables import (
     MultioutputInducingVariables,
 )
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
+from gpflow.likelihoods import Gaussian
 from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
@@ -85,6 +86,13 @@ def positive_number(value: Any, name: str) -> float:
     if number.ndim != 0 or number.dtype.kind not in "fiu" or not 0.0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
     return float(number)
+
+
+def gaussian(likelihood: Any) -> Gaussian:
+    """A Gaussian likelihood, whose noise may depend on x."""
+    if not isinstance(likelihood, Gaussian):
+        raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+    return likelihood
 
 
 def noise_variance(value: Any) -> float:

@@ -79,13 +79,13 @@ def build(num_data: int, num_inducing: int) -> dict[str, Any]:
     }
 
 
-def compiled_step(model: Any) -> Step:
-    """Loss and all its gradients as one compiled function."""
+def compiled_step(model: Any, *data: Any) -> Step:
+    """Loss (of data, where the model has none of its own) and all its gradients as one compiled function."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            loss = model.training_loss()
+            loss = model.training_loss(*data)
         return loss, tape.gradient(loss, model.trainable_variables)
 
     return cast(Step, step)

@@ -67,8 +67,7 @@ class CollapsedRegression(SparseGP):
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
-        if not isinstance(likelihood, Gaussian):
-            raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+        validation.gaussian(likelihood)
         if num_latent_gps not in (None, Y.shape[1]):
             raise ValueError(f"num_latent_gps must be the number of columns of Y, {Y.shape[1]}, got {num_latent_gps}.")
         super().__init__(

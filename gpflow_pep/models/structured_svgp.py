@@ -27,7 +27,6 @@ from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
-from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import positive
 from typing_extensions import override
@@ -55,55 +54,11 @@ class Structure(NamedTuple):
 
 
 class StructuredSVGP(Uncollapsed):
-    """A minibatch objective for Gaussian noise; a subclass says what a, p, m and blocks are."""
+    """A minibatch objective for Gaussian noise, which may depend on x; a subclass says what a, p, m and blocks are."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        inducing_variable: InducingPointsLike,
-        *,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
-        whiten: bool = True,
-    ):
-        """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
-        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
-        :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C, one for each column of Y; by default what q_mu or q_sqrt say, or 1.
-        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
-        :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
-        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        self._check_likelihood(likelihood)
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
-
+    @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
-        if not isinstance(likelihood, Gaussian):
-            raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
+        validation.gaussian(likelihood)
 
     _in_blocks: bool
     """Whether a minibatch is a block, or each of its rows is one."""
@@ -306,6 +261,7 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
         :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each of them
             is one.
+        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param kwargs: as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
         """

@@ -27,7 +27,6 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
@@ -64,46 +63,23 @@ class TiedFactors(SinglePower, Uncollapsed):
         *,
         alpha: float = 0.5,
         num_data: int,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
-        whiten: bool = True,
+        **kwargs: Any,
     ):
         """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
             :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`.
         :param alpha: the power, in [0, 1].
-        :param num_data: N, the number of all observations.
-        :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
-        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
-        :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
-        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :param num_data: N, the number of all observations, which says how strong each factor is.
+        :param kwargs: these and the others are as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
         """
-        joint_rule("kl", likelihood)  # refuses what it cannot do
-        validation.positive_integer(num_data, "num_data")  # not None: it says how strong each factor is
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
+        validation.positive_integer(num_data, "num_data")  # not None
+        super().__init__(kernel, likelihood, inducing_variable, num_data=num_data, **kwargs)
         self._alpha = self._power_variable(alpha)
+
+    @override
+    def _check_likelihood(self, likelihood: Likelihood) -> None:
+        joint_rule("kl", likelihood)
 
     @abstractmethod
     def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:

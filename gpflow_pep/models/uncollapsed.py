@@ -70,14 +70,31 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
         *,
-        num_data: int | None,
-        mean_function: MeanFunction | None,
-        num_latent_gps: int | None,
-        q_diag: bool,
-        q_mu: Any,
-        q_sqrt: Any,
-        whiten: bool,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
     ):
+        """
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: what the model's own docstring says of it.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`.
+        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
+        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        self._check_likelihood(likelihood)
         if num_latent_gps is None:
             if q_mu is not None:
                 num_latent_gps = int(q_mu.shape[1])
@@ -98,6 +115,9 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
         identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
         q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+
+    def _check_likelihood(self, likelihood: Likelihood) -> None:
+        """Refuses a likelihood that the model cannot take."""
 
     @property
     def num_data(self) -> tf.Variable | None:

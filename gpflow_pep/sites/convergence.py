@@ -143,7 +143,8 @@ def converge(
             acceleration.forget()
         moves = acceleration.moves(undamped, control.fraction)
         last_change = change
-        floor = _floor(state, found) if is_bound and not rough_looks else -np.inf
+        has_floor = is_bound and not rough_looks
+        floor = _floor(status.log_evidence, _of_rows(state, found)) if has_floor else -np.inf
         state, found, move, taken = _advance(sites, state, moves, look.rough if rough_looks else look.exact, floor)
         if change > _HUGE and not rough_looks:
             state, found = proper_start(sites, sums(), look.exact)
@@ -281,16 +282,16 @@ def _status(state: SiteSums, found: Sweep, tol: float, sweeps: int, damping: flo
 
 
 def _log_evidence(state: SiteSums, found: Sweep) -> float:
-    return sum(_log_evidence_parts(state, found))
-
-
-def _log_evidence_parts(state: SiteSums, found: Sweep) -> tuple[float, float]:
-    """What q contributes, and the rows."""
     _, c = state.total()
-    return float(log_integral(state.posterior(), c)), float(found.terms + state.old.terms)
+    return float(log_integral(state.posterior(), c)) + _of_rows(state, found)
 
 
-def _floor(state: SiteSums, found: Sweep) -> float:
+def _of_rows(state: SiteSums, found: Sweep) -> float:
+    """What is not q's integral."""
+    return float(found.terms + state.old.terms)
+
+
+def _floor(log_evidence: float, of_rows: float) -> float:
     """A bound that another is not below, but for rounding."""
-    parts = _log_evidence_parts(state, found)
-    return sum(parts) - _SLACK * abs(sum(parts)) - _ROUNDING * sum(map(abs, parts))
+    cancelling = abs(of_rows) + abs(log_evidence - of_rows)
+    return log_evidence - _SLACK * abs(log_evidence) - _ROUNDING * cancelling
