@@ -65,8 +65,8 @@ def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, ji
 def _inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
     if _is_squared_exponential(inducing_variable, kernel):
         Z = tf.convert_to_tensor(inducing_variable.Z)
-        covariance = kernel(Z - _centre(Z))
-        return covariance + jitter * tf.eye(tf.shape(Z)[0], dtype=covariance.dtype)
+        covariance, shared = _squared_exponential(kernel, Z, _centre(Z))
+        return tf.linalg.set_diag(covariance(Z, *shared), tf.fill([tf.shape(Z)[0]], kernel.variance + jitter))
     return Kuu(inducing_variable, kernel, jitter=jitter)
 
 
@@ -147,19 +147,22 @@ def _old_covariances(
         Kba, Kaa = tf.split(both(Z_old, *shared), [tf.shape(Z)[0], tf.shape(Z_old)[0]])
     else:
         Kba, Kaa = kernel(Z, Z_old), kernel(Z_old)
-    # Of points that occur several times the first is the first, and so on.
-    same = _equal(Z, Z_old) & (_occurrence(Z)[:, None] == _occurrence(Z_old))
-    return OldCovariances(tf.cast(same, Z.dtype), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
+    return OldCovariances(_same(Z, Z_old), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
 
 
-def _equal(A: tf.Tensor, B: tf.Tensor) -> tf.Tensor:
-    """Whether rows of A [n, D] and of B [m, D] are the same, [n, m]."""
-    return tf.reduce_all(A[:, None] == B, axis=-1)
+def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
+    """Whether points are the same, [M, Ma]; of those that occur several times the first is the first, and so on."""
+    with tf.device("CPU"):  # other devices have it for vectors only
+        both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
+        place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
+    new, old = tf.split(place, [tf.shape(Z)[0], tf.shape(Z_old)[0]])
+    same = (new[:, None] == old) & (_occurrence(new)[:, None] == _occurrence(old))
+    return tf.cast(same, Z.dtype)
 
 
-def _occurrence(Z: tf.Tensor) -> tf.Tensor:
-    """How many rows before each one are the same, [n]."""
-    return tf.reduce_sum(tf.linalg.band_part(tf.cast(_equal(Z, Z), tf.int32), -1, 0), axis=-1)
+def _occurrence(place: tf.Tensor) -> tf.Tensor:
+    """How many before each one are the same, [n]."""
+    return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)
 
 
 def _stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
