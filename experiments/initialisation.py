@@ -3,26 +3,26 @@
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
-from sklearn.cluster import KMeans, MiniBatchKMeans
 
 Floats = npt.NDArray[np.float64]
 
 _SUBSAMPLE = 1000  # rows; distances between them all take 4 MB
-_MINIBATCH_FROM = 20_000  # rows
 
 
 def cluster_centres(X: Floats, M: int, seed: int) -> Floats:
     """
-    Centres [M, D] of M clusters of the inputs X [N, D] by k-means; X itself for M = N.
+    Centres [M, D] of M clusters of the inputs X [N, D] by k-means; X itself, copies and all, for M = N.
 
-    :raises ValueError: where M is not from 1 to N.
+    :raises ValueError: where M is not from 1 to N, or above the number of distinct rows and not N.
     """
     if not 1 <= M <= len(X):
         raise ValueError(f"M is {M}; whole numbers from 1 to the number of training rows, {len(X)}, are accepted.")
     if len(X) == M:
         return X.copy()
-    method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
-    centres: Floats = method(n_clusters=M, n_init=1, random_state=seed).fit(X).cluster_centers_
+    # Imported here, since it takes seconds.
+    from gpflow_pep.inducing import k_means
+
+    centres: Floats = k_means(X, M, seed=seed)
     return centres
 
 

@@ -1,13 +1,13 @@
 """All that a stream carries, in arrays: saved in one file, from which it continues bit for bit."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from gpflow.base import AnyNDArray
+
+from .arrays_file import load_arrays, save_arrays
 
 _VERSION = 1
 _VERSION_KEY = "version"
@@ -50,17 +50,7 @@ class StreamState:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz file, whole or not at all: an earlier one at `path` stays until this one is complete."""
-        path = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **self.as_dict())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        save_arrays(path, self.as_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
@@ -69,5 +59,4 @@ class StreamState:
 
         :raises ValueError: where it is no state of this version.
         """
-        with np.load(path, allow_pickle=False) as file:
-            return cls.from_dict(dict(file))
+        return cls.from_dict(load_arrays(path))

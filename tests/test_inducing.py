@@ -1,21 +1,31 @@
-"""Greedy selection of inducing points, against a dense evaluation of every step."""
+"""Choosing inducing points: the greedy choice against a dense evaluation of every step, copies, seeds, errors."""
+
+import warnings
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from threadpoolctl import threadpool_limits
 
-from gpflow_pep.inducing import greedy_conditional_variance
+from gpflow_pep import PEPR, TSVGP, PEPClassifier
+from gpflow_pep.inducing import greedy_conditional_variance, greedy_variance, k_means, uniform
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-2.0, 2.0, (40, 2))
 KERNEL = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+METHODS = {
+    "uniform": uniform,
+    "k-means": k_means,
+    "greedy": lambda X, M, **options: greedy_variance(KERNEL, X, M, **options),
+}
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 
 
-def conditional_variances(chosen):
+def conditional_variances(chosen, X=X, kernel=KERNEL):
     """Of every row, given those chosen, [n]."""
-    K = KERNEL(X).numpy()
-    if not chosen:
+    K = kernel(X).numpy()
+    if not len(chosen):
         return np.diag(K)
     Kc = K[chosen]
     return np.diag(K) - np.sum(Kc * np.linalg.solve(K[np.ix_(chosen, chosen)], Kc), axis=0)
@@ -26,12 +36,28 @@ def select(X, count, first=0, among=None, kernel=KERNEL):
     return greedy_conditional_variance(kernel, tf.constant(X), count, first=first, among=among).numpy().tolist()
 
 
+def rows_of(Z, X=X):
+    """Which row of X each point is, an error where it is none."""
+    same = (Z[:, None] == X).all(axis=2)  # [M, N]
+    assert same.any(axis=1).all()
+    return same.argmax(axis=1)
+
+
+def assert_largest(chosen, X=X, kernel=KERNEL, rel=1e-9):
+    """
+    That each row has the largest variance given those before it.
+
+    The variances left are above 1e-2 and Kuu's condition number below 1e4, so both evaluations are right to 1e-10.
+    """
+    for number, row in enumerate(chosen):
+        variances = conditional_variances(chosen[:number], X, kernel)
+        assert variances[row] == pytest.approx(variances.max(), rel=rel)
+
+
 def test_each_point_has_the_largest_variance_given_those_before():
     chosen = select(X, 12)
     assert len(set(chosen)) == 12
-    for number in range(12):
-        variances = conditional_variances(chosen[:number])
-        assert variances[chosen[number]] == pytest.approx(variances.max(), rel=1e-9)
+    assert_largest(chosen)
 
 
 def test_the_first_are_taken_among_the_first_rows():
@@ -55,5 +81,213 @@ def test_compiled_for_any_number_of_rows():
         lambda X, count: greedy_conditional_variance(KERNEL, X, count, first=0, among=tf.shape(X)[0]),
         input_signature=[tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([], tf.int32)],
     )
-    for n, count in ((40, 7), (9, 9), (20, 1)):
-        assert compiled(X[:n], count).numpy().tolist() == select(X[:n], count)
+    for n, count in ((40, 7), (9, 9), (20, 1), (18, 18)):
+        chosen = compiled(X[:n], count).numpy()
+        assert len(set(chosen)) == count
+        assert_largest(chosen, X[:n])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "M"),
+    [
+        # One row, and both sides of full panels.
+        *((KERNEL, M) for M in (1, 16, 40)),
+        (gpflow.kernels.Matern12(0.4, lengthscales=1.0, active_dims=[1]), 33),
+        # Not stationary: the largest variance is not in the first row.
+        (gpflow.kernels.Linear([1.0, 2.0]) + gpflow.kernels.Matern12(lengthscales=[0.5, 0.4]), 33),
+    ],
+    ids=["1", "16", "40", "active_dims", "sum"],
+)
+def test_greedy_is_a_dense_evaluation(kernel, M):
+    Z = greedy_variance(kernel, X, M)
+    chosen = rows_of(Z)
+    assert Z.shape == (M, 2) and len(set(chosen)) == M
+    assert_largest(chosen, kernel=kernel, rel=1e-8)
+    assert chosen[0] == np.argmax(kernel(X, full_cov=False))  # the first one wins
+
+
+def test_chunks_change_nothing():
+    Z = greedy_variance(KERNEL, X, 20)
+    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 20, chunk_size=1), Z)
+    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 6, chunk_size=7), Z[:6])
+
+
+def test_greedy_explains_more_than_chance():
+    """Where the points are enough for the lengthscale: half of the rows are close together, which chance favours."""
+    local = np.random.default_rng(1)
+    rows = np.concatenate([0.1 * local.normal(size=(150, 2)), local.uniform(-2.0, 2.0, (150, 2))])
+    smooth = gpflow.kernels.SquaredExponential()
+
+    def left(Z):
+        return conditional_variances(rows_of(Z, rows), rows, smooth).sum()
+
+    assert left(greedy_variance(smooth, rows, 25)) < 0.5 * min(left(uniform(rows, 25, seed=seed)) for seed in range(5))
+
+
+@every_method
+def test_same_again(method):
+    Z = method(X, 9)
+    assert isinstance(Z, np.ndarray) and Z.shape == (9, 2) and Z.dtype == np.float64
+    np.testing.assert_array_equal(method(tf.constant(X), 9), Z)
+    Z[:] = 0.0
+    assert X.all()  # not a view
+
+
+@pytest.mark.parametrize("method", [uniform, k_means])
+def test_seeds(method):
+    np.testing.assert_array_equal(method(X, 9, seed=3), method(X, 9, seed=3))
+    assert not np.array_equal(method(X, 9, seed=3), method(X, 9, seed=4))
+
+
+def test_uniform_gives_every_row_the_same_chance():
+    counts = np.zeros(10)
+    for seed in range(2000):
+        Z = uniform(np.arange(10.0)[:, None], 4, seed=seed)
+        assert len(np.unique(Z)) == 4
+        counts[Z[:, 0].astype(int)] += 1
+    # Mean 800, standard deviation (2000 × 0.4 × 0.6)^0.5 = 22: within five of them.
+    assert np.abs(counts - 800).max() < 110
+
+
+def test_k_means_are_those_of_separated_clusters():
+    where = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
+    spread = 0.1 * np.random.default_rng(0).normal(size=(3, 20, 2))
+    Z = k_means((where[:, None] + spread).reshape(-1, 2), 3)
+    expected = where + spread.mean(axis=1)
+    np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-12)
+
+
+def test_k_means_do_not_depend_on_the_number_of_threads(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")  # otherwise scikit-learn takes no more than there are cores
+    many = np.random.default_rng(0).normal(size=(4000, 8))
+    found = []
+    for threads in (1, 4, 4):
+        with threadpool_limits(threads):
+            found.append(k_means(many, 60).tobytes())
+    assert len(set(found)) == 1
+
+
+def copies(num_distinct, N, seed=0):
+    """N rows of which so many are distinct, most of them copies of the first."""
+    chosen = np.random.default_rng(seed).geometric(0.5, N) - 1
+    chosen[:num_distinct] = np.arange(num_distinct)
+    return X[np.random.default_rng(seed).permutation(np.minimum(chosen, num_distinct - 1))]
+
+
+@every_method
+@pytest.mark.parametrize("M", [11, 12])
+def test_copies_are_passed_over(method, M):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Z = method(copies(12, 200), M)
+    assert len(np.unique(Z, axis=0)) == M
+    if M == 12:
+        # A mean of at most 200 copies, of numbers up to 2, is right to 200 × 2 × 1e-16.
+        np.testing.assert_allclose(Z[np.lexsort(Z.T)], X[:12][np.lexsort(X[:12].T)], atol=1e-13)
+
+
+def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
+    smooth = gpflow.kernels.SquaredExponential(lengthscales=100.0)
+    assert len(np.unique(greedy_variance(smooth, copies(12, 200), 12), axis=0)) == 12
+
+
+@every_method
+def test_too_few_distinct_rows(method):
+    with pytest.raises(ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"):
+        method(copies(12, 200), 13)
+    with pytest.raises(ValueError, match="distinct rows of X, 2, got 3"):
+        method(np.array([[0.0, 0.0], [-0.0, 0.0], [1.0, 0.0]]), 3)
+
+
+def test_minibatches_of_copies():
+    """Rare rows are in no minibatch that k-means starts from: centres without rows are moved to them."""
+    rare = np.zeros((21_000, 2))
+    rare[100::1000] = np.arange(42.0).reshape(21, 2) + 1.0
+    Z = k_means(rare, 20)
+    assert len(np.unique(Z.round(6), axis=0)) == 20
+    assert len(np.unique(k_means(rare, 22).round(6), axis=0)) == 22
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("X", "M", "message"),
+    [
+        (X, 0, "M must be a whole number of at least 1, got 0"),
+        (X, 2.0, "M must be a whole number of at least 1, got 2.0"),
+        (X, 41, "M must be at most the number of rows of X, 40, got 41"),
+        (X[:, 0], 3, r"X must have shape \[rows, D\], got shape \[40\]"),
+        (np.where(X[7] == X, np.nan, X), 3, "X must be finite in float64, got 2 values .* the first in row 7"),
+    ],
+)
+def test_bad_rows_are_refused(method, X, M, message):
+    with pytest.raises(ValueError, match=message):
+        method(X, M)
+
+
+@pytest.mark.parametrize("method", [uniform, k_means])
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, True])
+def test_bad_seeds_are_refused(method, seed):
+    with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
+        method(X, 3, seed=seed)
+
+
+def test_bad_kernels_are_refused():
+    several = gpflow.kernels.SharedIndependent(gpflow.kernels.SquaredExponential(), output_dim=2)
+    with pytest.raises(ValueError, match=r"kernel must be a gpflow\.kernels\.Kernel of one output, got SharedIndep"):
+        greedy_variance(several, X, 3)
+    with pytest.raises(ValueError, match=r"kernel must be .*, got ndarray"):
+        greedy_variance(X, X, 3)
+    with pytest.raises(ValueError, match="chunk_size must be a whole number of at least 1, got 0"):
+        greedy_variance(KERNEL, X, 3, chunk_size=0)
+
+
+class Broken(gpflow.kernels.Static):
+    """A covariance that is not a number, of finite variances."""
+
+    def K(self, X, X2=None):
+        return tf.fill([tf.shape(X)[0], tf.shape(X if X2 is None else X2)[0]], np.nan * self.variance)
+
+
+def test_kernels_that_give_nan_are_refused():
+    with pytest.raises(ValueError, match="kernel must give finite variances and covariances"):
+        greedy_variance(Broken(), X, 3)
+
+
+@every_method
+def test_float32(method):
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+        greedy = method not in (uniform, k_means)
+        Z = greedy_variance(kernel, X, 12) if greedy else method(X, 12)
+    assert Z.dtype == np.float32
+    if greedy:
+        assert_largest(rows_of(Z, X.astype(np.float32)), rel=1e-3)  # 1e-7 by a condition number of 1e4
+
+
+def test_kept_copies_take_nothing_from_the_others_in_float32():
+    """With too small a floor of what is left of a copy, what rounding makes of it grows from copy to copy."""
+    rows = np.concatenate([np.tile(X[:5], (10, 1)), X[5:]]).astype(np.float32)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        kernel = gpflow.kernels.Matern32(1.3, [0.7, 1.1])
+        chosen = select(rows, 56, first=50, among=50, kernel=kernel)
+    assert set(chosen[:50]) == set(range(50))
+    seen = list(range(5))
+    for row in chosen[50:]:
+        variances = conditional_variances(seen)
+        assert variances[row - 45] == pytest.approx(variances.max(), rel=1e-3)
+        seen.append(row - 45)
+
+
+@every_method
+def test_models_take_the_points(method):
+    Z = method(X, 6)
+    Y = np.sin(X.sum(axis=1, keepdims=True))
+    kernel, gaussian = gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(0.1)
+    for model, data in (
+        (PEPR((X, Y), kernel, Z, alpha=0.5), ()),
+        (gpflow.models.SGPR((X, Y), kernel, Z), ()),
+        (TSVGP(kernel, gaussian, Z, num_data=40), ((X, Y),)),
+        (PEPClassifier((X, (Y > 0.0).astype(float)), kernel, gpflow.likelihoods.Bernoulli(), Z), ()),
+    ):
+        np.testing.assert_array_equal(model.inducing_variable.Z, Z)
+        assert np.isfinite(model.training_loss(*data))

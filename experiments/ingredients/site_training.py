@@ -110,12 +110,13 @@ def train_classifier(
         max_sweeps=max_sweeps,
         report=watch,
     )
+    assert result.sites is not None  # a PEPClassifier's
     return SiteTraining(
-        log_evidence=result.log_evidence[-1],
+        log_evidence=result.objective[-1],
         iterations=result.iterations,
         seconds=watch.seconds(),
         converged=result.converged,
-        message=result.message,
+        message=result.reason,
         sweeps=result.sites.sweeps,
         sites_change=result.sites.change,
     )

@@ -60,7 +60,7 @@ class StructuredSVGP(Uncollapsed):
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         validation.gaussian(likelihood)
 
-    _in_blocks: bool
+    minibatch_is_block: bool
     """Whether a minibatch is a block, or each of its rows is one."""
 
     @abstractmethod
@@ -88,8 +88,8 @@ class StructuredSVGP(Uncollapsed):
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.offset - along(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
-        of_blocks = _of_minibatch if self._in_blocks else _of_single_rows
-        if self._in_blocks:
+        of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
+        if self.minibatch_is_block:
             Vt = tf.linalg.matrix_transpose(rows.V)
             D = prior_covariance(self.inducing_variable, self.kernel, X) - symmetric_product(Vt, Vt)
         else:
@@ -191,7 +191,7 @@ class TSVGP(StructuredSVGP):
     At m = 1, where it starts, this is SVGP's bound.
     """
 
-    _in_blocks = False
+    minibatch_is_block = False
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
@@ -224,7 +224,7 @@ class BTSVGP(StructuredSVGP):
     sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
     """
 
-    _in_blocks = True
+    minibatch_is_block = True
 
     @override
     def _structure(self) -> Structure:
@@ -268,7 +268,7 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         super().__init__(kernel, likelihood, inducing_variable, **kwargs)
         self._alpha = self._power_variable(alpha)
         self.scale = validation.scale(scale)
-        self._in_blocks = minibatch_is_block
+        self.minibatch_is_block = minibatch_is_block
 
     @override
     def _structure(self) -> Structure:

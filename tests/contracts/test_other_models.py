@@ -1,6 +1,7 @@
 """
 The contract for models that the registry cannot hold: of three classes, or with a q(u) of their own and data from
-outside. All have the robust-max likelihood, whose probabilities have a relative error of 1e-10 or less.
+outside. Most have the robust-max likelihood, whose probabilities have a relative error of 1e-10 or less; those for
+Gaussian noise see a column for every class.
 """
 
 import functools
@@ -14,8 +15,19 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.keras import tf_keras
 from gpflow.kernels import SeparateIndependent, SquaredExponential
 from gpflow.utilities import freeze, multiple_assign, read_values
+from scipy.stats import norm
 
-from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier, StreamingSVGP
+from gpflow_pep import (
+    APEP,
+    ARPEP,
+    BTSVGP,
+    PEPSVGP,
+    RPAPEP,
+    TSVGP,
+    MultiClassRobustMax,
+    PEPClassifier,
+    StreamingSVGP,
+)
 
 N, M, C = 12, 4, 3
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
@@ -80,14 +92,20 @@ def classifier(separate):
     return new
 
 
-def own_q(kind, seed, **options):
+def own_q(kind, seed, likelihood=None, **options):
     rng = np.random.default_rng(100 + seed)
     q_mu, q_sqrt = rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
-    return kind(*parts(), num_data=N, mean_function=mean(), q_mu=q_mu, q_sqrt=q_sqrt, **options)
+    kernel, robust_max, Z = parts()
+    options |= {"num_data": N, "mean_function": mean(), "q_mu": q_mu, "q_sqrt": q_sqrt}
+    return kind(kernel, likelihood or robust_max, Z, **options)
 
 
 def tied(kind, **options):
     return lambda seed=0, fitted=True: own_q(kind, seed, alpha=0.7, **options)
+
+
+def structured(kind, **options):
+    return lambda seed=0, fitted=True: own_q(kind, seed, gpflow.likelihoods.Gaussian(0.2), **options)
 
 
 def streaming(seed=0, fitted=True):
@@ -109,7 +127,24 @@ ENTRIES = {
     "APEP": tied(APEP),
     "RPAPEP": tied(RPAPEP, whiten=False),
     "StreamingSVGP": streaming,
+    "TSVGP": structured(TSVGP),
+    "BTSVGP": structured(BTSVGP, whiten=False),
+    "PEPSVGP": structured(PEPSVGP, alpha=0.7, scale=0.8),
 }
+
+
+def is_gaussian(model):
+    return isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
+
+
+def observations(model, Y):
+    """Labels, or what a Gaussian likelihood sees of them."""
+    return np.eye(C)[Y[:, 0].astype(int)] if is_gaussian(model) else Y
+
+
+def data_for(model, seed=0):
+    X, Y = make_data(seed)
+    return X, observations(model, Y)
 
 
 def holds_data(model):
@@ -117,11 +152,11 @@ def holds_data(model):
 
 
 def loss_of(model):
-    return model.training_loss if holds_data(model) else functools.partial(model.training_loss, make_data())
+    return model.training_loss if holds_data(model) else functools.partial(model.training_loss, data_for(model))
 
 
 def compiled_loss_of(model):
-    return model.training_loss_closure(*(() if holds_data(model) else (make_data(),)), compile=True)
+    return model.training_loss_closure(*(() if holds_data(model) else (data_for(model),)), compile=True)
 
 
 def settings(model):
@@ -184,7 +219,7 @@ def test_every_variable_has_a_derivative(compiled):
     model = compiled.model
     loss, gradients = value_and_gradient(model, loss_of(model))
     assert loss.shape == () and loss.dtype == tf.float64
-    assert len(gradients) >= 5  # two of the kernel, epsilon, Z, mean
+    assert len(gradients) >= 5  # two of the kernel, epsilon or the noise, Z, mean
     compiled_loss, compiled_gradients = value_and_gradient(model, compiled.loss)
     assert float(compiled_loss) == pytest.approx(float(loss), rel=1e-12)
     for variable, gradient, other in zip(model.trainable_variables, gradients, compiled_gradients, strict=True):
@@ -277,7 +312,7 @@ def stops(evaluate, match=r"finite|NaN"):
 
 
 def test_a_variable_that_is_no_number(compiled):
-    """Predictions of f do not read epsilon, which is the likelihood's; those of labels read everything."""
+    """Predictions of f do not read what is the likelihood's; those of observations read everything."""
     model, expected = compiled.model, float(compiled.loss())
     predict = tf.function(lambda: model.predict_f(XNEW))
     before = predict()
@@ -286,12 +321,12 @@ def test_a_variable_that_is_no_number(compiled):
         variable.assign(np.full_like(value, np.nan))
         stops(compiled.loss)
         stops(loss_of(model))
-        if variable is not model.likelihood.epsilon.unconstrained_variable:
+        if all(variable is not other for other in model.likelihood.trainable_variables):
             stops(predict)
             stops(lambda: model.predict_f(XNEW, full_cov=True))
             stops(lambda: model.posterior().predict_f(XNEW))
         stops(lambda: model.predict_y(XNEW))
-        stops(lambda: model.predict_log_density((XNEW, np.zeros((len(XNEW), 1)))))
+        stops(lambda: model.predict_log_density((XNEW, observations(model, np.zeros((len(XNEW), 1))))))
         variable.assign(value)
     assert float(compiled.loss()) == expected
     for actual, wanted in zip(predict(), before, strict=True):
@@ -350,8 +385,20 @@ def test_leading_batch_dimensions(model, contract, form):
 
 
 def test_observations_and_densities(model):
-    """Probabilities of the labels, to 1e-10 each; the density of a label is its own one, computed alike."""
+    """
+    Probabilities of the labels, to 1e-10 each; the density of a label is its own one, computed alike. With Gaussian
+    noise, f and its variance more, and the density of that.
+    """
     X, Y = make_data(5)
+    if is_gaussian(model):
+        F, spread = model.predict_f(X)
+        mean, variance = model.predict_y(X)
+        np.testing.assert_allclose(mean, F, rtol=1e-14)
+        np.testing.assert_allclose(variance, spread + model.likelihood.variance, rtol=1e-14)
+        Y = observations(model, Y)
+        density = np.sum(norm.logpdf(Y, mean, np.sqrt(variance)), axis=1)
+        np.testing.assert_allclose(model.predict_log_density((X, Y)), density, rtol=1e-12)
+        return
     probability, variance = model.predict_y(X)
     assert probability.shape == variance.shape == [N, C]
     assert probability.dtype == variance.dtype == tf.float64

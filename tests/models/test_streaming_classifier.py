@@ -139,7 +139,7 @@ def test_training_between_updates():
     model.update(second)
     before = model.update_sites().log_evidence
     result = fit(model, max_iterations=15)
-    assert result.log_evidence[-1] > before
+    assert result.objective[-1] > before
     assert not model.is_stale
 
 

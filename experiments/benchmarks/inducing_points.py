@@ -1,0 +1,111 @@
+"""Where inducing points start: the objective per row that PEPR reaches, and what choosing them costs.
+
+Points are chosen uniformly, by k-means and by greedy conditional variance at the initial hyperparameters. The objective
+is that of these hyperparameters, then after training (L-BFGS) with the points fixed and with the points trained too.
+The larger the better at alpha = 0, a bound; with alpha > 0 it approximates the evidence. Seconds and memory of the
+choice alone are those of generated data (Linux; a process for each method).
+
+    python -m experiments.benchmarks.inducing_points [--sets kin40k elevators power] [--rows 10000] [--inducing 200]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from experiments.arguments import count, power
+from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
+from experiments.initialisation import Floats, median_distance
+from gpflow_pep import PEPR, datasets
+from gpflow_pep.inducing import greedy_variance, k_means, uniform
+
+METHODS: dict[str, Callable[[Floats, int, int], AnyNDArray]] = {
+    "uniform": lambda X, M, seed: uniform(X, M, seed=seed),
+    "k-means": lambda X, M, seed: k_means(X, M, seed=seed),
+    "greedy": lambda X, M, seed: greedy_variance(initial_kernel(X), X, M),
+}
+
+
+def main() -> None:
+    """Print a table of objectives, and one of time and memory."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET")
+    parser.set_defaults(sets=["kin40k", "elevators", "power"])
+    parser.add_argument("--rows", type=count, default=10_000, help="training rows, at most (%(default)s)")
+    parser.add_argument("--inducing", type=count, default=200, help="number of inducing points (%(default)s)")
+    parser.add_argument("--alphas", nargs="+", type=power, default=[0.0, 0.5])
+    parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--generated", type=count, default=50_000, help="rows of the generated data (%(default)s)")
+    parser.add_argument("--measure", choices=list(METHODS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(cost(arguments.measure, arguments.generated, arguments.inducing)))
+        return
+    print(f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, seed {arguments.seed}")
+    print(
+        f"{'set':11}{'N':>6}{'D':>4}  {'points':9}{'seconds':>8}{'alpha':>7}{'start':>9}{'Z fixed':>9}{'Z trained':>11}"
+    )
+    for name in arguments.sets:
+        compare(name, arguments)
+    print(f"\nthe choice alone, N = {arguments.generated}, M = {arguments.inducing}, D = {INPUTS}")
+    print(f"{'points':9}{'seconds':>8}{'peak MB':>9}{'MB of one M x N matrix':>24}")
+    matrix = 8 * arguments.generated * arguments.inducing / MEGABYTE
+    for method in METHODS:
+        size = {"--measure": method, "--generated": arguments.generated, "--inducing": arguments.inducing}
+        found = printed_by("inducing_points", *(str(part) for option in size.items() for part in option))
+        print(f"{method:9}{found['seconds']:8.2f}{found['peak'] / MEGABYTE:9.0f}{matrix:24.0f}", flush=True)
+
+
+def compare(name: str, arguments: argparse.Namespace) -> None:
+    """Print a row for each method and alpha."""
+    dataset = datasets.load(name)
+    rows = np.random.default_rng(arguments.seed).permutation(len(dataset.X_train))[: arguments.rows]
+    X, Y = dataset.X_train[rows], dataset.Y_train[rows]
+    for method, choose in METHODS.items():
+        start = time.perf_counter()
+        Z = choose(X, arguments.inducing, arguments.seed)
+        seconds = time.perf_counter() - start
+        for alpha in arguments.alphas:
+            begun, *reached = (
+                objective(X, Y, Z, alpha, maxiter, train_points)
+                for maxiter, train_points in ((0, False), (arguments.maxiter, False), (arguments.maxiter, True))
+            )
+            print(
+                f"{name:11}{len(X):6}{X.shape[1]:4}  {method:9}{seconds:8.2f}{alpha:7g}"
+                f"{begun:9.4f}{reached[0]:9.4f}{reached[1]:11.4f}",
+                flush=True,
+            )
+
+
+def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool) -> float:
+    """Of PEPR, per row, after that many iterations of L-BFGS."""
+    model = PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+    gpflow.set_trainable(model.inducing_variable, train_points)
+    if maxiter:
+        gpflow.optimizers.Scipy().minimize(
+            model.training_loss_closure(), model.trainable_variables, options={"maxiter": maxiter}
+        )
+    return -float(model.training_loss()) / len(X)
+
+
+def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
+    """Squared exponential, every lengthscale the median distance between inputs."""
+    return gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
+
+
+def cost(method: str, num_data: int, num_inducing: int) -> dict[str, float]:
+    """Seconds of a choice among generated rows, and its peak in bytes beyond what this process held before."""
+    X = np.random.default_rng(0).uniform(0.0, 4.0, (num_data, INPUTS))
+    METHODS[method](X[: 2 * num_inducing], num_inducing, 0)  # libraries load what they need
+    start = time.perf_counter()
+    _, peak = peak_beyond_resident(lambda: METHODS[method](X, num_inducing, 0))
+    return {"seconds": time.perf_counter() - start, "peak": peak}
+
+
+if __name__ == "__main__":
+    main()

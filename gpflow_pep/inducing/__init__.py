@@ -1,0 +1,10 @@
+"""
+Where inducing points start: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return Z [M, D], an array that
+every model here and in GPflow takes.
+"""
+
+from .clusters import k_means
+from .conditional_variance import greedy_conditional_variance, greedy_variance
+from .sample import uniform
+
+__all__ = ["greedy_conditional_variance", "greedy_variance", "k_means", "uniform"]

@@ -1,0 +1,61 @@
+"""Choosing inducing points as the centres of clusters."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_limits
+
+from .distinct import checked, checked_seed, distinct, first_distinct
+
+_MINIBATCH_FROM = 20_000  # rows
+_ROWS = 1024  # that distances are computed of together
+
+
+def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
+    """
+    Centres of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
+
+    The columns of X are best scaled alike before. One thread is used: with more, the result may depend on their number.
+
+    :param X: the rows, [N, D].
+    :param M: how many, at most the number of distinct rows; M = N gives X.
+    :param seed: of where the centres start; the same seed gives the same centres.
+    :return: Z [M, D], no two the same.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed here only
+    from sklearn.exceptions import ConvergenceWarning
+
+    X, M = checked(X, M)
+    seed = checked_seed(seed)
+    first_distinct(X, np.arange(len(X)), M)
+    if len(X) == M:
+        return X.copy()
+    method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters without rows, which are mended here
+        found = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
+    return _occupied(X, found.cluster_centers_, found.labels_)
+
+
+def _occupied(X: AnyNDArray, centres: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:
+    """
+    The centres [M, D], those of clusters without rows moved to where X [N, D] is farthest from all others.
+
+    Of two equal centres one has no rows. Of M distinct rows at least, one is always away from less than M centres.
+    """
+    kept = np.zeros(len(centres), dtype=bool)
+    kept[np.intersect1d(labels, distinct(centres))] = True
+    if kept.all():
+        return centres
+    others = centres[kept]
+    chunks = (X[start : start + _ROWS] for start in range(0, len(X), _ROWS))
+    # Differences, not the expanded square: rows at a centre are at 0 exactly.
+    distance = np.concatenate([cdist(rows, others, "sqeuclidean").min(axis=1) for rows in chunks])  # [N]
+    for number in np.flatnonzero(~kept):
+        centres[number] = X[distance.argmax()]
+        distance = np.minimum(distance, cdist(X, centres[number, None], "sqeuclidean")[:, 0])
+    return centres

@@ -1,0 +1,141 @@
+"""
+Choosing inducing points where the variance given those before is largest: Burt, Rasmussen and van der Wilk (2020),
+"Convergence of sparse variational inference in Gaussian processes regression", JMLR 21(131).
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from .. import validation
+from ..graphs import unconverted
+from ..statistics import SingleRows, concatenate
+from .distinct import checked, distinct, enough
+
+_SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
+_ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
+_PANEL = 16  # rows of the root that are worked on together
+
+
+def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = None) -> AnyNDArray:
+    """
+    M distinct rows of X, each the one of largest variance under the prior given those before it.
+
+    This keeps the largest entry of diag(Kff - Qff) small, and once M is enough for the lengthscales its sum too; with
+    fewer points it goes to outlying rows first. So hyperparameters matter: the closer they are to those that will be
+    learnt, the better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
+
+    :param kernel: a kernel of one output.
+    :param X: the rows to choose from, [N, D].
+    :param M: how many, at most the number of distinct rows.
+    :param chunk_size: how many rows the kernel is evaluated at together; the result does not depend on it.
+    :return: Z [M, D], in the order of the choice: the first m are the choice of m. Of equal variances the first row
+        wins; where nothing is left of any (relative to rounding), the order of the others means nothing.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    X, M = checked(X, M)
+    if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+        raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
+    chunk_size = None if chunk_size is None else validation.positive_integer(chunk_size, "chunk_size")
+    rows = enough(distinct(X), M)
+    if len(rows) < len(X):
+        X = X[rows]
+
+    @tf.function(autograph=False)
+    def compiled(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return _pivots(kernel, X, M, 0, 0, chunk_size)
+
+    chosen, left = compiled(tf.constant(X))
+    if not np.isfinite(left).all():
+        raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
+    return X[chosen.numpy()]
+
+
+@unconverted
+def greedy_conditional_variance(
+    kernel: Kernel, X: tf.Tensor, count: int | tf.Tensor, *, first: int | tf.Tensor, among: int | tf.Tensor
+) -> tf.Tensor:
+    """
+    Indices of `count` rows, each the one of largest variance given those before it, [count]; no row twice.
+
+    For use in compiled functions: nothing is checked, and rows that are copies come last.
+    O(n count²) time and O(n count) memory. Of equal variances the first row wins.
+
+    :param kernel: a kernel of one output.
+    :param X: candidates [n, D].
+    :param first: so many are chosen first, among
+    :param among: the first so many rows; the others among all.
+    """
+    return _pivots(kernel, X, count, first, among, None)[0]
+
+
+def _pivots(
+    kernel: Kernel,
+    X: tf.Tensor,
+    count: int | tf.Tensor,
+    first: int | tf.Tensor,
+    among: int | tf.Tensor,
+    chunk_size: int | None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    The rows chosen [count], and the variances left [n], negative where chosen, by a pivoted Cholesky factorisation.
+
+    The root R [count, n], RᵀR = Qff, is kept in panels that are never written to again once they are full: TensorFlow
+    copies what it updates, and a copy of all of R in every step takes longer than everything else.
+    """
+    n = tf.shape(X)[0]
+    chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size)
+    count = tf.convert_to_tensor(count)
+
+    def by_chunks(part: Any) -> tf.Tensor:
+        """From the rows of X to a value of each, [n]."""
+        return concatenate(chunks.count(n), lambda chunk: (part(chunks.take(X, chunk)),), X.dtype, [[None]])[0]
+
+    variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
+    position = tf.range(n)
+    smallest = max(_SMALLEST, 10.0 * np.finfo(X.dtype.as_numpy_dtype).eps) * tf.reduce_max(variances)
+    panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])
+
+    def fill(index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor) -> tuple[Any, ...]:
+        def step(number: tf.Tensor, panel: tf.Tensor, left: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            eligible = (number >= first) | (position < among)
+            pivot = tf.argmax(tf.where(eligible, left, -tf.ones_like(left)), output_type=tf.int32)
+            given = tf.while_loop(
+                lambda earlier, _: earlier < index,
+                lambda earlier, total: (earlier + 1, total + _explained(panels.read(earlier), pivot)),
+                (tf.constant(0), _explained(panel, pivot)),
+                parallel_iterations=1,
+            )[1]
+            scale = tf.sqrt(tf.maximum(left[pivot], smallest))
+            row = (by_chunks(lambda rows: kernel(X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
+            # What has been chosen is behind everything else, also behind rows that nothing is left of.
+            left = tf.where(
+                position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(left - row**2))
+            )
+            return (
+                number + 1,
+                tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None]),
+                left,
+                tf.tensor_scatter_nd_update(chosen, [[number]], pivot[None]),
+            )
+
+        last = tf.minimum((index + 1) * _PANEL, count)
+        start = (index * _PANEL, tf.zeros([_PANEL, n], X.dtype), left, chosen)
+        _, panel, left, chosen = tf.while_loop(lambda number, *_: number < last, step, start, parallel_iterations=1)
+        return index + 1, panels.write(index, panel), left, chosen
+
+    _, _, left, chosen = tf.while_loop(
+        lambda index, *_: index * _PANEL < count,
+        fill,
+        (tf.constant(0), panels, variances, tf.zeros([count], tf.int32)),
+        parallel_iterations=1,
+    )
+    return chosen, left
+
+
+def _explained(panel: tf.Tensor, pivot: tf.Tensor) -> tf.Tensor:
+    """What a panel [m, n] of the root has of Qff's row of the pivot, [n]."""
+    return tf.matmul(panel[None, :, pivot], panel)[0]

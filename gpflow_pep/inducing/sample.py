@@ -1,0 +1,24 @@
+"""Choosing inducing points at random."""
+
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from .distinct import checked, checked_seed, first_distinct
+
+
+def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
+    """
+    M distinct rows of X, drawn one after the other, each row with the same probability; copies of a row that has been
+    drawn are passed over.
+
+    :param X: the rows to choose from, [N, D].
+    :param M: how many, at most the number of distinct rows.
+    :param seed: of the draw; the same seed gives the same rows.
+    :return: Z [M, D], in the order of the draw.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    X, M = checked(X, M)
+    order = np.random.default_rng(checked_seed(seed)).permutation(len(X))
+    return X[first_distinct(X, order, M)]

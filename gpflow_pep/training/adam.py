@@ -1,0 +1,84 @@
+"""Steps of Adam, with natural gradients of q(u) where they apply; all that changes is in variables."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import Parameter
+from gpflow.keras import tf_keras
+from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
+from gpflow.optimizers import NaturalGradient
+
+from .course import Course
+from .failures import check_finite, restoring
+from .problems import Problem
+from .result import FAILED, LIMIT, Ending
+
+
+class Adam:
+    """The steps, and what they carry from one to the next."""
+
+    def __init__(self, problem: Problem, learning_rate: float, natural_step: float | None):
+        """
+        :param natural_step: of q(u), where the objective is quadratic in it; None: q(u) is trained by Adam too.
+        """
+        self._problem = problem
+        self._q = _quadratic_in(problem.model) if natural_step is not None else None
+        self._natural = NaturalGradient(natural_step or 0.0)
+        of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
+        self._is_of_q = [any(variable is other for other in of_q) for variable in problem.variables]
+        self._optimiser = tf_keras.optimizers.Adam(learning_rate)
+        self._optimiser.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
+        self._good = [tf.Variable(variable, trainable=False) for variable in problem.variables]
+        self._step = tf.function(self._apply, autograph=False)
+
+    @property
+    def carried(self) -> dict[str, tf.Variable]:
+        """What changes from step to step, beside the parameters."""
+        moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimiser.variables)}
+        return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
+
+    def __call__(self, course: Course) -> Ending:
+        """Steps, until the course is over."""
+        losses: list[float] = []
+        with restoring(self._problem, course, self._restore) as failure:
+            while not course.is_over:
+                loss, slopes = self._problem.evaluate(course.iterations)
+                self._step(tf.constant(0.0 if loss is None else loss), slopes)
+                losses += [] if loss is None else [loss]
+                if course.will_record:
+                    course.step(self._problem.objective(losses))
+                    losses = []
+                else:
+                    course.step(None)
+            return (
+                course.ending if course.is_over_early else Ending(LIMIT, f"Adam: {course.iterations} steps, as asked.")
+            )
+        return Ending(FAILED, failure[0])
+
+    def _apply(self, loss: tf.Tensor, slopes: list[tf.Tensor]) -> None:
+        """A step, from parameters that are good if these are finite."""
+        pairs = list(zip(slopes, self._problem.variables, strict=True))
+        with tf.control_dependencies(check_finite(loss, *slopes)):
+            for good, (_, variable) in zip(self._good, pairs, strict=True):
+                good.assign(variable)
+            parts = list(zip(pairs, self._is_of_q, strict=True))
+            if self._q is not None:
+                of_q = [pair for pair, is_of_q in parts if is_of_q]
+                # A function of q(u) with these derivatives, so that they are not computed twice.
+                self._natural.minimize(lambda: sum(tf.reduce_sum(slope * value) for slope, value in of_q), [self._q])
+            self._optimiser.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
+
+    def _restore(self) -> None:
+        for good, variable in zip(self._good, self._problem.variables, strict=True):
+            variable.assign(good)
+
+
+def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:
+    """q_mu and q_sqrt, where the objective is quadratic in them: of Gaussian sites, and q not restricted."""
+    q: Sequence[Any] = (getattr(model, "q_mu", None), getattr(model, "q_sqrt", None))
+    trained = all(isinstance(parameter, Parameter) and parameter.trainable for parameter in q)
+    if not trained or q[1].shape.rank != 3 or not isinstance(model.likelihood, Gaussian):
+        return None
+    return q[0], q[1]

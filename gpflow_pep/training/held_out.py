@@ -1,0 +1,54 @@
+"""Scores of rows that a training does not see."""
+
+import warnings
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.config import default_float
+from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
+
+from .. import validation
+from ..models.classifier import PEPClassifier
+
+_ROWS = 4096  # that are predicted at a time
+
+
+class HeldOut:
+    """Scores under the present parameters, the smaller the better."""
+
+    def __init__(self, model: GPModel, data: RegressionData):
+        """
+        :param data: X [n, D] and Y [n, P].
+        :raises ValueError: where they are no regression data.
+        """
+        self._model = model
+        X, Y = validation.regression_data(data)
+        self._parts = [
+            (tf.constant(X[start : start + _ROWS], default_float()), tf.constant(Y[start : start + _ROWS]))
+            for start in range(0, len(X), _ROWS)
+        ]
+        # Compiled, that sites have not quite converged could not be left unsaid.
+        is_compiled = not isinstance(model, PEPClassifier)
+        self._of = tf.function(self._of_rows, autograph=False, reduce_retracing=True) if is_compiled else self._of_rows
+
+    @property
+    def names(self) -> list[str]:
+        """Of the scores."""
+        return ["nlpd", "rmse"] if isinstance(self._model.likelihood, Gaussian) else ["nlpd"]
+
+    def __call__(self) -> dict[str, float]:
+        """The mean negative log predictive density in nats, and where noise is Gaussian the root mean squared error."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
+            found = [self._of(X, Y) for X, Y in self._parts]
+        densities, squares = (np.concatenate(each) for each in zip(*found, strict=True))
+        scores = (-float(np.mean(densities)), float(np.sqrt(np.mean(squares))))
+        return dict(zip(self.names, scores, strict=False))
+
+    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Log predictive densities [n], and squared errors [n, P] of a Gaussian likelihood's observations."""
+        mean, variance = self._model.predict_f(X)
+        density = self._model.likelihood.predict_log_density(X, mean, variance, Y)
+        return density, tf.square(Y - mean) if "rmse" in self.names else tf.zeros([0, 1], density.dtype)

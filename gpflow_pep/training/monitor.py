@@ -1,0 +1,81 @@
+"""What TensorBoard shows of a training, through GPflow's monitor."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.models import GPModel
+from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..models.moving_points import are_points, points_of
+from .course import Course
+
+_PICTURES = 10  # records from one picture to the next
+_POINTS = 1000  # rows of data in a picture
+_GRID = {1: 200, 2: 40}  # places along each input
+_KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
+
+
+def monitor(
+    model: GPModel,
+    directory: str | os.PathLike[str],
+    course: Course,
+    *,
+    interval: int,
+    data: RegressionData,
+    scores: Sequence[str],
+) -> Monitor:
+    """
+    Objective, parameters and scores at every record, and a picture at every tenth.
+
+    :param interval: steps between records.
+    :param data: X [N, D] and Y [N, P]; with D of 1 or 2 there are pictures.
+    :param scores: names of the scores of held-out rows.
+    """
+    directory = os.fspath(directory)
+    scalars: list[Any] = [
+        ScalarToTensorBoard(directory, lambda: course.objective[-1], "objective"),
+        ModelToTensorBoard(directory, model, keywords_to_monitor=_KEYWORDS),
+        *(ScalarToTensorBoard(directory, partial(_latest, course, name), f"held_out/{name}") for name in scores),
+    ]
+    groups = [MonitorTaskGroup(scalars)]
+    X, Y = (np.asarray(values)[:_POINTS] for values in data)
+    if X.shape[1] in _GRID:
+        task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
+        groups.append(MonitorTaskGroup(task, period=_PICTURES * interval))
+    return Monitor(*groups)
+
+
+def _latest(course: Course, name: str) -> float:
+    return course.held_out[name][-1]
+
+
+def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:
+    """Predictions of the observations, the data and the inducing points."""
+    ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
+    places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
+    grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
+    with warnings.catch_warnings():  # sites that have not quite converged
+        warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
+        mean, variance = (np.asarray(part) for part in model.predict_y(grid))
+    if X.shape[1] == 1:
+        axes.plot(X, Y, ".", color="grey", alpha=0.5)
+        for centre, spread in zip(mean.T, 2.0 * np.sqrt(variance).T, strict=True):
+            (line,) = axes.plot(places[0], centre)
+            axes.fill_between(places[0], centre - spread, centre + spread, color=line.get_color(), alpha=0.2)
+    else:
+        # Of several outputs the number of the largest: the class, where they are probabilities of classes.
+        shown = mean[:, 0] if mean.shape[1] == 1 else np.argmax(mean, axis=1)
+        filled = axes.contourf(*places, shown.reshape(places[0].shape), alpha=0.6)
+        axes.scatter(X[:, 0], X[:, 1], c=Y[:, 0], s=4, cmap=filled.cmap)
+    variable = getattr(model, "inducing_variable", None)
+    if variable is not None and are_points(variable):
+        for part in points_of(variable):
+            Z = np.asarray(part.Z)
+            axes.plot(Z[:, 0], np.full(len(Z), axes.get_ylim()[0]) if Z.shape[1] == 1 else Z[:, 1], "k+")

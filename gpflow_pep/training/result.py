@@ -1,0 +1,53 @@
+"""How a training ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..sites import SitesStatus
+
+CONVERGED, LIMIT, EARLY, FAILED = "converged", "limit", "stopped early", "failed"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why an optimiser stopped."""
+
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a training ended, and what happened in its course; of one that was taken up again, from its beginning."""
+
+    status: str
+    """
+    "converged": the optimiser says so (Adam never does), and the sites have | "limit": that of the iterations was
+    reached | "stopped early" | "failed": the last good parameters are back.
+    """
+
+    reason: str
+    """Why it stopped, in words."""
+
+    iterations: int
+    """Iterations of L-BFGS, or steps of Adam."""
+
+    objective: tuple[float, ...]
+    """
+    What is maximised, in nats, at every record: of L-BFGS the best so far, in minibatch training the mean of the
+    minibatches' since the last record, of models with sites the energy; the last one of these at converged sites.
+    """
+
+    held_out: Mapping[str, tuple[float, ...]]
+    """Scores of held-out rows by name, at every record: "nlpd" (nats a row), "rmse" (of Gaussian likelihoods)."""
+
+    sites: SitesStatus | None
+    """How the last update of the sites ended; None: the model has none."""
+
+    seconds: float
+    """Wall time."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the status is "converged"."""
+        return self.status == CONVERGED

@@ -1,0 +1,48 @@
+"""
+A training that kills itself, in a process of its own:
+
+    python killed.py NAME CHECKPOINT VALUES WHERE COUNT
+
+WHERE is "record" or "write": at the COUNT-th record, or in the midst of the COUNT-th replacement of the checkpoint. At
+the end the model's values are in the file VALUES.
+"""
+
+import os
+import signal
+import sys
+
+import numpy as np
+from small_models import MAKERS, data_for, options_for, values
+
+from gpflow_pep.training import fit
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(name, checkpoint, result, where, count):
+    left = [int(count)]
+
+    def report(*_):
+        left[0] -= where == "record"
+        if where == "record" and left[0] == 0:
+            kill()
+
+    replace = os.replace
+
+    def replace_or_die(*paths):
+        left[0] -= 1
+        if left[0] == 0:
+            kill()
+        replace(*paths)
+
+    if where == "write":
+        os.replace = replace_or_die
+    model = MAKERS[name]()
+    fit(model, data_for(name), checkpoint=checkpoint, checkpoint_seconds=0.0, report=report, **options_for(name))
+    np.savez(result, **values(model))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,211 @@
+"""A training that is interrupted anywhere and started again ends where an uninterrupted one ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+from small_models import LABELS, MAKERS, WITH_DATA, X, Y, data_for, held_out_for, options_for, values
+
+from gpflow_pep.training import fit
+
+SMALL = Path(__file__).parent
+
+
+class At:
+    """A report that interrupts at the count-th record."""
+
+    def __init__(self, count):
+        self.left = count
+
+    def __call__(self, *_):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def interrupted(name, path, counts, **options):
+    """The model after trainings of which all but the last were interrupted."""
+    for count in counts:
+        with pytest.raises(KeyboardInterrupt):
+            fit(MAKERS[name](), data_for(name), checkpoint=path, checkpoint_seconds=0.0, report=At(count), **options)
+    model = MAKERS[name]()
+    return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
+
+
+# --- killed ----------------------------------------------------------------------------------------------------------
+
+
+def run(name, tmp_path, where, count):
+    """The process' exit code."""
+    arguments = [sys.executable, str(SMALL / "killed.py"), name, str(tmp_path / "c.npz"), str(tmp_path / "v.npz")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SMALL), *sys.path])}
+    return subprocess.run([*arguments, where, str(count)], env=environment, capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    ("name", "kills"),
+    [("TSVGP", [("record", 1), ("record", 4), ("write", 2)]), ("PEPR", [("write", 3), ("record", 7)])],
+)
+def test_killed(tmp_path, name, kills):
+    """By SIGKILL: before the first checkpoint is written, later, and while one is being replaced."""
+    for where, count in kills:
+        assert run(name, tmp_path, where, count) == -9
+    assert not (tmp_path / "v.npz").exists()
+    assert run(name, tmp_path, "record", 10**6) == 0
+    found = dict(np.load(tmp_path / "v.npz"))
+    model = MAKERS[name]()
+    fit(model, data_for(name), **options_for(name))
+    if name in WITH_DATA:
+        again = MAKERS[name]()
+        gpflow.utilities.multiple_assign(again, found)
+        objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
+        assert objective[1] == pytest.approx(objective[0], rel=1e-6)
+    else:
+        for path, value in values(model).items():
+            np.testing.assert_array_equal(found[path], value)
+
+
+# --- interrupted -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ARPEP", {}),
+        ("SVGP", {"natural_step": None}),
+        ("PEPR", {"optimiser": "adam", "max_iterations": 30}),
+        ("PEPClassifier", {"optimiser": "adam", "max_iterations": 30}),
+        ("PEPClassifier", {"optimiser": "adam", "max_iterations": 30, "batch_size": 16}),
+    ],
+)
+def test_adam_goes_on_exactly(tmp_path, name, options):
+    """Parameters, objectives and scores; of a PEPClassifier in minibatches after whole epochs of four."""
+    options = {**options_for(name), **options, "held_out": held_out_for(name), "patience": 1000}
+    model = MAKERS[name]()
+    expected = fit(model, data_for(name), **options)
+    again, result = interrupted(name, tmp_path / "c.npz", [3, 2], **options)
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(values(again)[path], value)
+    assert result.objective == expected.objective
+    assert result.held_out == expected.held_out
+    assert (result.iterations, result.status, result.reason) == (
+        expected.iterations,
+        expected.status,
+        expected.reason,
+    )
+
+
+def test_lbfgs_goes_on_with_the_sites(tmp_path):
+    """Not the same way, but to the same objective."""
+    expected = fit(MAKERS["PEPClassifier"](), max_iterations=100)
+    _, result = interrupted("PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
+    assert expected.converged and result.converged
+    assert result.objective[-1] == pytest.approx(expected.objective[-1], rel=1e-6)
+    assert len(result.objective) == result.iterations + 1
+    assert np.all(np.diff(result.objective[:-1]) >= 0.0)
+
+
+def test_early_stopping_goes_on(tmp_path):
+    """Also where the best parameters were before the interruption."""
+    held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
+    options = {"held_out": held_out, "patience": 3, "interval": 5, "max_iterations": 2000}
+    model = MAKERS["TSVGP"]()
+    expected = fit(model, (X, Y), **options)
+    again, result = interrupted("TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options)
+    assert result.status == "stopped early"
+    assert result.objective == expected.objective
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(values(again)[path], value)
+
+
+def test_what_has_ended_is_not_repeated(tmp_path):
+    """The same call returns what it had returned; with a larger limit it goes on, as if that had been asked for."""
+    path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "checkpoint": tmp_path / "c.npz"}
+    first = MAKERS["TSVGP"]()
+    expected = fit(first, (X, Y), **options)
+    again = MAKERS["TSVGP"]()
+    reports = []
+    result = fit(again, (X, Y), report=lambda *report: reports.append(report), **options)
+    assert not reports and path.exists()
+    assert (result.status, result.reason, result.objective) == (expected.status, expected.reason, expected.objective)
+    np.testing.assert_array_equal(again.q_mu, first.q_mu)
+
+    longer = fit(again, (X, Y), **{**options, "max_iterations": 150})
+    assert longer.iterations == 150 and longer.objective[: len(expected.objective)] == expected.objective
+    whole = MAKERS["TSVGP"]()
+    fit(whole, (X, Y), **{**options, "max_iterations": 150, "checkpoint": None})
+    np.testing.assert_array_equal(again.q_mu, whole.q_mu)
+
+
+def test_a_converged_search_is_not_repeated(tmp_path):
+    options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
+    expected = fit(MAKERS["PEPR"](), **options)
+    model, reports = MAKERS["PEPR"](), []
+    result = fit(model, report=lambda *report: reports.append(report), **options)
+    assert result.converged and not reports
+    assert result.seconds > 0.5 * expected.seconds  # those of the first call are counted
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected.objective[-1], rel=1e-12)
+
+
+def test_a_failure_is_written_with_the_last_good_parameters(tmp_path):
+    model = MAKERS["TSVGP"]()
+
+    def spoil(iteration, _):
+        if iteration == 4:
+            model.kernel.variance.unconstrained_variable.assign(np.nan)
+
+    options = {"interval": 1, "max_iterations": 20, "checkpoint": tmp_path / "c.npz"}
+    with pytest.warns(UserWarning, match="restored"):
+        fit(model, (X, Y), report=spoil, **options)
+    again = MAKERS["TSVGP"]()
+    result = fit(again, (X, Y), **options)
+    assert result.status == "limit" and result.iterations == 20
+    assert all(np.all(np.isfinite(value)) for value in values(again).values())
+
+
+# --- of another run --------------------------------------------------------------------------------------------------
+
+
+def fixed(model):
+    gpflow.set_trainable(model.kernel.variance, False)
+    return model
+
+
+OTHERS = {
+    "another model": (lambda: MAKERS["BTSVGP"](), (X, Y), {}, "model"),
+    "other data": (lambda: MAKERS["TSVGP"](), (X, Y + 1e-9), {}, "data"),
+    "another rate": (lambda: MAKERS["TSVGP"](), (X, Y), {"learning_rate": 0.06}, "learning_rate"),
+    "another seed": (lambda: MAKERS["TSVGP"](), (X, Y), {"seed": 1}, "seed"),
+    "fewer parameters": (lambda: fixed(MAKERS["TSVGP"]()), (X, Y), {}, "parameters, values of fixed parameters"),
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A checkpoint, and the options it goes with."""
+    path, options = tmp_path_factory.mktemp("ended") / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
+    fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
+    return path, options
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_checkpoint_of_another_run_is_refused(ended, other):
+    """And neither the model nor the file has changed."""
+    path, options = ended
+    make, data, changed, differing = OTHERS[other]
+    model, written = make(), path.read_bytes()
+    before = values(model)
+    with pytest.raises(ValueError, match=f"must belong to this run; they differ in {differing}"):
+        fit(model, data, checkpoint=path, **{**options, **changed})
+    np.testing.assert_equal(values(model), before)
+    assert path.read_bytes() == written
+
+
+def test_a_file_that_is_no_checkpoint(tmp_path):
+    np.savez(tmp_path / "c.npz", labels=LABELS)
+    with pytest.raises(ValueError, match="checkpoint must be a file that a training wrote"):
+        fit(MAKERS["PEPR"](), checkpoint=tmp_path / "c.npz")

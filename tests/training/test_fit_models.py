@@ -1,0 +1,272 @@
+"""One function trains every model; scores, early stopping, TensorBoard; failures and arguments."""
+
+import sys
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_models import LABELS, MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
+
+from gpflow_pep import BTSVGP, PEPR, TSVGP, PEPClassifier
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.training import fit
+
+FEW = {True: {"max_iterations": 12}, False: {"max_iterations": 120, "interval": 20, "batch_size": 20}}
+
+
+def full_objective(model, name):
+    arguments = () if name in WITH_DATA else (data_for(name),)
+    return float(model.maximum_log_likelihood_objective(*arguments))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_model_is_trained(name):
+    """From defaults; the objective of all rows rises, and so does the density of rows that were not seen."""
+    model, own = MAKERS[name](), name in WITH_DATA
+    if name == "PEPClassifier":
+        model.update_sites()
+    if name == "BTSVGP":  # all rows as one block would be another objective: the mean over blocks is the model's
+        blocks = Minibatches(len(X), 20, fixed=True).blocks
+
+        def objective():
+            return np.mean([float(model.maximum_log_likelihood_objective((X[b], Y[b]))) for b in blocks])
+    else:
+
+        def objective():
+            return full_objective(model, name)
+
+    before = objective()
+    result = fit(model, data_for(name), held_out=held_out_for(name), **FEW[own])
+    assert objective() > before + 1.0
+    assert result.status in ("limit", "converged")
+    assert result.held_out["nlpd"][-1] < result.held_out["nlpd"][0]
+    assert len(result.objective) == len(result.held_out["nlpd"]) + (name == "PEPClassifier")
+    assert (result.sites is not None) == (name == "PEPClassifier")
+    assert ("rmse" in result.held_out) == isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
+    if own:
+        assert result.objective[-1] == pytest.approx(objective(), rel=1e-9)
+    else:
+        assert len(result.objective) == 6 and result.iterations == 120
+
+
+def test_scores_are_those_of_the_model():
+    model = MAKERS["PEPR"]()
+    held_out = held_out_for("PEPR")
+    result = fit(model, max_iterations=5, held_out=held_out)
+    density = model.predict_log_density(held_out)
+    assert result.held_out["nlpd"][-1] == pytest.approx(-np.mean(density), rel=1e-12)
+    mean, _ = model.predict_y(held_out[0])
+    assert result.held_out["rmse"][-1] == pytest.approx(np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12)
+
+
+def test_natural_gradients_take_q_to_its_best():
+    """Gaussian noise, all rows, a step of 1 and nothing else trained: one step is the optimum, that of SGPR."""
+    model = of_minibatches(gpflow.models.SVGP)
+    for part in (model.kernel, model.likelihood, model.inducing_variable):
+        gpflow.set_trainable(part, False)
+    fit(model, (X, Y), natural_step=1.0, max_iterations=1)
+    best = gpflow.models.SGPR((X, Y), kernel(), Z.copy(), noise_variance=0.3)
+    assert full_objective(model, "SVGP") == pytest.approx(float(best.maximum_log_likelihood_objective()), rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "natural_step"), [("TSVGP", None), ("ARPEP", 0.1)])
+def test_adam_trains_q_where_natural_gradients_do_not_apply(name, natural_step):
+    """A step of Adam moves each entry by its rate; a natural gradient would take q much further."""
+    model = MAKERS[name]()
+    fit(model, data_for(name), natural_step=natural_step, max_iterations=1, learning_rate=1e-3)
+    assert 5e-4 < np.abs(model.q_mu.numpy()).max() < 1.1e-3
+
+
+def test_blocks_stay_the_same(monkeypatch):
+    """BTSVGP's minibatches are blocks."""
+    made = []
+    monkeypatch.setattr(
+        sys.modules[fit.__module__], "Minibatches", lambda *a, **k: made.append(k) or Minibatches(*a, **k)
+    )
+    for name in ("BTSVGP", "TSVGP"):
+        fit(MAKERS[name](), (X, Y), max_iterations=1, batch_size=20)
+    assert [options["fixed"] for options in made] == [True, False]
+
+
+# --- early stopping --------------------------------------------------------------------------------------------------
+
+
+def test_held_out_scores_end_it_at_their_best():
+    """Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was at a record."""
+    rng = np.random.default_rng(0)
+    held_out = X, 3.0 * rng.normal(size=Y.shape)
+    model = MAKERS["TSVGP"]()
+    seen = []
+    result = fit(
+        model,
+        (X, Y),
+        held_out=held_out,
+        patience=3,
+        interval=5,
+        max_iterations=2000,
+        report=lambda *_: seen.append(values(model)),
+    )
+    scores = result.held_out["nlpd"]
+    best = int(np.argmin(scores))
+    assert result.status == "stopped early" and "held-out nlpd has not been better for 3 records" in result.reason
+    assert len(scores) == best + 4 == len(seen) and result.iterations == 5 * len(scores) < 2000
+    for name, value in values(model).items():
+        np.testing.assert_array_equal(value, seen[best][name])
+
+
+def test_the_objective_ends_it():
+    """A rate of 0 all but stops; the minibatches' objectives have no trend, and stop having a new best one."""
+    model = MAKERS["TSVGP"]()
+    gpflow.set_trainable(model.q_mu, False)
+    gpflow.set_trainable(model.q_sqrt, False)
+    result = fit(model, (X, Y), patience=2, interval=1, learning_rate=1e-12, batch_size=20, max_iterations=500)
+    assert result.status == "stopped early" and "objective has not been better for 2 records" in result.reason
+    assert int(np.argmax(result.objective)) == len(result.objective) - 3
+
+
+def test_lbfgs_ends_early_too():
+    result = fit(MAKERS["PEPR"](), held_out=(X, -Y), patience=2)
+    assert result.status == "stopped early"
+    assert int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 3
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "options"), [("TSVGP", {}), ("PEPR", {"optimiser": "adam"})])
+def test_nan_restores_the_last_good_parameters(name, options):
+    model = MAKERS[name]()
+
+    def spoil(iteration, _):
+        if iteration == 4:
+            model.kernel.variance.unconstrained_variable.assign(np.nan)
+
+    with pytest.warns(UserWarning, match="the last good parameters restored"):
+        result = fit(model, data_for(name), interval=1, max_iterations=20, report=spoil, **options)
+    assert result.status == "failed" and "the last good parameters restored" in result.reason
+    assert result.iterations == 4
+    assert all(np.all(np.isfinite(value)) for value in values(model).values())
+    assert np.isfinite(full_objective(model, name))
+
+
+def test_a_step_too_far():
+    """A rate of 1e4 makes a lengthscale overflow; the parameters that the first steps had are back."""
+    model = MAKERS["SGPR"]()
+    with pytest.warns(UserWarning, match="the last good parameters restored"):
+        result = fit(model, optimiser="adam", learning_rate=1e4, max_iterations=10)
+    assert result.status == "failed" and result.iterations < 10
+    assert np.isfinite(full_objective(model, "SGPR"))
+
+
+def test_a_start_that_cannot_be_evaluated():
+    """The error says why, and nothing has changed."""
+    model = MAKERS["PEPR"]()
+    model.kernel.variance.unconstrained_variable.assign(np.nan)
+    before = values(model)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
+        fit(model)
+    np.testing.assert_equal(values(model), before)
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def tags(directory):
+    found = {}
+    for file in directory.glob("events*"):
+        for record in tf.data.TFRecordDataset(str(file)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append(event.step)
+    return found
+
+
+@pytest.mark.parametrize(("name", "columns"), [("PEPR", 1), ("TSVGP", 2), ("PEPClassifier", 2), ("PEPR", 3)])
+def test_tensorboard(tmp_path, name, columns):
+    inputs, Z_wide = (np.hstack([values] + [values[::-1]] * (columns - 1)) for values in (X, Z))
+    options = {"held_out": (inputs, LABELS if name == "PEPClassifier" else Y), "tensorboard": tmp_path}
+    if name == "TSVGP":
+        model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z_wide, num_data=len(X))
+        fit(model, (inputs, Y), max_iterations=20, interval=2, **options)
+        steps = list(range(2, 21, 2))
+    else:
+        if name == "PEPR":
+            model = PEPR((inputs, Y), kernel(), Z_wide)
+        else:
+            model = PEPClassifier((inputs, LABELS), kernel(), Probit(), Z_wide)
+        result = fit(model, optimiser="adam", max_iterations=10, **options)
+        steps = list(range(1, result.iterations + 1))
+    found = tags(tmp_path)
+    scalars = ["objective", "kernel.variance", "kernel.lengthscales", "held_out/nlpd"]
+    scalars += [] if name == "PEPClassifier" else ["held_out/rmse", "likelihood.variance"]
+    for tag in scalars:
+        assert found[tag] == steps, tag
+    assert found.get("predictions") == (None if columns == 3 else steps[9:])
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("PEPR", {"data": (X, Y)}, "data must be None, since PEPR has its own"),
+        ("TSVGP", {"data": None}, "data must be given, since TSVGP has none"),
+        ("TSVGP", {"data": (X, Y[:-1])}, "data"),
+        ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimiser="lbfgs"'),
+        ("PEPR", {"batch_size": 10, "optimiser": "adam"}, "batch_size must be None, since PEPR needs all rows"),
+        ("TSVGP", {"batch_size": 61}, "size must be at most num_data, 60, got 61"),
+        ("BTSVGP", {"optimiser": "lbfgs"}, 'optimiser must be "adam" for BTSVGP'),
+        ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
+        ("PEPR", {"patience": 0}, "patience must be"),
+        ("PEPR", {"interval": 0}, "interval must be"),
+        ("PEPR", {"held_out": (X, Y[:-1])}, "data"),
+        ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
+        ("PEPR", {"checkpoint": "nowhere/at/all.npz"}, "checkpoint must be in a directory that exists"),
+    ],
+)
+def test_refused(name, options, message):
+    model = MAKERS[name]()
+    before = values(model)
+    data = options.pop("data") if "data" in options else data_for(name)
+    with pytest.raises(ValueError, match=message):
+        fit(model, data, **options)
+    np.testing.assert_equal(values(model), before)
+
+
+@pytest.mark.parametrize("num_data", [None, 59])
+def test_minibatches_need_the_number_of_rows(num_data):
+    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=num_data)
+    with pytest.raises(ValueError, match=f"num_data of the model must be 60.*got {num_data}"):
+        fit(model, (X, Y), batch_size=20)
+
+
+def test_a_model_without_a_loss():
+    with pytest.raises(ValueError, match="model must be one of gpflow_pep or GPflow with a training loss, got object"):
+        fit(object())
+
+
+def test_all_rows_of_a_minibatch_model():
+    """L-BFGS, with num_data=None: nothing is estimated."""
+    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy())
+    result = fit(model, (X, Y), optimiser="lbfgs", max_iterations=40)
+    assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
+    assert result.objective[-1] > result.objective[0]
+
+
+def test_progress(capsys):
+    fit(MAKERS["PEPR"](), max_iterations=2, progress=True)
+    shown = capsys.readouterr().err
+    assert ("objective" in shown and "it/s" in shown) or "s/it" in shown
+
+
+def test_block_size():
+    """The default block of BTSVGP, all sixty rows, is one: its bound is the exact evidence at the best q(u)."""
+    model = of_minibatches(BTSVGP)
+    for part in (model.kernel, model.likelihood, model.inducing_variable):
+        gpflow.set_trainable(part, False)
+    fit(model, (X, Y), natural_step=1.0, max_iterations=1)
+    exact = gpflow.models.GPR((X, Y), kernel(), noise_variance=0.3)
+    assert full_objective(model, "BTSVGP") <= float(exact.log_marginal_likelihood()) + 1e-9
