@@ -1,6 +1,7 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
 from . import datasets, inducing, likelihoods, metrics, minibatches, models, posteriors, sites, statistics, training
+from .alpha_selection import AlphaSelection, select_alpha
 from .likelihoods import MultiClassRobustMax
 from .models import (
     APEP,
@@ -28,6 +29,7 @@ __all__ = [
     "RPAPEP",
     "TSGPR",
     "TSVGP",
+    "AlphaSelection",
     "MultiClassRobustMax",
     "PEPClassifier",
     "StreamState",
@@ -40,6 +42,7 @@ __all__ = [
     "minibatches",
     "models",
     "posteriors",
+    "select_alpha",
     "sites",
     "statistics",
     "training",

@@ -1,0 +1,138 @@
+"""Choosing the power by how well rows are predicted that the model has not seen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.models import GPModel
+
+from . import validation
+from .training import fit
+
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+Make = Callable[[RegressionData, float], GPModel]
+"""A new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
+
+
+@dataclass(frozen=True)
+class AlphaSelection:
+    """Scores of the powers, [A] each; densities are in nats, summed over a row's outputs."""
+
+    alphas: AnyNDArray
+    """The powers compared."""
+
+    scores: AnyNDArray
+    """Mean log predictive density of a row that the model has not seen; the larger the better."""
+
+    errors: AnyNDArray
+    """Standard errors of these means over rows."""
+
+    differences: AnyNDArray
+    """Score less the best score, at most 0."""
+
+    difference_errors: AnyNDArray
+    """Standard errors of the differences, row by row, and so smaller than those of the scores."""
+
+    densities: AnyNDArray
+    """Of every row, [A, N]."""
+
+    @property
+    def alpha(self) -> float:
+        """The power of the best score; of equal ones the first."""
+        return float(self.alphas[np.argmax(self.scores)])
+
+    @property
+    def as_good(self) -> AnyNDArray:
+        """Powers whose score is within two standard errors of the difference from the best, ascending."""
+        return np.sort(self.alphas[self.differences >= -2.0 * self.difference_errors])
+
+
+def select_alpha(
+    make: Make,
+    data: RegressionData,
+    alphas: Sequence[float] = ALPHAS,
+    *,
+    folds: int | None = None,
+    train: Callable[..., Any] = fit,
+    seed: int = 0,
+) -> AlphaSelection:
+    """
+    Compare powers: train a model for each, and score its predictions of rows that it has not seen.
+
+    By default these are leave-one-out predictions of one fit per power, which cost one more pass over the data. The
+    hyperparameters have seen the row, so that scores are slightly too good, for all powers alike; with many
+    hyperparameters for few rows use `folds`.
+
+    Without a comparison, 0.5 is a good choice: in the published one (Bui, Yan and Turner 2017, sec. 4) it had smaller
+    errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. Where densities are all
+    that counts 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and 0 alone
+    is a bound.
+
+    :param make: makes a model with :meth:`loo_log_predictive_density` (`PEPR`, `PEPClassifier`), or any other for
+        `folds`.
+    :param data: X [N, D] and Y [N, P].
+    :param alphas: the powers, in [0, 1].
+    :param folds: K, from 2 to N: refit to all rows but those of each of K random parts, which are then predicted. None:
+        leave-one-out.
+    :param train: trains a model in place; called with it, and for models of minibatches with the data too.
+    :param seed: of the parts.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    X, Y = validation.regression_data(data)
+    powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
+    if not len(powers) or len(set(powers)) < len(powers):
+        raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
+    parts = None if folds is None else _parts(len(X), folds, seed)
+    rows = []
+    for alpha in powers:
+        if parts is None:
+            rows.append(_left_out(make, (X, Y), alpha, train))
+        else:
+            rows.append(_refitted(make, (X, Y), alpha, parts, train))
+    densities = np.stack(rows)
+    scores = densities.mean(axis=1)
+    rest = densities - densities[np.argmax(scores)]
+    return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities)
+
+
+def _left_out(make: Make, data: RegressionData, alpha: float, train: Callable[..., Any]) -> AnyNDArray:
+    """Leave-one-out densities of all rows, [N]."""
+    model = make(data, alpha)
+    if not hasattr(model, "loo_log_predictive_density"):
+        raise ValueError(
+            f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
+        )
+    train(model)
+    return np.asarray(model.loo_log_predictive_density())
+
+
+def _refitted(
+    make: Make, data: RegressionData, alpha: float, parts: list[AnyNDArray], train: Callable[..., Any]
+) -> AnyNDArray:
+    """Densities of all rows, [N], each under a model that was trained without its part."""
+    X, Y = data
+    densities = np.full(len(X), np.nan)
+    for part in parts:
+        others = np.setdiff1d(np.arange(len(X)), part)
+        model = make((X[others], Y[others]), alpha)
+        train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),)))
+        density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+        densities[part] = np.reshape(density, [len(part)])
+    return densities
+
+
+def _parts(num_data: int, folds: Any, seed: int) -> list[AnyNDArray]:
+    folds = validation.positive_integer(folds, "folds")
+    if not 2 <= folds <= num_data:
+        raise ValueError(f"folds must be from 2 to the number of rows, {num_data}, got {folds}.")
+    return np.array_split(np.random.default_rng(seed).permutation(num_data), folds)
+
+
+def _error(values: AnyNDArray) -> AnyNDArray:
+    """Standard errors of means over the last axis."""
+    error: AnyNDArray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
+    return error

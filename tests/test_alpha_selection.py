@@ -1,0 +1,159 @@
+"""Choosing the power: scores against direct computation, which power wins where, and what is refused."""
+
+import gpflow
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from gpflow_pep import APEP, PEPR, TSVGP, PEPClassifier, select_alpha
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training import fit
+
+rng = np.random.default_rng(5)
+N = 40
+X = rng.uniform(-2.0, 2.0, (N, 1))
+Y = np.sin(3.0 * X) + 0.2 * rng.normal(size=X.shape)
+Z = np.linspace(-1.8, 1.8, 4)[:, None]
+
+
+def make(data, alpha):
+    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=0.5)
+    return PEPR(data, kernel, Z.copy(), alpha=alpha, noise_variance=0.05)
+
+
+def untrained(*_):
+    """Leaves the hyperparameters as they are."""
+
+
+def test_leave_one_out_is_the_model_without_the_row():
+    """At alpha = 1 (FITC) exactly so, at hyperparameters that stay; a dense solve loses 1e-10 of what is near 1."""
+    found = select_alpha(make, (X, Y), [1.0], train=untrained)
+    model = make((X, Y), 1.0)
+    noise = float(model.likelihood.variance.numpy())
+    jitter = gpflow.default_jitter() * np.eye(len(Z))
+    Kuu, Kuf = (np.asarray(model.kernel(Z, points)) for points in (Z, X))
+    Qff = Kuf.T @ np.linalg.solve(Kuu + jitter, Kuf)
+    covariance = Qff + np.diag(1.0 - np.diag(Qff) + noise)
+    for n in range(N):
+        others = np.arange(N) != n
+        weights = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, n])
+        mean, variance = weights @ Y[others, 0], covariance[n, n] - weights @ covariance[others, n]
+        assert found.densities[0, n] == pytest.approx(norm.logpdf(Y[n, 0], mean, np.sqrt(variance)), abs=1e-8)
+
+
+def test_scores_and_errors():
+    """The mean over rows, its standard error, and those of the differences from the best, row by row."""
+    found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0], train=untrained)
+    np.testing.assert_array_equal(found.alphas, [0.0, 0.5, 1.0])
+    assert found.densities.shape == (3, N)
+    best = int(np.argmax(found.densities.mean(axis=1)))
+    assert found.alpha == [0.0, 0.5, 1.0][best]
+    for number, densities in enumerate(found.densities):
+        assert found.scores[number] == pytest.approx(np.mean(densities), rel=1e-13)
+        assert found.errors[number] == pytest.approx(np.std(densities, ddof=1) / np.sqrt(N), rel=1e-12)
+        rest = densities - found.densities[best]
+        assert found.differences[number] == pytest.approx(np.mean(rest), rel=1e-10, abs=1e-15)
+        assert found.difference_errors[number] == pytest.approx(np.std(rest, ddof=1) / np.sqrt(N), rel=1e-10)
+    assert found.differences.max() == found.differences[best] == 0.0
+    assert found.alpha in found.as_good
+    assert found.as_good.tolist() == [
+        alpha
+        for alpha, rest, error in zip(found.alphas, found.differences, found.difference_errors, strict=True)
+        if rest >= -2.0 * error
+    ]
+
+
+def test_too_few_inducing_points_need_a_power():
+    """Four points for six bends: the bound at alpha = 0 calls the rest noise; from powers' densities it shows."""
+    found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0])
+    assert found.alpha > 0.0
+    assert 0.0 not in found.as_good
+
+
+def test_enough_inducing_points_need_none():
+    """Z = X: all powers are the exact GP, and as good."""
+
+    def full(data, alpha):
+        kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=0.5)
+        return PEPR(data, kernel, data[0].copy(), alpha=alpha, noise_variance=0.05)
+
+    found = select_alpha(full, (X, Y), [0.0, 1.0], train=untrained)
+    np.testing.assert_allclose(found.densities[0], found.densities[1], atol=1e-3)  # of a jitter of 1e-6 over 0.05
+
+
+def test_refitting():
+    """Every row is predicted by the model that was trained without its part; parts are those of the seed."""
+    seen = []
+
+    def make_and_note(data, alpha):
+        seen.append(data)
+        return make(data, alpha)
+
+    found = select_alpha(make_and_note, (X, Y), [0.5], folds=3, train=untrained)
+    assert [len(data[0]) for data in seen] == [26, 27, 27]
+    predicted = 0
+    for data in seen:
+        part = ~np.isin(X[:, 0], data[0][:, 0])
+        predicted += part.sum()
+        density = make(data, 0.5).predict_log_density((X[part], Y[part]))
+        np.testing.assert_allclose(found.densities[0, part], density, rtol=1e-12)
+    assert predicted == N
+    again = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained)
+    np.testing.assert_array_equal(again.densities, found.densities)
+    other = select_alpha(make, (X, Y), [0.5], folds=3, train=untrained, seed=1)
+    assert np.abs(other.densities - found.densities).max() > 1e-3
+
+
+def test_models_are_trained():
+    """By `train`; hyperparameters that were learned predict better than those one starts from."""
+    trained = select_alpha(make, (X, Y), [0.5], train=lambda model: fit(model, max_iterations=20))
+    start = select_alpha(make, (X, Y), [0.5], train=untrained)
+    assert trained.scores[0] > start.scores[0] + 0.1
+
+
+def test_labels():
+    """A classifier's sites are converged by training."""
+
+    def classifier(data, alpha):
+        model = PEPClassifier(data, gpflow.kernels.SquaredExponential(), Probit(), Z.copy(), alpha=alpha)
+        gpflow.set_trainable(model.inducing_variable, False)
+        return model
+
+    labels = np.where(Y > 0.0, 1.0, 0.0)
+    found = select_alpha(classifier, (X, labels), [0.5], train=lambda model: fit(model, max_iterations=3))
+    assert np.log(0.5) < found.scores[0] < 0.0
+    assert np.all(found.densities < 0.0)
+
+
+def test_models_of_minibatches():
+    """They have no leave-one-out densities, but can be refitted; `train` is given the rows."""
+
+    def tied(data, alpha):
+        kernel = gpflow.kernels.SquaredExponential()
+        return APEP(kernel, gpflow.likelihoods.Gaussian(0.1), Z.copy(), alpha=alpha, num_data=len(data[0]))
+
+    rows = []
+    train = lambda model, data: rows.append(len(data[0])) or fit(model, data, max_iterations=30)  # noqa: E731
+    found = select_alpha(tied, (X, Y), [0.5], folds=2, train=train)
+    assert rows == [20, 20] and np.all(np.isfinite(found.densities))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alphas": []}, "alphas must be different powers"),
+        ({"alphas": [0.5, 0.5]}, "alphas must be different powers"),
+        ({"alphas": [0.5, 1.5]}, "alpha must be"),
+        ({"folds": 1}, "folds must be from 2 to the number of rows, 40, got 1"),
+        ({"folds": 41}, "folds must be from 2"),
+        ({"data": (X, Y[:-1])}, "data"),
+        (
+            {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},
+            "make must return a model with loo_log_predictive_density, got TSVGP",
+        ),
+    ],
+)
+def test_refused(options, message):
+    arguments = {"make": make, "data": (X, Y), "train": untrained, **options}
+    with pytest.raises(ValueError, match=message):
+        select_alpha(arguments.pop("make"), arguments.pop("data"), **arguments)
