@@ -1,17 +1,18 @@
-"""Whether the power that leave-one-out densities choose is the one that predicts held-out rows best.
+"""Whether the power that the training rows choose is the one that predicts held-out rows best.
 
-On each set PEPR is trained once for each alpha (L-BFGS) on the training rows of some splits; `gpflow_pep.select_alpha`
-scores it by leave-one-out, and the same models are scored on the test rows. Printed are means over the splits: the
-leave-one-out and the held-out log density of each alpha in nats a row, and the alpha that each of the two chooses.
+On the training rows of some splits of each set `gpflow_pep.select_alpha` scores PEPR for each alpha, by leave-one-out
+or by refitting to all but one of some parts; a model of all training rows is scored on the test rows. Printed are means
+over the splits: the selection's and the held-out log density of each alpha in nats a row, and the alpha that each of
+the two chooses.
 
-    python -m experiments.alpha_choice [--sets boston concrete ...] [--alphas 0 0.5 1] [--splits 3] [--inducing 50]
+    python -m experiments.alpha_choice [--sets boston concrete ...] [--alphas 0 0.5 1] [--folds 5] [--inducing 50]
 """
 
 import argparse
-from typing import Any
 
 import gpflow
 import numpy as np
+from gpflow.base import RegressionData
 
 from experiments.arguments import count, power
 from experiments.initialisation import Floats, cluster_centres, median_distance
@@ -27,42 +28,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET", default=SETS)
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.0, 0.5, 1.0])
+    parser.add_argument("--folds", type=count, help="parts to refit without; by default leave-one-out")
     parser.add_argument("--splits", type=count, default=3, help="of each set (%(default)s)")
     parser.add_argument("--inducing", type=count, default=50, help="number of inducing points (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=100, help="iterations of L-BFGS, at most (%(default)s)")
     arguments = parser.parse_args()
     columns = "".join(f"{f'alpha {alpha:g}':>16}" for alpha in arguments.alphas)
-    print(f"{'set':11}{'N':>6}{'D':>4}{columns}{'chosen':>16}   (leave-one-out / held-out)")
+    print(f"{'set':11}{'N':>6}{'D':>4}{columns}{'chosen':>16}   (selection / held-out)")
     agreeing = 0
     for name in arguments.sets:
         found = [scores(datasets.load(name, split), arguments) for split in range(arguments.splits)]
-        left_out, held_out = np.mean(found, axis=0)
-        chosen = [arguments.alphas[int(np.argmax(each))] for each in (left_out, held_out)]
+        selection, held_out = np.mean(found, axis=0)
+        chosen = [arguments.alphas[int(np.argmax(each))] for each in (selection, held_out)]
         agreeing += chosen[0] == chosen[1]
         dataset = datasets.load(name)
         N, D = dataset.X_train.shape
-        pairs = "".join(f"{f'{a:.3f} / {b:.3f}':>16}" for a, b in zip(left_out, held_out, strict=True))
+        pairs = "".join(f"{f'{a:.3f} / {b:.3f}':>16}" for a, b in zip(selection, held_out, strict=True))
         print(f"{name:11}{N:6}{D:4}{pairs}{f'{chosen[0]:g} / {chosen[1]:g}':>16}", flush=True)
     print(f"\nThe two agree on {agreeing} of {len(arguments.sets)} sets.")
 
 
 def scores(dataset: Dataset, arguments: argparse.Namespace) -> tuple[Floats, Floats]:
-    """Mean leave-one-out and held-out log densities of each alpha, [A] each."""
-    models: list[PEPR] = []
-
-    def make(data: Any, alpha: float) -> PEPR:
-        X, Y = data
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
-        Z = cluster_centres(X, arguments.inducing, 0)
-        models.append(PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3))
-        return models[-1]
+    """The selection's and the held-out mean log densities of each alpha, [A] each."""
+    data = dataset.X_train, dataset.Y_train
 
     def train(model: PEPR) -> None:
         fit(model, max_iterations=arguments.maxiter)
 
-    found = select_alpha(make, (dataset.X_train, dataset.Y_train), arguments.alphas, train=train)
-    held_out = [np.mean(model.predict_log_density((dataset.X_test, dataset.Y_test))) for model in models]
-    return found.scores, np.array(held_out)
+    def make(data: RegressionData, alpha: float) -> PEPR:
+        X, Y = (np.asarray(values) for values in data)
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
+        Z = cluster_centres(X, arguments.inducing, 0)
+        return PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+
+    def held_out(alpha: float) -> float:
+        model = make(data, alpha)
+        train(model)
+        return float(np.mean(model.predict_log_density((dataset.X_test, dataset.Y_test))))
+
+    selection = select_alpha(make, data, arguments.alphas, folds=arguments.folds, train=train)
+    return selection.scores, np.array([held_out(alpha) for alpha in arguments.alphas])
 
 
 if __name__ == "__main__":

@@ -153,17 +153,20 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     "right: [batch..., M, N]",
     "return: [batch..., M, M]",
 )
-def symmetric_product(left: TensorType, right: TensorType) -> tf.Tensor:
+def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
     left right' where that is known to be symmetric (right = left diag(w), say): strips of rows up to the diagonal, and
     their mirror image, which for many strips is half the work of a product.
+
+    :param upper: whether both are upper triangular, [..., M, M], which for many strips is a sixth of it.
     """
     size = tf.shape(left)[-2]
     num_strips = 2 if left.shape[-2] is None else max(1, left.shape[-2] // _STRIP)
     strips = []
     for number in range(num_strips):
         start, stop = size * number // num_strips, size * (number + 1) // num_strips
-        strip = tf.matmul(left[..., start:stop, :], right[..., :stop, :], transpose_b=True)
+        first = start if upper else 0
+        strip = tf.matmul(left[..., start:stop, first:], right[..., :stop, first:], transpose_b=True)
         padding = tf.pad([[0, size - stop]], [[tf.rank(left) - 1, 0], [0, 0]])
         strips.append(tf.pad(strip, padding))
     lower = tf.linalg.band_part(tf.concat(strips, axis=-2), -1, 0)

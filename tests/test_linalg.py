@@ -267,6 +267,15 @@ def test_a_batch_of_symmetric_products(size, batch):
     np.testing.assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
 
 
+@pytest.mark.parametrize("size", [1, 127, 128, 300])
+def test_a_symmetric_product_of_triangles(size):
+    """What is above the strips' beginnings is left out, being zero."""
+    left = np.triu(np.random.default_rng(size).normal(size=(2, size, size)))
+    product = symmetric_product(tf.constant(left), tf.constant(left), upper=True)
+    bound = size * EPS * np.abs(left) @ np.abs(np.swapaxes(left, -1, -2))
+    assert np.all(np.abs(product - left @ np.swapaxes(left, -1, -2)) <= bound)
+
+
 def test_a_symmetric_product_of_unknown_size():
     spec = tf.TensorSpec([None, None], tf.float64)
     function = tf.function(symmetric_product, input_signature=[spec, spec])

@@ -39,6 +39,7 @@ from ..statistics import factored_log_det_ratio, first_only, log1p_ratio, prior_
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
 
+_HALVINGS = 2  # of a triangular factor that is inverted
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
 
@@ -90,8 +91,7 @@ class StructuredSVGP(Uncollapsed):
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:
-            Vt = tf.linalg.matrix_transpose(rows.V)
-            D = prior_covariance(self.inducing_variable, self.kernel, X) - symmetric_product(Vt, Vt)
+            D = _given_u(prior_covariance(self.inducing_variable, self.kernel, X), rows.V)
         else:
             D = rows.rest
         a, m = structure.power, structure.scale
@@ -130,6 +130,17 @@ def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Ten
 
 
 @tf.custom_gradient
+def _given_u(Kff: tf.Tensor, V: tf.Tensor) -> Any:
+    """D = Kff - V'V, [..., n, n]; what depends on it has a symmetric derivative in it, so that V's is one product."""
+    Vt = tf.linalg.matrix_transpose(V)
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return first_only(bar, -2.0 * tf.matmul(V, bar))
+
+    return Kff - symmetric_product(Vt, Vt), gradient
+
+
+@tf.custom_gradient
 def _log_det(C: tf.Tensor) -> Any:
     """log|C|, [...], differentiable once: C^-1, which takes fewer products than going through the factor."""
     factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
@@ -142,8 +153,21 @@ def _log_det(C: tf.Tensor) -> Any:
 
 def _inverse(factor: tf.Tensor) -> tf.Tensor:
     """(L L')^-1, [..., n, n]."""
-    root = tf.linalg.triangular_solve(factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype) + tf.zeros_like(factor))
-    return tf.matmul(root, root, transpose_a=True)
+    root = tf.linalg.matrix_transpose(_inverse_root(factor, _HALVINGS))
+    return symmetric_product(root, root, upper=True)
+
+
+def _inverse_root(L: tf.Tensor, halvings: int) -> tf.Tensor:
+    """L^-1 by halves: of [A 0; B C] it is [A^-1 0; -C^-1 B A^-1  C^-1], mostly products, which are quicker."""
+    size = tf.shape(L)[-1]
+    if halvings == 0:
+        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype) + tf.zeros_like(L))
+    half = size // 2
+    A = _inverse_root(L[..., :half, :half], halvings - 1)
+    C = _inverse_root(L[..., half:, half:], halvings - 1)
+    below = -tf.matmul(C, tf.matmul(L[..., half:, :half], A))
+    right = tf.concat([tf.linalg.matrix_transpose(tf.zeros_like(below)), C], axis=-2)
+    return tf.concat([tf.concat([A, below], axis=-2), right], axis=-1)
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:

@@ -80,7 +80,9 @@ def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf
 
 def _prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     if _is_squared_exponential(inducing_variable, kernel):
-        return kernel(X - _centre(tf.convert_to_tensor(inducing_variable.Z)))
+        covariance, shared = _squared_exponential(kernel, X, _centre(tf.convert_to_tensor(inducing_variable.Z)))
+        whole = covariance(X, *shared)
+        return tf.linalg.set_diag(whole, tf.fill(tf.shape(X)[:-1], kernel.variance))
     return kernel(X)
 
 
@@ -185,7 +187,7 @@ def _squared_exponential(
     kernel: SquaredExponential, Z: tf.Tensor, centre: tf.Tensor
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
     """
-    Between Z [M, D] and rows, moved so that `centre` is at the origin.
+    Between Z [..., M, D] and rows [..., n, D], moved so that `centre` is at the origin.
 
     In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
     [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
@@ -199,7 +201,7 @@ def _squared_exponential(
     def covariance(X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
         if X.shape[-1] not in (None, Z.shape[-1]):
             raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
-        X = tf.ensure_shape(X, [None, Z.shape[-1]])  # one column would be broadcast
+        X = tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])  # one column would be broadcast
         x, _ = kernel.slice(X - centre, None)
         x = x / lengthscales  # [n, D]
         square = -0.5 * tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [n, 1]
