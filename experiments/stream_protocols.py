@@ -42,6 +42,9 @@ class _Protocol:
     frames: bool = False
     """Whether the posterior is drawn as it follows the data."""
 
+    memory: bool = False
+    """Whether scores are drawn against what is kept from batch to batch."""
+
     sets: tuple[str, ...] = field(default=())
     """Data sets; none: that of the named configuration."""
 
@@ -77,6 +80,7 @@ _PROTOCOLS = {
             *({"model": "SGPR", "M": 400, "window": window} for window in (1000, 2500, 7500)),
         ),
         short=({"max_train": 3000, "maxiter": 10, "first_maxiter": 20},),
+        memory=True,
     ),
     "T6": _Protocol("T6", ({"alpha": 0.5}, {"alpha": 1.0}), settings=_in_orders({}), short=_in_orders({"maxiter": 15})),
     "T7": _Protocol(
@@ -108,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figure = asked.runs / f"{stem}.png"
             draw(runs, _stream(runs[0]), figure)
             print(f"Figure: {os.path.relpath(figure)}")
+            if protocol.memory:
+                _draw_memory(runs, asked.runs / f"{stem}-memory.png")
             if protocol.frames:
                 _draw_frames(runs, asked.runs / f"{stem}-frames.png")
 
@@ -173,6 +179,13 @@ def _draw_frames(runs: Sequence[Any], path: Path) -> None:
 
     draw_frames(runs, [_stream(run) for run in runs], path)
     print(f"Frames: {os.path.relpath(path)}")
+
+
+def _draw_memory(runs: Sequence[Any], path: Path) -> None:
+    from experiments.report.memory import draw_memory
+
+    draw_memory(runs, path)
+    print(f"Memory: {os.path.relpath(path)}")
 
 
 def _parser() -> argparse.ArgumentParser:

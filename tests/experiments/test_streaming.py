@@ -161,9 +161,9 @@ def test_a_step_too_far_is_taken_back():
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def test_comparison_has_a_table_a_figure_and_frames(runs, capfd, monkeypatch):
+def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch):
     tiny = {name: value for name, value in TINY.items() if name not in ("seed", "progress")}
-    protocol = replace(stream_protocols._PROTOCOLS["T1"], short=(tiny | {"order": "shuffled"},))
+    protocol = replace(stream_protocols._PROTOCOLS["T1"], short=(tiny | {"order": "shuffled"},), memory=True)
     monkeypatch.setitem(stream_protocols._PROTOCOLS, "T1", protocol)
     stream_protocols.main(["T1", "--runs", str(runs)])
     lines = capfd.readouterr().out.splitlines()
@@ -173,6 +173,7 @@ def test_comparison_has_a_table_a_figure_and_frames(runs, capfd, monkeypatch):
     assert len({len(line) for line in [lines[start], *body]}) == 1
     assert any("M = 6 inducing points, first batch 40, others 25, shuffled" in line for line in lines)
     assert imread(runs / "stream-T1-periodic-0.png").shape[:2] == (150 * 6.8, 150 * 11)
+    assert imread(runs / "stream-T1-periodic-0-memory.png").shape[:2] == (150 * 3.8, 150 * 9)
     assert imread(runs / "stream-T1-periodic-0-frames.png").shape[1] == pytest.approx(150 * 3.6 * 4, abs=1)
 
 
