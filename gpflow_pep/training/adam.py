@@ -13,7 +13,7 @@ from gpflow.optimizers import NaturalGradient
 from .course import Course
 from .failures import check_finite, restoring
 from .problems import Problem
-from .result import FAILED, LIMIT, Ending
+from .result import CONVERGED, FAILED, LIMIT, Ending
 
 
 class Adam:
@@ -41,6 +41,8 @@ class Adam:
 
     def __call__(self, course: Course) -> Ending:
         """Steps, until the course is over."""
+        if not self._problem.variables:
+            return Ending(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []
         with restoring(self._problem, course, self._restore) as failure:
             while not course.is_over:

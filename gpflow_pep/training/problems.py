@@ -126,7 +126,7 @@ class SweptMinibatchProblem(_WithSites):
     def __init__(self, model: PEPClassifier, batch_size: int):
         super().__init__(model)
         self._batch_size = batch_size
-        self._epoch: Iterator[list[tf.Tensor]] = iter(())
+        self._epoch: Iterator[list[tf.Tensor]] | None = None
 
     @property
     @override
@@ -136,7 +136,7 @@ class SweptMinibatchProblem(_WithSites):
     @override
     def evaluate(self, step: int) -> Evaluation:
         epoch, place = divmod(step, self.interval)
-        if place == 0:
+        if place == 0 or self._epoch is None:  # a longer run may go on from the midst of one
             self._epoch = self.model.minibatches(self._batch_size, seed=epoch)
         return None, next(self._epoch)
 

@@ -403,4 +403,6 @@ def test_blocks_of_any_size(rows):
         slope = tape.gradient(value, transformed.unconstrained_variable)
         slopes.append(float(slope / tf.sigmoid(transformed.unconstrained_variable)))
     h = 1e-4
-    assert slopes[0] - slopes[1] == pytest.approx(-0.5 * (rest(0.05 + h) - rest(0.05 - h)) / (2.0 * h), rel=1e-5, abs=1e-3)
+    assert slopes[0] - slopes[1] == pytest.approx(
+        -0.5 * (rest(0.05 + h) - rest(0.05 - h)) / (2.0 * h), rel=1e-5, abs=1e-3
+    )

@@ -141,6 +141,15 @@ def test_what_has_ended_is_not_repeated(tmp_path):
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
+def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(tmp_path):
+    """Epochs of four: the run ends after six steps."""
+    options = {"optimiser": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
+    fit(MAKERS["PEPClassifier"](), max_iterations=6, **options)
+    result = fit(MAKERS["PEPClassifier"](), max_iterations=13, **options)
+    assert result.iterations == 13 and result.status == "limit"
+    assert len(result.objective) == 6  # after 4, 6, 8, 12 and 13 steps, and at converged sites
+
+
 def test_a_converged_search_is_not_repeated(tmp_path):
     options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
     expected = fit(MAKERS["PEPR"](), **options)

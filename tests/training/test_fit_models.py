@@ -256,6 +256,14 @@ def test_all_rows_of_a_minibatch_model():
     assert result.objective[-1] > result.objective[0]
 
 
+@pytest.mark.parametrize("name", ["PEPR", "TSVGP"])
+def test_nothing_trainable(name):
+    model = MAKERS[name]()
+    gpflow.set_trainable(model, False)
+    result = fit(model, data_for(name))
+    assert (result.status, result.reason, result.iterations) == ("converged", "Nothing is trainable.", 0)
+
+
 def test_progress(capsys):
     fit(MAKERS["PEPR"](), max_iterations=2, progress=True)
     shown = capsys.readouterr().err
