@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from gpflow.inducing_variables import SeparateIndependentInducingVariables
-from gpflow.models import GPModel
+from gpflow.models import GPR, GPModel
 
 from experiments.initialisation import Floats
 from gpflow_pep.datasets import Dataset
@@ -23,7 +23,7 @@ def save_predictions(model: GPModel, dataset: Dataset, directory: Path) -> Path:
     :return: its path.
     """
     mean, variance = model.predict_y(dataset.X_test)
-    arrays = {"Z": model.inducing_variable.Z.numpy(), "mean": mean.numpy(), "variance": variance.numpy()}
+    arrays = {"Z": inducing_points(model), "mean": mean.numpy(), "variance": variance.numpy()}
     if dataset.X_train.shape[1] == 1:
         arrays["x"] = _across(dataset.X_train[:, 0], _GRID)[:, None]
         arrays["x_mean"], arrays["x_variance"] = (part.numpy() for part in model.predict_y(arrays["x"]))
@@ -54,7 +54,9 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
 
 
 def inducing_points(model: GPModel) -> Floats:
-    """Z [M, D]; where the latent functions have inducing points of their own, [C, M, D]."""
+    """Z [M, D], of an exact model [0, D]; where the latent functions have inducing points of their own, [C, M, D]."""
+    if isinstance(model, GPR):
+        return np.empty((0, model.data[0].shape[1]))
     variable = model.inducing_variable
     if isinstance(variable, SeparateIndependentInducingVariables):
         return np.stack([part.Z.numpy() for part in variable.inducing_variable_list])

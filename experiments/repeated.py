@@ -75,10 +75,22 @@ class Repeated:
 def classify(updates: dict[str, Any], runs: Path, *named_configs: str) -> Result:
     """The result of a run of `experiments.classification`, and under "directory" where it is recorded."""
     from experiments.classification import ex
+
+    return _recorded(ex, updates, runs, named_configs)
+
+
+def regress(updates: dict[str, Any], runs: Path, *named_configs: str) -> Result:
+    """The result of a run of `experiments.regression`, and under "directory" where it is recorded."""
+    from experiments.regression import ex
+
+    return _recorded(ex, updates, runs, named_configs)
+
+
+def _recorded(experiment: Any, updates: dict[str, Any], runs: Path, named_configs: Sequence[str]) -> Result:
     from experiments.recording import run_directory
 
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    run = ex.run(config_updates={"progress": False, **updates}, named_configs=named_configs, options=options)
+    run = experiment.run(config_updates={"progress": False, **updates}, named_configs=named_configs, options=options)
     return {**(run.result or {}), "directory": str(run_directory(run))}
 
 

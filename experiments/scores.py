@@ -3,22 +3,36 @@
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
+from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 from experiments.initialisation import Floats
-from gpflow_pep import PEPClassifier, metrics
+from experiments.svgp import objective
+from gpflow_pep import PEPR, PEPClassifier, metrics
 from gpflow_pep.datasets import Dataset
+from gpflow_pep.minibatches import Minibatches
 
 
-def objective_per_point(model: GPModel, num_data: int) -> float:
-    """The model's log evidence, or bound of it, divided by N (nats)."""
-    return float(model.maximum_log_likelihood_objective()) / num_data
+def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatches | None) -> float:
+    """
+    The model's log evidence, or bound of it, divided by N (nats).
+
+    :param batches: those of a model with a q(u) of its own; blocks of its bound may be among them.
+    """
+    if batches is None:
+        return float(model.maximum_log_likelihood_objective()) / len(data[0])
+    return objective(model, data, batches.blocks) / len(data[0])
 
 
 def noise_sd(model: GPModel) -> float:
     """Standard deviation of the noise, in the unit of the targets."""
     return float(np.sqrt(model.likelihood.variance.numpy()))
+
+
+def scale(model: GPModel) -> float | None:
+    """The scale m of the structured conditional m D; None of a model without one."""
+    return float(model.scale.numpy()) if isinstance(model, PEPR) else None
 
 
 def hyperparameters(model: GPModel) -> dict[str, float]:

@@ -1,14 +1,20 @@
-"""Trains models with a q(u) of their own: GPflow's SVGP and the models with tied factors."""
+"""Trains models with a q(u) of their own: GPflow's SVGP, the models with tied factors, the tighter bounds."""
+
+from collections.abc import Sequence
 
 import gpflow
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import AnyNDArray, RegressionData
 from gpflow.utilities import set_trainable
 
 from experiments.optimisers import Report, Training, adam, lbfgs
+from gpflow_pep import BTSVGP
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.models.tied import TiedFactors
 
 ExternalModel = gpflow.models.SVGP | TiedFactors
+StochasticRegression = gpflow.models.SVGP | StructuredSVGP
 
 _CHUNK = 10_000  # rows
 
@@ -50,12 +56,23 @@ def train_svgp(
     return adam(loss, model.trainable_variables, maxiter, learning_rate, report, before)
 
 
-def objective(model: ExternalModel, data: RegressionData) -> float:
-    """The objective of all rows: it is the mean of the estimates that parts of equal size give, at less memory."""
+def minibatches(model: StochasticRegression, num_data: int, size: int, seed: int) -> Minibatches:
+    """Those of a regression model: fixed where they are blocks of its bound, in a new order every epoch elsewhere."""
+    return Minibatches(num_data, min(size, num_data), fixed=isinstance(model, BTSVGP), seed=seed)
+
+
+def objective(
+    model: ExternalModel | StructuredSVGP, data: RegressionData, blocks: Sequence[AnyNDArray] | None = None
+) -> float:
+    """
+    The objective of all rows: it is the mean of the estimates that parts give, by their sizes, at less memory.
+
+    :param blocks: rows of each part, where it matters what they are.
+    """
     X, Y = data
     N = len(X)
     estimate = tf.function(model.maximum_log_likelihood_objective, autograph=False, reduce_retracing=True)
-    parts = [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
+    parts = blocks or [slice(start, start + _CHUNK) for start in range(0, N, _CHUNK)]
     return sum(float(estimate((X[part], Y[part]))) * len(X[part]) / N for part in parts)
 
 

@@ -5,11 +5,14 @@ same operation stops with a message that names the matrix, says how it is condit
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+
+from .derivatives import first_only
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _STRIP = 64  # rows; narrower products are slower than what they save
@@ -23,6 +26,8 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     """
     Lower Cholesky factor of a symmetric positive definite matrix, or an error: eagerly, compiled and in gradients.
 
+    It is differentiated once, with fewer products than TensorFlow's.
+
     :param matrix: symmetric matrix, or a batch of them.
     :param name: what the error message calls the matrix.
     :param advice: what the reader of that message can try; a string or a string tensor [].
@@ -30,17 +35,27 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     :raises tf.errors.InvalidArgumentError: where the matrix is not positive definite in floating point. (With
         ``jit_compile=True`` the message cannot be expressed, and TensorFlow refuses to compile it.)
     """
-    factor = tf.linalg.cholesky(matrix)
-    succeeded = _succeeded(factor)
 
-    def stop() -> tf.Tensor:
-        failure = tf.debugging.Assert(False, [_diagnosis(matrix, factor, name, advice)])
-        with tf.control_dependencies([failure]):
-            return tf.constant(False)
+    @tf.custom_gradient
+    def checked(matrix: tf.Tensor) -> Any:
+        factor = tf.linalg.cholesky(matrix)
 
-    checked = tf.cond(succeeded, lambda: tf.constant(True), stop)
-    with tf.control_dependencies([checked]):
-        return tf.identity(factor)
+        def stop() -> tf.Tensor:
+            failure = tf.debugging.Assert(False, [_diagnosis(matrix, factor, name, advice)])
+            with tf.control_dependencies([failure]):
+                return tf.constant(False)
+
+        succeeded = tf.cond(_succeeded(factor), lambda: tf.constant(True), stop)
+        with tf.control_dependencies([succeeded]):
+            factor = tf.identity(factor)
+
+        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return first_only(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
+
+        return factor, gradient
+
+    result: tf.Tensor = checked(tf.convert_to_tensor(matrix))
+    return result
 
 
 @check_shapes(

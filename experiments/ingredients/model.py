@@ -1,4 +1,4 @@
-"""The model ingredient, ``gp``: a sparse GP regression model at its initial parameters."""
+"""The model ingredient, ``gp``: a GP regression model, sparse or exact, at its initial parameters."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -7,21 +7,25 @@ from functools import partial
 from typing import Any
 
 import gpflow
+import numpy as np
+import numpy.typing as npt
 from sacred import Ingredient
 
+from experiments.exact import ExactGPR
 from experiments.initialisation import Floats, cluster_centres, median_distance, neighbour_blocks
 from experiments.recording import SAVE_GIT_INFO
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
-MODELS = ("SGPR", "GPRFITC", "PEPR", "TPEP", "TSGPR", "BTSGPR")
-LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR")
+MODELS = ("GPR", "SGPR", "GPRFITC", "PEPR", "TPEP", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
+_LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 
 
 @gp.config
 def _config() -> None:
-    # SGPR, GPRFITC (GPflow's own), PEPR, TPEP (PEPR with a learned scale), TSGPR or BTSGPR
+    # GPR (exact), SGPR, GPRFITC (GPflow's own), PEPR, TPEP (PEPR with a learned scale), TSGPR or BTSGPR; with a q(u) of
+    # their own, trained by Adam on minibatches, SVGP (GPflow's), TSVGP and BTSVGP
     model = "PEPR"
 
     # the power of PEPR and TPEP, from 0 (variational) to 1 (FITC; with blocks PITC)
@@ -30,10 +34,13 @@ def _config() -> None:
     # scale m of the structured conditional m D: fixed in PEPR, where learning starts in TPEP
     scale = 1.0
 
-    # rows per block of neighbouring inputs; None: single rows (PEPR, TPEP). BTSGPR needs blocks
+    # rows per block; None: single rows (PEPR, TPEP). BTSGPR needs blocks
     block_size = 20 if model == "BTSGPR" else None
 
-    # number of inducing points; they start at k-means centres of the training inputs
+    # what makes a block: neighbours (of neighbouring inputs), or order (of rows as they come, which max_train shuffles)
+    blocks = "neighbours"
+
+    # number of inducing points, which GPR has none of; they start at k-means centres of the training inputs
     M = 50
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
@@ -54,15 +61,26 @@ def _config() -> None:
 
 def title(config: Mapping[str, Any]) -> str:
     """What tables and figures call the model of a ``gp`` configuration."""
-    blocks = "" if config["block_size"] is None else f", blocks of {config['block_size']}"
+    kind = " in order" if config["blocks"] == "order" else ""
+    blocks = "" if config["block_size"] is None else f", blocks of {config['block_size']}{kind}"
     names = {
+        "GPR": "exact GP",
         "GPRFITC": "FITC (GPflow)",
         "PEPR": f"PEP α={config['alpha']:g}{blocks}",
         "TPEP": f"T-PEP α={config['alpha']:g}{blocks}",
         "TSGPR": "T-SGPR",
         "BTSGPR": f"BT-SGPR{blocks}",
+        "TSVGP": "T-SVGP",
+        "BTSVGP": "BT-SVGP",
     }
     return names.get(config["model"], str(config["model"]))
+
+
+def objective_kind(model: str) -> str:
+    """What the model's objective is."""
+    if model == "GPR":
+        return "log evidence"
+    return "lower bound" if model in _LOWER_BOUNDS else "approximate log evidence"
 
 
 @gp.capture
@@ -73,6 +91,7 @@ def build(
     alpha: float,
     scale: float,
     block_size: int | None,
+    blocks: str,
     M: int,
     kernel: str,
     lengthscales: float | None,
@@ -82,21 +101,38 @@ def build(
     _seed: int,
 ) -> gpflow.models.GPModel:
     """The model that the configuration asks for, for inputs X [N, D] and targets Y [N, 1]."""
-    blocks = None if block_size is None else neighbour_blocks(X, block_size)
-    pepr = partial(PEPR, alpha=alpha, blocks=blocks, max_jitter=max_jitter)
+    labels = None if block_size is None else _block_labels(X, block_size, blocks)
+    pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "SGPR": gpflow.models.SGPR,
         "GPRFITC": gpflow.models.GPRFITC,
         "PEPR": partial(pepr, scale=scale),
         "TPEP": partial(pepr, scale=gpflow.Parameter(scale, transform=gpflow.utilities.positive())),
         "TSGPR": partial(TSGPR, max_jitter=max_jitter),
-        "BTSGPR": partial(BTSGPR, blocks=blocks, max_jitter=max_jitter),
+        "BTSGPR": partial(BTSGPR, blocks=labels, max_jitter=max_jitter),
     }
-    if model not in constructors:
+    stochastic: dict[str, Callable[..., gpflow.models.GPModel]] = {
+        "SVGP": gpflow.models.SVGP,
+        "TSVGP": TSVGP,
+        "BTSVGP": BTSVGP,
+    }
+    if model not in MODELS:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(MODELS)}.")
-    Z = cluster_centres(X, M, _seed)  # [M, D]
     covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
+    if model == "GPR":
+        return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
+    Z = cluster_centres(X, M, _seed)  # [M, D]
+    if model in stochastic:
+        return stochastic[model](covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X))
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
+
+
+def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.intp]:
+    """Labels [N] of blocks, their sizes as equal as can be."""
+    if blocks not in ("neighbours", "order"):
+        raise ValueError(f"blocks is {blocks!r}; accepted are neighbours, order.")
+    labels = neighbour_blocks(X, block_size)
+    return labels if blocks == "neighbours" else np.sort(labels)
 
 
 def stationary_kernel(

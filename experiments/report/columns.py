@@ -12,11 +12,11 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([first, "-" * len(first), *others])
 
 
-def mean_and_error(values: Sequence[float]) -> str:
+def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
     """Mean and standard error."""
     if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{np.mean(values):.2f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2f}"
+        return f"{values[0]:.{digits}f}"
+    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -66,7 +66,8 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _evidence(run: RecordedRun) -> str:
-    return f"{'≥' if run.is_bound else '≈'} {run.result['objective_per_point']:.4f}"
+    sign = "≥" if run.is_bound else "=" if run.result["objective_kind"] == "log evidence" else "≈"
+    return f"{sign} {run.result['objective_per_point']:.4f}"
 
 
 def _iterations(run: RecordedRun) -> str:

@@ -9,9 +9,10 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
+from ..derivatives import first_only
 from ..graphs import unconverted
 from ..quadrature import largest
-from ..statistics import concatenate, first_only, log1p_ratio
+from ..statistics import concatenate, log1p_ratio
 
 _VALUES_PER_CHUNK = 2**16  # rows times classes that are integrated at a time
 

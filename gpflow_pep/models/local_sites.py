@@ -15,6 +15,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..derivatives import derivatives
 from ..observations import check_observations
 from ..sites import (
     LatentRows,
@@ -32,7 +33,7 @@ from ..sites import (
     sweep,
     update_rows,
 )
-from ..statistics import Chunks, OldSite, SomeRows, Sums, derivatives
+from ..statistics import Chunks, OldSite, SomeRows, Sums
 from .freshness import differs, parameter_values, print_when
 from .latent_functions import independent_prior
 from .power import SinglePower

@@ -32,10 +32,11 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
+from ..derivatives import first_only
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite, symmetric_product
 from ..sites import along
-from ..statistics import factored_log_det_ratio, first_only, log1p_ratio, prior_covariance
+from ..statistics import factored_log_det_ratio, log1p_ratio, prior_covariance
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
 

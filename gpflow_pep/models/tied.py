@@ -31,10 +31,11 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..derivatives import first_only
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
 from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
-from ..statistics import factored_log_det_ratio, first_only, log1p_ratio
+from ..statistics import factored_log_det_ratio, log1p_ratio
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Uncollapsed
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ..derivatives import first_only
 from ..linalg import cholesky_adjoint, symmetric_product
-from ..statistics import CHUNKS_IN_FLIGHT, OldSite, add_up, first_only, watched
+from ..statistics import CHUNKS_IN_FLIGHT, OldSite, add_up, watched
 from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import Latent, LatentRows
 from .sweep import Sites, look, no_sums, row_terms, sums_of

@@ -9,10 +9,10 @@ from gpflow.likelihoods import Likelihood, MultiClass, ScalarLikelihood, Softmax
 from typing_extensions import override
 
 from .. import validation
+from ..derivatives import derivatives
 from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..quadrature import largest
-from ..statistics import derivatives
 from .projections import site_rule
 from .softmax import SoftmaxTilting
 from .tilted import Cavity, Rows, Tilted, TiltedRule

@@ -15,8 +15,8 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..derivatives import derivatives
 from ..quadrature import Evaluated, Panels, integrate, panels
-from ..statistics import derivatives
 from .densities import LogDensity, log_density
 from .mode import Centred, centre
 from .rough import ModeCentredHermite

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from ..statistics import derivatives, first_only
+from ..derivatives import derivatives, first_only
 
 
 class Rows(NamedTuple):

@@ -10,7 +10,6 @@ from .covariances import (
     prior_covariance,
     prior_variances,
 )
-from .derivatives import derivatives, first_only
 from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
@@ -42,10 +41,8 @@ __all__ = [
     "collect",
     "concatenate",
     "covariance_with_rows",
-    "derivatives",
     "factored_log_det_ratio",
     "factorise_B",
-    "first_only",
     "floating_variables",
     "independent_parts",
     "inducing_covariance",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from ..derivatives import first_only
 from ..linalg import cholesky_adjoint
 from .chunks import Chunks, add_up
-from .derivatives import first_only
 from .independent import IndependentSites, LinearAdjoint
 from .rows import RowSource, watched
 from .sites import ChunkSums, Powers, Sites, Sums

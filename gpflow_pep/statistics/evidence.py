@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..derivatives import first_only
 from ..linalg import cholesky, symmetric_product
-from .derivatives import first_only
 from .sites import Sums
 
 _NAME = "B = I + V diag(1/v) V'"

@@ -12,9 +12,9 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ..derivatives import first_only
 from ..linalg import cholesky, finite
 from .covariances import old_covariances
-from .derivatives import first_only
 from .penalty import factored_log_det_ratio
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"

@@ -11,9 +11,9 @@ from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from typing_extensions import override
 
+from ..derivatives import derivatives
 from .chunks import Blocks, Chunks
 from .covariances import covariance_with_rows, prior_covariance
-from .derivatives import derivatives
 
 
 class Rows(NamedTuple):

@@ -11,10 +11,10 @@ from gpflow.config import default_float
 from gpflow.models import GPModel
 from typing_extensions import override
 
+from ..derivatives import derivatives
 from ..minibatches import Minibatches
 from ..models.classifier import PEPClassifier
 from ..sites import SitesStatus
-from ..statistics import derivatives
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
