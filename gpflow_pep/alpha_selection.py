@@ -40,6 +40,9 @@ class AlphaSelection:
     densities: AnyNDArray
     """Of every row, [A, N]."""
 
+    trainings: tuple[tuple[Any, ...], ...]
+    """What `train` returned for each power: one result, or one for each part."""
+
     @property
     def alpha(self) -> float:
         """The power of the best score; of equal ones the first."""
@@ -48,7 +51,8 @@ class AlphaSelection:
     @property
     def as_good(self) -> AnyNDArray:
         """Powers whose score is within two standard errors of the difference from the best, ascending."""
-        return np.sort(self.alphas[self.differences >= -2.0 * self.difference_errors])
+        near = self.differences >= -2.0 * self.difference_errors
+        return np.sort(self.alphas[near | (self.alphas == self.alpha)])
 
 
 def select_alpha(
@@ -77,52 +81,50 @@ def select_alpha(
     :param data: X [N, D] and Y [N, P].
     :param alphas: the powers, in [0, 1].
     :param folds: K, from 2 to N: refit to all rows but those of each of K random parts, which are then predicted. None:
-        leave-one-out.
+        leave-one-out. (Rows of a part are predicted by one model: the standard errors do not know that.)
     :param train: trains a model in place; called with it, and for models of minibatches with the data too.
     :param seed: of the parts.
     :raises ValueError: naming the argument that cannot be used.
+    :raises FloatingPointError: where a model's densities are not numbers.
     """
     X, Y = validation.regression_data(data)
+    if len(X) < 2:
+        raise ValueError(f"data must have two rows or more, got {len(X)}.")
     powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
     parts = None if folds is None else _parts(len(X), folds, seed)
-    rows = []
-    for alpha in powers:
-        if parts is None:
-            rows.append(_left_out(make, (X, Y), alpha, train))
-        else:
-            rows.append(_refitted(make, (X, Y), alpha, parts, train))
-    densities = np.stack(rows)
+    found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
+    densities = np.stack([each for each, _ in found])
     scores = densities.mean(axis=1)
-    rest = densities - densities[np.argmax(scores)]
-    return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities)
+    best = densities[np.argmax(scores)]
+    rest = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)  # -inf less -inf is none
+    trainings = tuple(tuple(results) for _, results in found)
+    return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities, trainings)
 
 
-def _left_out(make: Make, data: RegressionData, alpha: float, train: Callable[..., Any]) -> AnyNDArray:
-    """Leave-one-out densities of all rows, [N]."""
-    model = make(data, alpha)
-    if not hasattr(model, "loo_log_predictive_density"):
-        raise ValueError(
-            f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
-        )
-    train(model)
-    return np.asarray(model.loo_log_predictive_density())
-
-
-def _refitted(
-    make: Make, data: RegressionData, alpha: float, parts: list[AnyNDArray], train: Callable[..., Any]
-) -> AnyNDArray:
-    """Densities of all rows, [N], each under a model that was trained without its part."""
+def _densities(
+    make: Make, data: RegressionData, alpha: float, parts: list[AnyNDArray] | None, train: Callable[..., Any]
+) -> tuple[AnyNDArray, list[Any]]:
+    """Of all rows, [N], left out one by one, or with their part; and what training returned."""
     X, Y = data
-    densities = np.full(len(X), np.nan)
-    for part in parts:
+    densities, results = np.empty(len(X)), []
+    for part in [np.arange(0)] if parts is None else parts:
         others = np.setdiff1d(np.arange(len(X)), part)
         model = make((X[others], Y[others]), alpha)
-        train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),)))
-        density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-        densities[part] = np.reshape(density, [len(part)])
-    return densities
+        if parts is None and not hasattr(model, "loo_log_predictive_density"):
+            raise ValueError(
+                f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
+            )
+        results.append(train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),))))
+        if parts is None:
+            densities = np.asarray(model.loo_log_predictive_density())
+        else:
+            density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+            densities[part] = np.reshape(density, [len(part)])
+    if np.isnan(densities).any():
+        raise FloatingPointError(f"the log densities of {np.isnan(densities).sum()} rows are NaN at alpha = {alpha:g}.")
+    return densities, results
 
 
 def _parts(num_data: int, folds: Any, seed: int) -> list[AnyNDArray]:

@@ -14,9 +14,12 @@ class Minibatches:
     Which rows each step of a training sees; a training that is taken up again goes on with the next ones.
 
     Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
-    beginning of the next. With ``fixed=True`` they are divided into blocks
-    once, at random, and it is the blocks that come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
+    beginning of the next. With ``fixed=True`` they are divided into blocks once, at random, and it is the blocks that
+    come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
     """
+
+    blocks: tuple[AnyNDArray, ...] | None
+    """The rows of each block; None where blocks are not fixed."""
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
@@ -32,11 +35,9 @@ class Minibatches:
         if self.size > self.num_data:
             raise ValueError(f"size must be at most num_data, {self.num_data}, got {self.size}.")
         self._seed = seed
+        self._orders: dict[int, AnyNDArray] = {}  # of the last epochs
         count = -(-self.num_data // self.size)
         self.blocks = tuple(np.array_split(self._order(self.num_data, 0), count)) if fixed else None
-
-    blocks: tuple[AnyNDArray, ...] | None
-    """The rows of each block; None where blocks are not fixed."""
 
     def rows(self, step: int) -> AnyNDArray:
         """The rows of a step, numbered from 0: [size] integers, or those of a block."""
@@ -44,9 +45,9 @@ class Minibatches:
             epoch, place = divmod(step, len(self.blocks))
             return self.blocks[self._order(len(self.blocks), 1 + epoch)[place]]
         epoch, first = divmod(step * self.size, self.num_data)
-        last = ((step + 1) * self.size - 1) // self.num_data
-        orders = np.concatenate([self._order(self.num_data, number) for number in range(epoch, last + 1)])
-        return orders[first : first + self.size]
+        rows = self._order(self.num_data, epoch)[first : first + self.size]
+        missing = self.size - len(rows)
+        return np.concatenate([rows, self._order(self.num_data, epoch + 1)[:missing]]) if missing else rows
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
         """
@@ -71,4 +72,7 @@ class Minibatches:
         return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
     def _order(self, count: int, epoch: int) -> AnyNDArray:
-        return np.random.default_rng([self._seed, epoch]).permutation(count)
+        if epoch not in self._orders:
+            earlier = list(self._orders.items())[-1:]
+            self._orders = dict([*earlier, (epoch, np.random.default_rng([self._seed, epoch]).permutation(count))])
+        return self._orders[epoch]

@@ -109,6 +109,7 @@ def test_models_are_trained():
     trained = select_alpha(make, (X, Y), [0.5], train=lambda model: fit(model, max_iterations=20))
     start = select_alpha(make, (X, Y), [0.5], train=untrained)
     assert trained.scores[0] > start.scores[0] + 0.1
+    assert trained.trainings[0][0].iterations <= 20 and start.trainings == ((None,),)
 
 
 def test_labels():
@@ -138,9 +139,34 @@ def test_models_of_minibatches():
     assert rows == [20, 20] and np.all(np.isfinite(found.densities))
 
 
+class Told:
+    """A model whose densities are given."""
+
+    data = None
+
+    def __init__(self, densities):
+        self._densities = densities
+
+    def loo_log_predictive_density(self):
+        return self._densities
+
+
+def test_densities_that_are_infinite_or_no_numbers():
+    """A row of probability 0 rules a power out, and two such rows do not make a difference of them."""
+    rows = {0.0: np.array([-np.inf, 1.0, *np.zeros(N - 2)]), 1.0: np.array([-np.inf, 0.0, *np.zeros(N - 2)])}
+    rows[0.5] = np.zeros(N)
+    with np.errstate(invalid="ignore"):  # of the standard errors
+        found = select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5, 1.0], train=untrained)
+    assert found.alpha == 0.5 and found.as_good.tolist() == [0.5]
+    rows[0.5] = np.full(N, np.nan)
+    with pytest.raises(FloatingPointError, match=r"the log densities of 40 rows are NaN at alpha = 0\.5"):
+        select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5], train=untrained)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"data": (X[:1], Y[:1])}, "data must have two rows or more"),
         ({"alphas": []}, "alphas must be different powers"),
         ({"alphas": [0.5, 0.5]}, "alphas must be different powers"),
         ({"alphas": [0.5, 1.5]}, "alpha must be"),

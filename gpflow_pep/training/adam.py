@@ -30,7 +30,8 @@ class Adam:
         self._is_of_q = [any(variable is other for other in of_q) for variable in problem.variables]
         self._optimiser = tf_keras.optimizers.Adam(learning_rate)
         self._optimiser.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
-        self._good = [tf.Variable(variable, trainable=False) for variable in problem.variables]
+        self._changing = [*problem.variables, *self._optimiser.variables]
+        self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = tf.function(self._apply, autograph=False)
 
     @property
@@ -54,17 +55,18 @@ class Adam:
                     losses = []
                 else:
                     course.step(None)
-            return (
-                course.ending if course.is_over_early else Ending(LIMIT, f"Adam: {course.iterations} steps, as asked.")
-            )
+            self._check(course.iterations)  # nothing else would, after the last step
+            reason = f"Adam: {course.iterations} steps, as asked."
+            return course.ending if course.is_over_early else Ending(LIMIT, reason)
+        course.undo()
         return Ending(FAILED, failure[0])
 
     def _apply(self, loss: tf.Tensor, slopes: list[tf.Tensor]) -> None:
         """A step, from parameters that are good if these are finite."""
         pairs = list(zip(slopes, self._problem.variables, strict=True))
         with tf.control_dependencies(check_finite(loss, *slopes)):
-            for good, (_, variable) in zip(self._good, pairs, strict=True):
-                good.assign(variable)
+            kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
+        with tf.control_dependencies(kept):
             parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
@@ -72,8 +74,13 @@ class Adam:
                 self._natural.minimize(lambda: sum(tf.reduce_sum(slope * value) for slope, value in of_q), [self._q])
             self._optimiser.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
 
+    def _check(self, step: int) -> None:
+        """An error where the parameters cannot be evaluated."""
+        loss, slopes = self._problem.look(step)
+        check_finite(tf.constant(0.0 if loss is None else loss), *slopes)
+
     def _restore(self) -> None:
-        for good, variable in zip(self._good, self._problem.variables, strict=True):
+        for good, variable in zip(self._good, self._changing, strict=True):
             variable.assign(good)
 
 

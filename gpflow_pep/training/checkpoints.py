@@ -3,14 +3,12 @@
 import json
 import os
 import time
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
 
 from ..arrays_file import load_arrays, save_arrays
 
@@ -69,11 +67,3 @@ class Checkpoints:
             variable.assign(arrays[name])
         course: dict[str, Any] = about["course"]
         return course
-
-
-def fingerprint(*values: AnyNDArray | tf.Tensor) -> int:
-    """A number that other values do not have, all but certainly."""
-    total = 0
-    for value in values:
-        total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)
-    return total

@@ -74,7 +74,7 @@ class Course:
         if self._patience is None:
             return False
         values = self._judged_by()[1]
-        return len(values) > self._patience and int(np.argmin(values)) < len(values) - self._patience
+        return len(values) > self._patience and int(np.argmin(values)) < len(values) - self._patience  # the first best
 
     @property
     def ending(self) -> Ending:
@@ -110,12 +110,22 @@ class Course:
             self._record(objective)
 
     def close(self, objective: float) -> None:
-        """A record of the last step, if it has none."""
-        if self._recorded < self.iterations:
+        """A record of the last step, or of the start, if it has none."""
+        if self._recorded < self.iterations or not self.objective:
             self._record(objective)
 
+    def undo(self) -> None:
+        """The last step has turned out to be none."""
+        self.iterations -= 1
+        if self._recorded > self.iterations:
+            self._recorded = self.iterations
+            for values in (self.objective, *self.held_out.values()):
+                values.pop()
+
     def go_back_to_best(self) -> None:
-        """The parameters of the best score come back, if scores have ended the training."""
+        """The parameters of the best score come back, if scores have ended the training and one was finite."""
+        if not any(np.isfinite(self._judged_by()[1])):
+            return
         for variable, best in zip(self._trained, self._best, strict=bool(self._best)):
             variable.assign(best)
 
@@ -138,7 +148,7 @@ class Course:
         for name, value in ({} if self._scores is None else self._scores()).items():
             self.held_out.setdefault(name, []).append(value)
         judged_by = self._judged_by()[1]
-        if self._best and judged_by[-1] == min(judged_by):
+        if self._best and judged_by[-1] == min(judged_by) < np.inf:
             for best, variable in zip(self._best, self._trained, strict=True):
                 best.assign(variable)
         now = {"objective": self.objective, **self.held_out}
@@ -152,10 +162,11 @@ class Course:
 
     def _judged_by(self) -> tuple[str, list[float]]:
         """What an early end is decided by, and its values, the smaller the better."""
+        name, values = "objective", [-value for value in self.objective]
         if self.held_out:
             name, values = next(iter(self.held_out.items()))
-            return f"held-out {name}", values
-        return "objective", [-value for value in self.objective]
+            name = f"held-out {name}"
+        return name, [value if np.isfinite(value) else np.inf for value in values]
 
 
 def _copies(variables: Sequence[tf.Variable]) -> list[tf.Variable]:

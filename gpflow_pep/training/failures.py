@@ -35,6 +35,8 @@ def restoring(problem: Problem, course: Course, restore: Callable[[], None]) -> 
 def reason_of(error: BaseException) -> str:
     """What an error says, without TensorFlow's account of where."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    if "natural_gradient_steps" in text:  # GPflow's own check, which says no more
+        return "the natural gradient's step is not finite; try a smaller natural_step."
     found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
     return found.group(1) if found else text
 

@@ -2,21 +2,22 @@
 
 import os
 import warnings
-from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
+from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
-from gpflow.utilities import parameter_dict
 from tqdm import tqdm
 
 from .. import validation
+from ..inducing.distinct import checked_seed
 from ..minibatches import Minibatches
 from ..models.classifier import PEPClassifier
 from ..sites import SitesStatus
+from .about import about, fingerprint
 from .adam import Adam
-from .checkpoints import Checkpoints, fingerprint
+from .checkpoints import Checkpoints
 from .course import Course, Report
 from .held_out import HeldOut
 from .lbfgs import lbfgs
@@ -91,7 +92,8 @@ def fit(
         checkpoint. By default 1, in minibatch training 100, of a PEPClassifier (rounded up to) an epoch.
     :param checkpoint: a file from which the same call goes on if it exists: with Adam as if nothing had happened, with
         L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
-        is larger.
+        is larger (whole records, or epochs of a PEPClassifier, are best added). Another model, other data or settings
+        are refused.
     :param checkpoint_seconds: so many pass between two checkpoints, at least; the last one is written in any case.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
@@ -108,6 +110,7 @@ def fit(
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     max_sweeps, tol = validation.positive_integer(max_sweeps, "max_sweeps"), validation.positive_number(tol, "tol")
+    seed = checked_seed(seed)
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     problem = _problem(model, arrays, optimiser, batch_size, max_sweeps, tol, seed)
     interval = _checked_interval(problem, interval)
@@ -116,7 +119,8 @@ def fit(
     if checkpoint is not None:
         run = {"optimiser": optimiser, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
-        checkpoints = Checkpoints(checkpoint, {**run, **_about(model, arrays)}, checkpoint_seconds)
+        run |= {"max_sweeps": max_sweeps, "tol": tol, "held_out": fingerprint(*map(np.asarray, held_out or ()))}
+        checkpoints = Checkpoints(checkpoint, {**run, **about(model, arrays)}, checkpoint_seconds)
     with tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as bar:
         course = Course(
             problem.variables,
@@ -140,9 +144,10 @@ def fit(
         if ending.status == EARLY:
             course.go_back_to_best()
         status = _settled(model, max_sweeps, tol)
-    if ending.status == FAILED:
-        warnings.warn(ending.reason, stacklevel=2)
-    return _result(course, ending, status)
+    result = _result(course, ending, status)
+    if result.status == FAILED:
+        warnings.warn(result.reason, stacklevel=2)
+    return result
 
 
 def _problem(
@@ -151,16 +156,20 @@ def _problem(
     if isinstance(model, PEPClassifier):
         if optimiser == "lbfgs":
             return ConvergedProblem(model, max_sweeps, tol)
-        return SweptProblem(model) if batch_size is None else SweptMinibatchProblem(model, batch_size)
-    if data is None or optimiser == "lbfgs":
-        return Problem(model, data)
+        return SweptProblem(model) if batch_size is None else SweptMinibatchProblem(model, batch_size, seed)
+    if data is None:
+        return Problem(model)
     N = len(data[0])
-    batches = Minibatches(N, batch_size or min(N, _BATCH_SIZE), fixed=_in_blocks(model), seed=seed)
+    size = N if optimiser == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
+    if size > N:
+        raise ValueError(f"batch_size must be at most the number of rows, {N}, got {batch_size}.")
     num_data = getattr(model, "num_data", None)
     num_data = None if num_data is None else int(num_data)
-    if batches.size < N and num_data != N:
-        raise ValueError(f"num_data of the model must be {N}, the rows of data, for minibatches, got {num_data}.")
-    return MinibatchProblem(model, data, batches)
+    if num_data != N and not (num_data is None and size == N):
+        raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
+    if optimiser == "lbfgs":
+        return Problem(model, data)
+    return MinibatchProblem(model, data, Minibatches(N, size, fixed=_in_blocks(model), seed=seed))
 
 
 def _in_blocks(model: GPModel) -> bool:
@@ -177,7 +186,9 @@ def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:
         raise ValueError(f"model must be one of gpflow_pep or GPflow with a training loss, got {type(model).__name__}.")
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    return validation.regression_data(data)
+    X, Y = validation.regression_data(data)
+    # GPflow's softmax takes whole numbers only; the models here take them too.
+    return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
 def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | None) -> str:
@@ -202,20 +213,6 @@ def _checked_interval(problem: Problem, interval: int | None) -> int:
     if interval is None:
         return _INTERVAL if isinstance(problem, MinibatchProblem) else problem.interval
     return -(-validation.positive_integer(interval, "interval") // problem.interval) * problem.interval
-
-
-def _about(model: GPModel, data: Data | None) -> dict[str, Any]:
-    """What a run is about, as far as it does not change in its course."""
-    parameters = parameter_dict(model)
-    fixed = [np.asarray(parameter) for parameter in parameters.values() if not parameter.trainable]
-    alpha = getattr(model, "alpha", None)
-    return {
-        "model": type(model).__name__,
-        "parameters": {name: list(parameter.shape) for name, parameter in parameters.items() if parameter.trainable},
-        "values of fixed parameters": fingerprint(*fixed),
-        "alpha": None if alpha is None else np.asarray(alpha).tolist(),
-        "data": fingerprint(*map(np.asarray, model.data if data is None else data)),
-    }
 
 
 def _settled(model: GPModel, max_sweeps: int, tol: float) -> SitesStatus | None:

@@ -1,18 +1,34 @@
 """Scores of rows that a training does not see."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.config import default_float
-from gpflow.likelihoods import Gaussian
+from gpflow.likelihoods import Gaussian, Softmax
 from gpflow.models import GPModel
 
 from .. import validation
 from ..models.classifier import PEPClassifier
 
 _ROWS = 4096  # that are predicted at a time
+
+
+@contextmanager
+def as_it_is(model: GPModel) -> Iterator[None]:
+    """Predictions inside take sites that have not quite converged as they are: neither warned of nor updated."""
+    chosen = getattr(model, "when_stale", None)
+    try:
+        if chosen is not None:
+            model.when_stale = "warn"
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
+            yield
+    finally:
+        if chosen is not None:
+            model.when_stale = chosen
 
 
 class HeldOut:
@@ -25,10 +41,9 @@ class HeldOut:
         """
         self._model = model
         X, Y = validation.regression_data(data)
-        self._parts = [
-            (tf.constant(X[start : start + _ROWS], default_float()), tf.constant(Y[start : start + _ROWS]))
-            for start in range(0, len(X), _ROWS)
-        ]
+        Y = Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y  # GPflow's takes nothing else
+        starts = range(0, len(X), _ROWS)
+        self._parts = [tuple(tf.constant(values[start : start + _ROWS]) for values in (X, Y)) for start in starts]
         # Compiled, that sites have not quite converged could not be left unsaid.
         is_compiled = not isinstance(model, PEPClassifier)
         self._of = tf.function(self._of_rows, autograph=False, reduce_retracing=True) if is_compiled else self._of_rows
@@ -40,12 +55,11 @@ class HeldOut:
 
     def __call__(self) -> dict[str, float]:
         """The mean negative log predictive density in nats, and where noise is Gaussian the root mean squared error."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
+        with as_it_is(self._model):
             found = [self._of(X, Y) for X, Y in self._parts]
         densities, squares = (np.concatenate(each) for each in zip(*found, strict=True))
-        scores = (-float(np.mean(densities)), float(np.sqrt(np.mean(squares))))
-        return dict(zip(self.names, scores, strict=False))
+        scores = {"nlpd": -float(np.mean(densities))}
+        return scores | ({"rmse": float(np.sqrt(np.mean(squares)))} if "rmse" in self.names else {})
 
     def _of_rows(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Log predictive densities [n], and squared errors [n, P] of a Gaussian likelihood's observations."""

@@ -83,6 +83,8 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
-        converged = not limit and bool(result.success) and not best.failure
+        # A second search that found nothing better either began where rounding ends.
+        exhausted = not gained and result.nit == 0
+        converged = not limit and (bool(result.success) or exhausted) and not best.failure
         return Ending(CONVERGED if converged else LIMIT if limit else FAILED, reason)
     return Ending(FAILED, failure[0])

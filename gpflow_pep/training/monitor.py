@@ -1,7 +1,6 @@
 """What TensorBoard shows of a training, through GPflow's monitor."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,10 +14,12 @@ from matplotlib.figure import Figure
 
 from ..models.moving_points import are_points, points_of
 from .course import Course
+from .held_out import as_it_is
 
 _PICTURES = 10  # records from one picture to the next
 _POINTS = 1000  # rows of data in a picture
 _GRID = {1: 200, 2: 40}  # places along each input
+_ENTRIES = 100  # of a parameter, at most
 _KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
 
 
@@ -41,7 +42,7 @@ def monitor(
     directory = os.fspath(directory)
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: course.objective[-1], "objective"),
-        ModelToTensorBoard(directory, model, keywords_to_monitor=_KEYWORDS),
+        ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
         *(ScalarToTensorBoard(directory, partial(_latest, course, name), f"held_out/{name}") for name in scores),
     ]
     groups = [MonitorTaskGroup(scalars)]
@@ -61,8 +62,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
     places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
-    with warnings.catch_warnings():  # sites that have not quite converged
-        warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
+    with as_it_is(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))
     if X.shape[1] == 1:
         axes.plot(X, Y, ".", color="grey", alpha=0.5)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.config import default_float
 from gpflow.models import GPModel
 from typing_extensions import override
 
@@ -55,6 +54,10 @@ class Problem:
         loss, slopes = self._compiled()
         return float(loss), slopes
 
+    def look(self, step: int) -> Evaluation:
+        """The same, but nothing changes."""
+        return self.evaluate(step)
+
     def keep(self) -> None:
         """The present parameters are the best so far."""
 
@@ -82,7 +85,7 @@ class MinibatchProblem(Problem):
         super().__init__(model)
         self._data, self._batches = data, batches
         self._closure = lambda X, Y: model.training_loss((X, Y))
-        signature = [tf.TensorSpec([None, values.shape[1]], default_float()) for values in data]
+        signature = [tf.TensorSpec([None, values.shape[1]], values.dtype) for values in data]
         self._compiled = tf.function(self._loss_and_derivatives, autograph=False, input_signature=signature)
 
     @override
@@ -107,6 +110,14 @@ class _WithSites(Problem):
         return {"precision": self.model.sites.precision, "linear": self.model.sites.linear}
 
     @override
+    def look(self, step: int) -> Evaluation:
+        before = self.model.sites.values()
+        try:
+            return super().look(step)
+        finally:
+            self.model.sites.assign(before)
+
+    @override
     def start_over(self) -> None:
         self.model.reset_sites()
 
@@ -123,9 +134,9 @@ class SweptProblem(_WithSites):
 class SweptMinibatchProblem(_WithSites):
     """Sites of a minibatch are updated, and derivatives estimated from it; the sums over all rows once an epoch."""
 
-    def __init__(self, model: PEPClassifier, batch_size: int):
+    def __init__(self, model: PEPClassifier, batch_size: int, seed: int):
         super().__init__(model)
-        self._batch_size = batch_size
+        self._batch_size, self._seed = batch_size, seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
 
     @property
@@ -137,8 +148,17 @@ class SweptMinibatchProblem(_WithSites):
     def evaluate(self, step: int) -> Evaluation:
         epoch, place = divmod(step, self.interval)
         if place == 0 or self._epoch is None:  # a longer run may go on from the midst of one
-            self._epoch = self.model.minibatches(self._batch_size, seed=epoch)
+            seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
+            self._epoch = self.model.minibatches(self._batch_size, seed=seed)
         return None, next(self._epoch)
+
+    @override
+    def look(self, step: int) -> Evaluation:
+        under_way, self._epoch = self._epoch, None
+        try:
+            return super().look(step)
+        finally:
+            self._epoch = under_way
 
     @override
     def objective(self, losses: list[float]) -> float:

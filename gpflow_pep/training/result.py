@@ -23,7 +23,7 @@ class FitResult:
     status: str
     """
     "converged": the optimiser says so (Adam never does), and the sites have | "limit": that of the iterations was
-    reached | "stopped early" | "failed": the last good parameters are back.
+    reached | "stopped early" | "failed": the last good parameters are back, or the sites have not converged.
     """
 
     reason: str

@@ -28,9 +28,9 @@ def of_minibatches(constructor, likelihood=None, **options):
     return constructor(kernel(), likelihood, Z.copy(), num_data=len(X), **options)
 
 
-def classifier():
+def classifier(**options):
     """Its inducing points stay, or L-BFGS would take hundreds of iterations."""
-    model = gpflow_pep.PEPClassifier((X, LABELS), kernel(), Probit(), Z.copy())
+    model = gpflow_pep.PEPClassifier((X, LABELS), kernel(), Probit(), Z.copy(), **options)
     gpflow.set_trainable(model.inducing_variable, False)
     return model
 

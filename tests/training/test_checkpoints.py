@@ -8,8 +8,23 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import pytest
-from small_models import LABELS, MAKERS, WITH_DATA, X, Y, data_for, held_out_for, options_for, values
+import tensorflow_probability as tfp
+from small_models import (
+    LABELS,
+    MAKERS,
+    WITH_DATA,
+    X,
+    Y,
+    classifier,
+    collapsed,
+    data_for,
+    held_out_for,
+    of_minibatches,
+    options_for,
+    values,
+)
 
+import gpflow_pep
 from gpflow_pep.training import fit
 
 SMALL = Path(__file__).parent
@@ -184,12 +199,27 @@ def fixed(model):
     return model
 
 
+def with_prior(model):
+    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(0.0), np.float64(1.0))
+    return model
+
+
+def other_kernel():
+    model = MAKERS["TSVGP"]()
+    model.kernel = gpflow.kernels.Matern52(1.0, lengthscales=0.9)
+    return model
+
+
 OTHERS = {
-    "another model": (lambda: MAKERS["BTSVGP"](), (X, Y), {}, "model"),
-    "other data": (lambda: MAKERS["TSVGP"](), (X, Y + 1e-9), {}, "data"),
-    "another rate": (lambda: MAKERS["TSVGP"](), (X, Y), {"learning_rate": 0.06}, "learning_rate"),
-    "another seed": (lambda: MAKERS["TSVGP"](), (X, Y), {"seed": 1}, "seed"),
-    "fewer parameters": (lambda: fixed(MAKERS["TSVGP"]()), (X, Y), {}, "parameters, values of fixed parameters"),
+    "another model": (MAKERS["BTSVGP"], (X, Y), {}, "model, settings"),
+    "another kernel": (other_kernel, (X, Y), {}, "settings"),
+    "a prior": (lambda: with_prior(MAKERS["TSVGP"]()), (X, Y), {}, "settings"),
+    "not whitened": (lambda: of_minibatches(gpflow_pep.TSVGP, whiten=False), (X, Y), {}, "settings"),
+    "other data": (MAKERS["TSVGP"], (X, Y + 1e-9), {}, "data"),
+    "other rows to score": (MAKERS["TSVGP"], (X, Y), {"held_out": (X, Y)}, "held_out"),
+    "another rate": (MAKERS["TSVGP"], (X, Y), {"learning_rate": 0.06}, "learning_rate"),
+    "another seed": (MAKERS["TSVGP"], (X, Y), {"seed": 1}, "seed"),
+    "fewer parameters": (lambda: fixed(MAKERS["TSVGP"]()), (X, Y), {}, "fixed parameters, shapes of parameters"),
 }
 
 
@@ -212,6 +242,22 @@ def test_a_checkpoint_of_another_run_is_refused(ended, other):
         fit(model, data, checkpoint=path, **{**options, **changed})
     np.testing.assert_equal(values(model), before)
     assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("make", "other"),
+    [
+        (lambda: collapsed(gpflow_pep.BTSGPR, blocks=10), lambda: collapsed(gpflow_pep.BTSGPR, blocks=15)),
+        (lambda: collapsed(gpflow_pep.PEPR, alpha=0.5), lambda: collapsed(gpflow_pep.PEPR, alpha=0.6)),
+        (classifier, lambda: classifier(projection="wasserstein")),
+    ],
+    ids=["blocks", "alpha", "projection"],
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, make, other):
+    fit(make(), max_iterations=1, checkpoint=tmp_path / "c.npz")
+    with pytest.raises(ValueError, match="must belong to this run"):
+        fit(other(), max_iterations=1, checkpoint=tmp_path / "c.npz")
+    assert fit(make(), max_iterations=1, checkpoint=tmp_path / "c.npz").iterations == 1
 
 
 def test_a_file_that_is_no_checkpoint(tmp_path):

@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 from small_models import LABELS, MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
 
-from gpflow_pep import BTSVGP, PEPR, TSVGP, PEPClassifier
+from gpflow_pep import APEP, BTSVGP, PEPR, TSVGP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.training import fit
+from gpflow_pep.training.held_out import HeldOut
 
 FEW = {True: {"max_iterations": 12}, False: {"max_iterations": 120, "interval": 20, "batch_size": 20}}
 
@@ -116,6 +117,20 @@ def test_held_out_scores_end_it_at_their_best():
         np.testing.assert_array_equal(value, seen[best][name])
 
 
+@pytest.mark.parametrize("finite", [False, True])
+def test_scores_that_are_no_numbers(monkeypatch, finite):
+    """They are worse than all others; where there are no others the parameters stay those of the end."""
+    scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
+    monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
+    model, seen = MAKERS["TSVGP"](), []
+    options = {"patience": 3, "interval": 1, "report": lambda *_: seen.append(values(model))}
+    result = fit(model, (X, Y), held_out=(X, Y), max_iterations=50, **options)
+    assert result.status == "stopped early"
+    assert result.iterations == (9 if finite else 4)
+    expected = seen[5] if finite else seen[-1]
+    np.testing.assert_equal(values(model), expected)
+
+
 def test_the_objective_ends_it():
     """A rate of 0 all but stops; the minibatches' objectives have no trend, and stop having a new best one."""
     model = MAKERS["TSVGP"]()
@@ -146,7 +161,8 @@ def test_nan_restores_the_last_good_parameters(name, options):
     with pytest.warns(UserWarning, match="the last good parameters restored"):
         result = fit(model, data_for(name), interval=1, max_iterations=20, report=spoil, **options)
     assert result.status == "failed" and "the last good parameters restored" in result.reason
-    assert result.iterations == 4
+    assert result.iterations == 3  # the fourth led there
+    assert len(result.objective) == 3
     assert all(np.all(np.isfinite(value)) for value in values(model).values())
     assert np.isfinite(full_objective(model, name))
 
@@ -158,6 +174,31 @@ def test_a_step_too_far():
         result = fit(model, optimiser="adam", learning_rate=1e4, max_iterations=10)
     assert result.status == "failed" and result.iterations < 10
     assert np.isfinite(full_objective(model, "SGPR"))
+
+
+@pytest.mark.parametrize("name", ["TSVGP", "PEPClassifier"])
+def test_the_last_step_is_checked_too(name):
+    """A single one that is much too long: there is no next evaluation to see it."""
+    model = MAKERS[name]()
+    before = values(model)
+    with pytest.warns(UserWarning, match="the last good parameters restored"):
+        result = fit(model, data_for(name), optimiser="adam", learning_rate=1e12, max_iterations=1)
+    assert (result.status, result.iterations) == ("failed", 0)
+    np.testing.assert_equal(values(model), before)
+
+
+def test_a_natural_gradient_that_is_not_finite():
+    """The message is ours, and q is what it was."""
+    model = MAKERS["SVGP"]()
+
+    def spoil(iteration, _):
+        if iteration == 3:
+            model.q_sqrt.assign(1e-9 * np.eye(len(Z))[None])
+
+    with pytest.warns(UserWarning, match="try a smaller natural_step"):
+        result = fit(model, (X, Y), report=spoil, interval=1, max_iterations=10)
+    assert result.status == "failed"
+    assert np.isfinite(full_objective(model, "SVGP"))
 
 
 def test_a_start_that_cannot_be_evaluated():
@@ -217,7 +258,8 @@ def test_tensorboard(tmp_path, name, columns):
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
         ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimiser="lbfgs"'),
         ("PEPR", {"batch_size": 10, "optimiser": "adam"}, "batch_size must be None, since PEPR needs all rows"),
-        ("TSVGP", {"batch_size": 61}, "size must be at most num_data, 60, got 61"),
+        ("TSVGP", {"batch_size": 61}, "batch_size must be at most the number of rows, 60, got 61"),
+        ("TSVGP", {"seed": -1}, "seed must be"),
         ("BTSVGP", {"optimiser": "lbfgs"}, 'optimiser must be "adam" for BTSVGP'),
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
         ("PEPR", {"patience": 0}, "patience must be"),
@@ -236,11 +278,13 @@ def test_refused(name, options, message):
     np.testing.assert_equal(values(model), before)
 
 
-@pytest.mark.parametrize("num_data", [None, 59])
-def test_minibatches_need_the_number_of_rows(num_data):
+@pytest.mark.parametrize(
+    ("num_data", "options"), [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimiser": "lbfgs"})]
+)
+def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=num_data)
     with pytest.raises(ValueError, match=f"num_data of the model must be 60.*got {num_data}"):
-        fit(model, (X, Y), batch_size=20)
+        fit(model, (X, Y), **options)
 
 
 def test_a_model_without_a_loss():
@@ -278,3 +322,33 @@ def test_block_size():
     fit(model, (X, Y), natural_step=1.0, max_iterations=1)
     exact = gpflow.models.GPR((X, Y), kernel(), noise_variance=0.3)
     assert full_objective(model, "BTSVGP") <= float(exact.log_marginal_likelihood()) + 1e-9
+
+
+def test_softmax():
+    """GPflow's takes whole numbers only; labels are given as they are."""
+    labels = (Y > 0.0).astype(int) + (Y > 0.8)
+    for constructor in (gpflow.models.SVGP, APEP):
+        model = constructor(kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), num_latent_gps=3, num_data=len(X))
+        result = fit(model, (X, labels), max_iterations=2, held_out=(X[:5], labels[:5].astype(float)), interval=1)
+        assert result.status == "limit" and np.all(np.isfinite(result.held_out["nlpd"]))
+
+
+def test_the_seed_orders_minibatches_of_a_classifier():
+    found = []
+    for seed in (0, 0, 1):
+        model = MAKERS["PEPClassifier"]()
+        fit(model, optimiser="adam", batch_size=20, max_iterations=3, seed=seed)
+        found.append(float(model.kernel.lengthscales.numpy()))
+    assert found[0] == found[1] != found[2]
+
+
+def test_scores_change_nothing():
+    """Also where stale sites are refreshed for predictions."""
+    found = []
+    for held_out in (None, held_out_for("PEPClassifier")):
+        model = MAKERS["PEPClassifier"]()
+        model.when_stale = "refresh"
+        fit(model, optimiser="adam", max_iterations=3, held_out=held_out)
+        assert model.when_stale == "refresh"
+        found.append(values(model))
+    np.testing.assert_equal(found[0], found[1])
