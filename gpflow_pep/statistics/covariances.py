@@ -81,8 +81,7 @@ def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf
 def _prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
     if _is_squared_exponential(inducing_variable, kernel):
         covariance, shared = _squared_exponential(kernel, X, _centre(tf.convert_to_tensor(inducing_variable.Z)))
-        whole = covariance(X, *shared)
-        return tf.linalg.set_diag(whole, tf.fill(tf.shape(X)[:-1], kernel.variance))
+        return covariance(X, *shared)
     return kernel(X)
 
 
