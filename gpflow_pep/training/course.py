@@ -119,8 +119,9 @@ class Course:
         self.iterations -= 1
         if self._recorded > self.iterations:
             self._recorded = self.iterations
-            for values in (self.objective, *self.held_out.values()):
-                values.pop()
+            self.objective.pop()
+            for values in self.held_out.values():  # without that of the step, if scoring it failed
+                del values[len(self.objective) :]
 
     def go_back_to_best(self) -> None:
         """The parameters of the best score come back, if scores have ended the training and one was finite."""

@@ -117,6 +117,24 @@ def test_held_out_scores_end_it_at_their_best():
         np.testing.assert_array_equal(value, seen[best][name])
 
 
+def test_scores_that_cannot_be_computed(monkeypatch):
+    """The step before is the last good one; objective and scores end there."""
+    scores = iter([3.0, 2.0])
+
+    def score(self):
+        try:
+            return {"nlpd": next(scores)}
+        except StopIteration:
+            raise tf.errors.InvalidArgumentError(None, None, "no prediction") from None
+
+    monkeypatch.setattr(HeldOut, "__call__", score)
+    model = MAKERS["TSVGP"]()
+    with pytest.warns(UserWarning, match="restored: no prediction"):
+        result = fit(model, (X, Y), held_out=(X, Y), interval=1, max_iterations=10)
+    assert (result.status, result.iterations) == ("failed", 2)
+    assert result.held_out == {"nlpd": (3.0, 2.0)} and len(result.objective) == 2
+
+
 @pytest.mark.parametrize("finite", [False, True])
 def test_scores_that_are_no_numbers(monkeypatch, finite):
     """They are worse than all others; where there are no others the parameters stay those of the end."""
