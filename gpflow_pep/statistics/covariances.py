@@ -66,7 +66,8 @@ def _inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, j
     if _is_squared_exponential(inducing_variable, kernel):
         Z = tf.convert_to_tensor(inducing_variable.Z)
         covariance, shared = _squared_exponential(kernel, Z, _centre(Z))
-        return tf.linalg.set_diag(covariance(Z, *shared), tf.fill([tf.shape(Z)[0]], kernel.variance + jitter))
+        variance = tf.exp(tf.math.log(kernel.variance))  # rounded as the other entries are
+        return tf.linalg.set_diag(covariance(Z, *shared), tf.fill([tf.shape(Z)[0]], variance + jitter))
     return Kuu(inducing_variable, kernel, jitter=jitter)
 
 
