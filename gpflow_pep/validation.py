@@ -88,6 +88,13 @@ def positive_number(value: Any, name: str) -> float:
     return float(number)
 
 
+def seed(value: Any) -> int:
+    """A seed that NumPy and scikit-learn take."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {value!r}.")
+    return int(value)
+
+
 def gaussian(likelihood: Any) -> Gaussian:
     """A Gaussian likelihood, whose noise may depend on x."""
     if not isinstance(likelihood, Gaussian):

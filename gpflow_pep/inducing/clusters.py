@@ -8,7 +8,8 @@ from gpflow.base import AnyNDArray
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from .distinct import checked, checked_seed, distinct, first_distinct
+from .. import validation
+from .distinct import checked, distinct, first_distinct
 
 _MINIBATCH_FROM = 20_000  # rows
 _ROWS = 1024  # that distances are computed of together
@@ -30,7 +31,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     from sklearn.exceptions import ConvergenceWarning
 
     X, M = checked(X, M)
-    seed = checked_seed(seed)
+    seed = validation.seed(seed)
     first_distinct(X, np.arange(len(X)), M)
     if len(X) == M:
         return X.copy()

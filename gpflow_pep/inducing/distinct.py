@@ -20,13 +20,6 @@ def checked(X: Any, M: Any) -> tuple[AnyNDArray, int]:
     return X, M
 
 
-def checked_seed(seed: Any) -> int:
-    """A seed that NumPy and scikit-learn take."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r}.")
-    return int(seed)
-
-
 def distinct(X: AnyNDArray) -> AnyNDArray:
     """Indices of the rows of X [N, D] that equal none before them, in ascending order."""
     return np.sort(np.unique(X, axis=0, return_index=True)[1])

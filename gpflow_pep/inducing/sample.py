@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .distinct import checked, checked_seed, first_distinct
+from .. import validation
+from .distinct import checked, first_distinct
 
 
 def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
@@ -20,5 +21,5 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :raises ValueError: naming the argument that cannot be used.
     """
     X, M = checked(X, M)
-    order = np.random.default_rng(checked_seed(seed)).permutation(len(X))
+    order = np.random.default_rng(validation.seed(seed)).permutation(len(X))
     return X[first_distinct(X, order, M)]

@@ -10,7 +10,6 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
@@ -40,48 +39,16 @@ class StreamingSVGP(Stream, Uncollapsed):
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        inducing_variable: InducingPointsLike,
-        *,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
-        whiten: bool = True,
-    ):
+    def __init__(self, kernel: Kernel, likelihood: Likelihood, inducing_variable: InducingPointsLike, **kwargs: Any):
         """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
         :param likelihood: any likelihood of GPflow.
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
             `SeparateIndependentInducingVariables`.
-        :param num_data: N, rows of the first batch; None: every minibatch is a whole batch.
-        :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
-        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
-        :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
-        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :param kwargs: as for :class:`TSVGP`; num_data is the number of rows of the first batch, and None says that
+            every minibatch is a whole batch.
         :raises ValueError: naming the argument that cannot be used.
         """
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
+        super().__init__(kernel, likelihood, inducing_variable, **kwargs)
         self._begin_stream([self.num_latent_gps], 1)
 
     @inherit_check_shapes

@@ -5,13 +5,11 @@ import warnings
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
-from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
 from tqdm import tqdm
 
 from .. import validation
-from ..inducing.distinct import checked_seed
 from ..minibatches import Minibatches
 from ..models.classifier import PEPClassifier
 from ..sites import SitesStatus
@@ -30,6 +28,7 @@ from .problems import (
     SweptMinibatchProblem,
     SweptProblem,
     converge_sites,
+    rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, Ending, FitResult
 
@@ -110,7 +109,7 @@ def fit(
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     max_sweeps, tol = validation.positive_integer(max_sweeps, "max_sweeps"), validation.positive_number(tol, "tol")
-    seed = checked_seed(seed)
+    seed = validation.seed(seed)
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     problem = _problem(model, arrays, optimiser, batch_size, max_sweeps, tol, seed)
     interval = _checked_interval(problem, interval)
@@ -186,9 +185,7 @@ def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:
         raise ValueError(f"model must be one of gpflow_pep or GPflow with a training loss, got {type(model).__name__}.")
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    X, Y = validation.regression_data(data)
-    # GPflow's softmax takes whole numbers only; the models here take them too.
-    return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
+    return rows_for(model, data)
 
 
 def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | None) -> str:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.likelihoods import Gaussian, Softmax
+from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
-from .. import validation
 from ..models.classifier import PEPClassifier
+from .problems import rows_for
 
 _ROWS = 4096  # that are predicted at a time
 
@@ -40,8 +40,7 @@ class HeldOut:
         :raises ValueError: where they are no regression data.
         """
         self._model = model
-        X, Y = validation.regression_data(data)
-        Y = Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y  # GPflow's takes nothing else
+        X, Y = rows_for(model, data)
         starts = range(0, len(X), _ROWS)
         self._parts = [tuple(tf.constant(values[start : start + _ROWS]) for values in (X, Y)) for start in starts]
         # Compiled, that sites have not quite converged could not be left unsaid.

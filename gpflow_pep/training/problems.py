@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
+from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 from typing_extensions import override
 
+from .. import validation
 from ..derivatives import derivatives
 from ..minibatches import Minibatches
 from ..models.classifier import PEPClassifier
@@ -24,6 +26,17 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 # Change of the sites above which an energy means nothing (it may be huge), or one that is a bound is rounding.
 _UNSETTLED, _WILD = 0.1, 100.0
 _PATIENCE = 10  # times as many sweeps at the first evaluation, which has nothing to go back to
+
+
+def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    """
+    X [N, D] and Y [N, P] as a model that is given data takes them.
+
+    :raises ValueError: where they are no regression data.
+    """
+    X, Y = validation.regression_data(data)
+    # GPflow's softmax takes whole numbers only; the models here take them too.
+    return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
 class Problem:
