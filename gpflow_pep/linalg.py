@@ -15,6 +15,7 @@ from gpflow.base import TensorType
 from .derivatives import first_only
 
 _GROWTH = 10.0  # of the jitter, per attempt
+_HALVINGS = 2  # of a triangular factor that is inverted
 _STRIP = 64  # rows; narrower products are slower than what they save
 
 
@@ -188,6 +189,29 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     diagonal = tf.linalg.diag_part(lower)
     whole = tf.linalg.set_diag(lower + tf.linalg.matrix_transpose(lower), diagonal)
     return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
+
+
+@check_shapes(
+    "L: [batch..., M, M]",
+    "return: [batch..., M, M]",
+)
+def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
+    """(L L')^-1 of a lower triangular L, for the derivative of a log det."""
+    root = tf.linalg.matrix_transpose(_inverse(L, _HALVINGS))
+    return symmetric_product(root, root, upper=True)
+
+
+def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
+    """L^-1 by halves: of [A 0; B C] it is [A^-1 0; -C^-1 B A^-1  C^-1], mostly products, which are quicker."""
+    size = tf.shape(L)[-1]
+    if halvings == 0:
+        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype) + tf.zeros_like(L))
+    half = size // 2
+    A = _inverse(L[..., :half, :half], halvings - 1)
+    C = _inverse(L[..., half:, half:], halvings - 1)
+    below = -tf.matmul(C, tf.matmul(L[..., half:, :half], A))
+    right = tf.concat([tf.linalg.matrix_transpose(tf.zeros_like(below)), C], axis=-2)
+    return tf.concat([tf.concat([A, below], axis=-2), right], axis=-1)
 
 
 @check_shapes(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.linalg import cholesky, cholesky_with_growing_jitter, finite, symmetric_product
+from gpflow_pep.linalg import cholesky, cholesky_with_growing_jitter, finite, inverse_of_product, symmetric_product
 
 EPS = np.finfo(np.float64).eps
 
@@ -289,6 +289,19 @@ def test_a_symmetric_product_of_unknown_size():
 def test_a_symmetric_product_over_no_rows_is_zero():
     empty = tf.zeros([3, 0], tf.float64)
     np.testing.assert_array_equal(symmetric_product(empty, empty), np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 130])
+@pytest.mark.parametrize("batch", [(), (0,), (3, 2)])
+def test_an_inverse_from_its_factor(size, batch):
+    """Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are empty."""
+    factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
+    matrices = factors @ np.swapaxes(factors, -1, -2) / size + 0.1 * np.eye(size)
+    actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
+    expected = np.linalg.inv(matrices)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0))
+    np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
 
 
 def test_importing_and_calling_warns_of_nothing():

@@ -10,7 +10,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..linalg import cholesky
-from ..statistics import SharedBlockSites, Sites, Sums
+from ..statistics import SharedBlockSites, Sites, StructuredBlockSites, Sums
 from .tsgpr import StructuredBound
 
 
@@ -50,7 +50,7 @@ class BTSGPR(StructuredBound):
     @override
     def _make_sites(self) -> Sites:
         if not self._shared:
-            return super()._make_sites()
+            return StructuredBlockSites()
         self._shared_size = int(self._chunks.sizes[0])
         self._check_block_sizes(self._chunks.sizes.numpy())
         return SharedBlockSites(self._shared_size)

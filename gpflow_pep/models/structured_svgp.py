@@ -34,13 +34,12 @@ from typing_extensions import override
 from .. import validation
 from ..derivatives import first_only
 from ..graphs import unconverted
-from ..linalg import cholesky, column_products, finite, symmetric_product
+from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
 from ..sites import along
 from ..statistics import factored_log_det_ratio, log1p_ratio, prior_covariance
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
 
-_HALVINGS = 2  # of a triangular factor that is inverted
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
 
@@ -147,28 +146,9 @@ def _log_det(C: tf.Tensor) -> Any:
     factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return first_only(bar[..., None, None] * _inverse(factor))
+        return first_only(bar[..., None, None] * inverse_of_product(factor))
 
     return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1), gradient
-
-
-def _inverse(factor: tf.Tensor) -> tf.Tensor:
-    """(L L')^-1, [..., n, n]."""
-    root = tf.linalg.matrix_transpose(_inverse_root(factor, _HALVINGS))
-    return symmetric_product(root, root, upper=True)
-
-
-def _inverse_root(L: tf.Tensor, halvings: int) -> tf.Tensor:
-    """L^-1 by halves: of [A 0; B C] it is [A^-1 0; -C^-1 B A^-1  C^-1], mostly products, which are quicker."""
-    size = tf.shape(L)[-1]
-    if halvings == 0:
-        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype) + tf.zeros_like(L))
-    half = size // 2
-    A = _inverse_root(L[..., :half, :half], halvings - 1)
-    C = _inverse_root(L[..., half:, half:], halvings - 1)
-    below = -tf.matmul(C, tf.matmul(L[..., half:, :half], A))
-    right = tf.concat([tf.linalg.matrix_transpose(tf.zeros_like(below)), C], axis=-2)
-    return tf.concat([tf.concat([A, below], axis=-2), right], axis=-1)
 
 
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
@@ -191,7 +171,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         bend = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            in_X = copies * _inverse(factor) - power * tf.matmul(U, U, transpose_b=True)
+            in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return first_only(bar * in_X, 2.0 * bar * U)
 
         return copies * tf.reduce_sum(bend) + tf.reduce_sum(W * U), gradient

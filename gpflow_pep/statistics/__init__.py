@@ -1,6 +1,6 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
-from .block import BlockSites, SharedBlockSites
+from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up, concatenate
 from .collect import collect
 from .covariances import (
@@ -17,6 +17,7 @@ from .old_posterior import Carried, OldPosterior, OldSite, carried
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
+from .structured import SharedBlockSites, StructuredBlockSites
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -35,6 +36,7 @@ __all__ = [
     "SingleRows",
     "Sites",
     "SomeRows",
+    "StructuredBlockSites",
     "Sums",
     "add_up",
     "carried",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import override
 
-from ..linalg import cholesky
+from ..linalg import cholesky, inverse_of_product
 from .penalty import log_det_ratio, log_det_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
@@ -42,6 +42,18 @@ def _relative(D: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
     return D / (root[:, :, None] * root[:, None, :])
 
 
+def _penalty_adjoint(
+    powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Derivatives of the penalty in D [G, b, b], s [G, b] and the power [G], with Pi = (S + penalty m D)^-1."""
+    power = powers.penalty * scale
+    weight = bar * powers.weight
+    factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=_ADVICE)
+    Pi = inverse_of_product(factor)
+    s_bar = -weight[..., None] * tf.reduce_sum(D * Pi, axis=-1) / s
+    return weight[..., None, None] * Pi, s_bar, weight * log_det_ratio_slope(power, _relative(D, s))
+
+
 def _flat(values: tf.Tensor) -> tf.Tensor:
     """[G, b, K] -> [n, K]."""
     return tf.reshape(values, [-1, values.shape[-1]])
@@ -66,7 +78,7 @@ class BlockSites(Sites):
             c=tf.matmul(U, rho, transpose_a=True),
             quadratic=tf.reduce_sum(tf.square(rho)),
             log_noise=2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))),
-            penalty=self._penalty(powers, scale, _relative(D, s)),
+            penalty=tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty * scale, _relative(D, s))),
         )
 
     @override
@@ -74,12 +86,12 @@ class BlockSites(Sites):
         V, D, s, r, factor = _quantities(L, rows, powers, scale)
         VA = tf.matmul(V, bar.A)  # [G, b, M]
         Vc = tf.matmul(V, bar.c)  # [G, b, P]
-        precision = tf.linalg.cholesky_solve(factor, tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=L.dtype))
+        precision = inverse_of_product(factor)
         e = tf.matmul(precision, r)  # [G, b, P]
 
         W_bar = tf.matmul(VA, V, transpose_b=True) + tf.matmul(Vc + bar.quadratic * r, r, transpose_b=True)
         Sigma_bar = bar.log_noise * precision - tf.matmul(precision, tf.matmul(_symmetric(W_bar), precision))
-        D_bar, s_bar, in_power = self._penalty_adjoint(powers, scale, D, s, bar.penalty)
+        D_bar, s_bar, in_power = _penalty_adjoint(powers, scale, D, s, bar.penalty)
         D_bar += (powers.noise * scale)[..., None, None] * Sigma_bar
         V_bar = 2.0 * (tf.matmul(precision, VA) - tf.matmul(D_bar, V)) + tf.matmul(e, bar.c, transpose_b=True)
         m_bar = powers.noise * tf.reduce_sum(Sigma_bar * D, axis=[-2, -1]) + powers.penalty * in_power  # [G]
@@ -98,52 +110,11 @@ class BlockSites(Sites):
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
         """With Sigma^-1 = [..., p_n, ...], without row n it is less by p_n p_n' / p_nn."""
         V, D, s, r, factor = _quantities(L, rows, powers, scale)
-        identity = tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=L.dtype)
-        precision = tf.linalg.cholesky_solve(factor, identity)  # [G, b, b]
+        precision = inverse_of_product(factor)  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         e, residual = (_flat(noise[..., None] * tf.matmul(precision, values)) for values in (V, r))
         rest = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
         return Removal(tf.transpose(_flat(V)), rest, tf.transpose(e), tf.reshape(noise, [-1]), residual)
-
-    def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty * scale, X))
-
-    def _penalty_adjoint(
-        self, powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Derivatives of the penalty in D [G, b, b], s [G, b] and the power [G], with Pi = (S + penalty m D)^-1."""
-        power = powers.penalty * scale
-        weight = bar * powers.weight
-        factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=_ADVICE)
-        Pi = tf.linalg.cholesky_solve(factor, tf.eye(tf.shape(s)[1], batch_shape=tf.shape(s)[:1], dtype=D.dtype))
-        s_bar = -weight[..., None] * tf.reduce_sum(D * Pi, axis=-1) / s
-        return weight[..., None, None] * Pi, s_bar, weight * log_det_ratio_slope(power, _relative(D, s))
-
-
-class SharedBlockSites(BlockSites):
-    """
-    Blocks of one size b that share one structured conditional M: instead of a penalty a block, the sum of
-    X_b = S^-1/2 D_b S^-1/2 [b, b], of which the bound takes one log det.
-    """
-
-    def __init__(self, size: int):
-        self._size = size
-
-    @override
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
-        return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
-
-    @override
-    def _penalty(self, powers: Powers, scale: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(X, axis=0)
-
-    @override
-    def _penalty_adjoint(
-        self, powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        X = _relative(D, s)
-        s_bar = -tf.reduce_sum(_symmetric(bar) * X, axis=-1) / s
-        return _relative(_symmetric(bar) + tf.zeros_like(D), s), s_bar, tf.zeros_like(s[:, 0])
 
 
 def _symmetric(X: tf.Tensor) -> tf.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..derivatives import first_only
-from ..linalg import cholesky, symmetric_product
+from ..linalg import cholesky, inverse_of_product
 from .sites import Sums
 
 _NAME = "B = I + V diag(1/v) V'"
@@ -38,7 +38,6 @@ def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
 @tf.custom_gradient
 def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
     """-P/2 log det B + c'B^-1 c / 2, [...]; the derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c."""
-    identity = tf.eye(tf.shape(A)[-1], dtype=A.dtype)
     num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
     factor = factorise_B(A)
     whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
@@ -47,10 +46,7 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
         b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
-        root = tf.linalg.triangular_solve(factor, identity + tf.zeros_like(A))  # B^-1 = root' root
-        covariance = num_outputs * symmetric_product(
-            tf.linalg.matrix_transpose(root), tf.linalg.matrix_transpose(root)
-        ) + tf.matmul(b, b, transpose_b=True)
+        covariance = num_outputs * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
         bar = bar[..., None, None]
         return first_only(-0.5 * bar * covariance, bar * b)
 

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics import BlockSites, IndependentSites, Powers, Rows, SharedBlockSites, SingleRows, collect
+from gpflow_pep.statistics import (
+    BlockSites,
+    IndependentSites,
+    Powers,
+    Rows,
+    SharedBlockSites,
+    SingleRows,
+    StructuredBlockSites,
+    collect,
+)
 
 EXACT = 2e-12
 DIFFERENCES = 1e-6
@@ -96,24 +105,37 @@ def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale
             dense.close(actual, wanted, EXACT)
 
 
-def test_a_shared_block_sums_its_relative_variances(dense):
+@pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
+def test_structured_blocks_equal_the_dense_ones(dense, kind):
+    """A shared block instead sums the relative variances."""
     problem = dense.problem(seed=2, N=12)
-    blocks = dense.blocks("equal", 12)
-    for powers in (Powers(0.0, 1.0, 0.5), Powers(0.4, 1.0, 0.5)):
-        sums, gradients = collected(
-            dense, problem, dense.chunks("equal", blocks, 5), SharedBlockSites(4), powers, scale=1.3
-        )
-        for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, 1.3, shared=True), strict=True):
-            dense.close(actual, expected, EXACT)
-        expected = expected_gradients(dense, problem, blocks, powers, 1.3, shared=True)
-        for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
-            dense.close(actual, wanted, EXACT)
+    shared = kind == "shared"
+    sites = SharedBlockSites(4) if shared else StructuredBlockSites()
+    kind = "equal" if shared else kind
+    blocks = dense.blocks(kind, 12)
+    powers = POWERS["T-SGPR"]
+    sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 5), sites, powers, scale=1.0)
+    for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, 1.0, shared=shared), strict=True):
+        dense.close(actual, expected, EXACT)
+    expected = expected_gradients(dense, problem, blocks, powers, 1.0, shared=shared)
+    expected[1] = 0.0  # m is 1
+    for actual, wanted in zip(with_symmetric_covariances(gradients), expected, strict=True):
+        dense.close(actual, wanted, EXACT)
 
 
-@pytest.mark.parametrize("sites", [IndependentSites(), BlockSites()], ids=["independent", "blocks"])
-@pytest.mark.parametrize("powers", [POWERS["SGPR"], POWERS["PEP 0.5"]], ids=["SGPR", "PEP"])
-def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, powers):
+@pytest.mark.parametrize(
+    ("sites", "method"),
+    [
+        (IndependentSites(), "SGPR"),
+        (IndependentSites(), "PEP 0.5"),
+        (BlockSites(), "SGPR"),
+        (BlockSites(), "PEP 0.5"),
+        (StructuredBlockSites(), "T-SGPR"),
+    ],
+)
+def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
     """What follows the sums may use A in a product, so that its derivative is not symmetric, as in tr(R A)."""
+    powers = POWERS[method]
     problem = dense.problem(seed=3)
     kind = "rows" if isinstance(sites, IndependentSites) else "unequal"
     blocks = dense.blocks(kind, 13)

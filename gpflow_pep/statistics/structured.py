@@ -1,0 +1,122 @@
+"""Sites of the structured bounds in blocks: those of SGPR, v = s, beside a penalty on D = Kff - V'V, block by block.
+
+Notation, G blocks of b rows, n in all, in a chunk: V = L^-1 Kuf [M, n], S = diag(s), X = S^-1/2 D S^-1/2 [G, b, b].
+A trailing _bar is the derivative of the objective with respect to that quantity.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+from typing_extensions import override
+
+from ..linalg import cholesky, column_products, inverse_of_product, symmetric_product
+from .rows import Rows
+from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
+
+_ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
+
+
+class _Quantities(NamedTuple):
+    V: tf.Tensor  # [M, n]
+    Vt: tf.Tensor  # [G, b, M]
+    D: tf.Tensor  # [G, b, b]
+    root: tf.Tensor  # S^-1/2, [G, b]
+
+
+def _quantities(L: tf.Tensor, rows: Rows) -> _Quantities:
+    V = tf.linalg.triangular_solve(L, rows.Kuf)
+    blocks = tf.shape(rows.Kff)[:2]
+    Vt = tf.reshape(tf.transpose(V), [*tf.unstack(blocks), V.shape[0]])
+    D = rows.Kff - symmetric_product(Vt, Vt)
+    return _Quantities(V, Vt, D, tf.reshape(tf.math.rsqrt(rows.noise), blocks))
+
+
+def _scaled(root: tf.Tensor, D: tf.Tensor) -> tf.Tensor:
+    """S^-1/2 D S^-1/2."""
+    return root[:, :, None] * D * root[:, None, :]
+
+
+class StructuredBlockSites(Sites):
+    """The penalty is the sum of weight log|I + X|; the noise power is 0, the penalty's and the scale m are 1."""
+
+    @override
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        scalar = tf.zeros([], L.dtype)
+        c = tf.zeros([L.shape[0], num_outputs], L.dtype)
+        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+
+    @override
+    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, _, D, root = _quantities(L, rows)
+        w = 1.0 / rows.noise
+        Vw = V * w
+        return ChunkSums(
+            A=symmetric_product(Vw, V),
+            c=tf.matmul(Vw, rows.residual),
+            quadratic=tf.reduce_sum(w[:, None] * tf.square(rows.residual)),
+            log_noise=tf.reduce_sum(tf.math.log(rows.noise)),
+            penalty=self._penalty(_scaled(root, D), powers.weight),
+        )
+
+    @override
+    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
+        V, Vt, D, root = _quantities(L, rows)
+        w, r = 1.0 / rows.noise, rows.residual  # [n], [n, P]
+        AV = tf.matmul(bar.A, V)  # [M, n]
+        cV = tf.matmul(V, bar.c, transpose_a=True)  # [n, P]
+        D_bar = _scaled(root, self._penalty_adjoint(_scaled(root, D), powers.weight, bar.penalty))  # [G, b, b]
+        VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, V.shape[0]]))  # V D_bar, [M, n]
+
+        w_bar = column_products(AV, V) + tf.reduce_sum((cV + bar.quadratic * r) * r, axis=-1)  # [n]
+        of_penalty = tf.reshape(tf.reduce_sum(D_bar * D, axis=-1), [-1])  # minus s times the derivative in s
+        half_V_bar = AV * w - VD + tf.matmul(0.5 * bar.c, w[:, None] * r, transpose_b=True)
+        return ChunkAdjoint(
+            rows=Rows(
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
+                Kff=D_bar,
+                noise=w * (bar.log_noise - w * w_bar - of_penalty),
+                residual=w[:, None] * (cV + 2.0 * bar.quadratic * r),
+            ),
+            VDV=symmetric_product(VD, V),
+            scale=tf.zeros_like(scale),
+        )
+
+    @override
+    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+        V, _, D, _ = _quantities(L, rows)
+        rest = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
+        return Removal(V, rest, V, rows.noise, rows.residual)
+
+    def _penalty(self, X: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        return 2.0 * tf.reduce_sum(weight * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(_factor(X))), axis=-1))
+
+    def _penalty_adjoint(self, X: tf.Tensor, weight: tf.Tensor, bar: tf.Tensor) -> tf.Tensor:
+        """The derivative in X, [G, b, b]."""
+        return (bar * weight)[..., None, None] * inverse_of_product(_factor(X))
+
+
+class SharedBlockSites(StructuredBlockSites):
+    """
+    Blocks of one size b that share one structured conditional M: instead of a penalty a block, the sum of X_b [b, b],
+    of which the bound takes one log det.
+    """
+
+    def __init__(self, size: int):
+        self._size = size
+
+    @override
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
+
+    @override
+    def _penalty(self, X: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(X, axis=0)
+
+    @override
+    def _penalty_adjoint(self, X: tf.Tensor, weight: tf.Tensor, bar: tf.Tensor) -> tf.Tensor:
+        return 0.5 * (bar + tf.linalg.matrix_transpose(bar)) + tf.zeros_like(X)
+
+
+def _factor(X: tf.Tensor) -> tf.Tensor:
+    identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
+    return cholesky(identity + X, name="a block of the penalty", advice=_ADVICE)
