@@ -109,7 +109,7 @@ class BlockSites(Sites):
     @override
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
         """With Sigma^-1 = [..., p_n, ...], without row n it is less by p_n p_n' / p_nn."""
-        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+        V, D, _, r, factor = _quantities(L, rows, powers, scale)
         precision = inverse_of_product(factor)  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         e, residual = (_flat(noise[..., None] * tf.matmul(precision, values)) for values in (V, r))
