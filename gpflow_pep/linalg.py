@@ -196,7 +196,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     "return: [batch..., M, M]",
 )
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
-    """(L L')^-1 of a lower triangular L, for the derivative of a log det."""
+    """(L L')^-1 of a lower triangular L, for where every entry is needed, as of the derivative of a log det."""
     root = tf.linalg.matrix_transpose(_inverse(L, _HALVINGS))
     return symmetric_product(root, root, upper=True)
 

@@ -56,7 +56,7 @@ def _penalty_adjoint(
 
 def _flat(values: tf.Tensor) -> tf.Tensor:
     """[G, b, K] -> [n, K]."""
-    return tf.reshape(values, [-1, values.shape[-1]])
+    return tf.reshape(values, [-1, tf.shape(values)[-1]])
 
 
 class BlockSites(Sites):
@@ -65,7 +65,7 @@ class BlockSites(Sites):
     @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         scalar = tf.zeros([], L.dtype)
-        c = tf.zeros_like(L[:, :1]) * tf.ones([num_outputs], L.dtype)
+        c = tf.zeros([tf.shape(L)[0], num_outputs], L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     @override

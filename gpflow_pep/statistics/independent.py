@@ -34,7 +34,7 @@ class IndependentSites(Sites):
     @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         scalar = tf.zeros_like(L[..., 0, 0])
-        c = tf.zeros_like(L[..., :1]) * tf.ones([num_outputs], L.dtype)
+        c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     @override

@@ -26,7 +26,7 @@ class _Quantities(NamedTuple):
 def _quantities(L: tf.Tensor, rows: Rows) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
     blocks = tf.shape(rows.Kff)[:2]
-    Vt = tf.reshape(tf.transpose(V), [*tf.unstack(blocks), V.shape[0]])
+    Vt = tf.reshape(tf.transpose(V), tf.concat([blocks, tf.shape(V)[:1]], 0))
     D = rows.Kff - symmetric_product(Vt, Vt)
     return _Quantities(V, Vt, D, tf.reshape(tf.math.rsqrt(rows.noise), blocks))
 
@@ -42,7 +42,7 @@ class StructuredBlockSites(Sites):
     @override
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         scalar = tf.zeros([], L.dtype)
-        c = tf.zeros([L.shape[0], num_outputs], L.dtype)
+        c = tf.zeros([tf.shape(L)[0], num_outputs], L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     @override
@@ -65,7 +65,7 @@ class StructuredBlockSites(Sites):
         AV = tf.matmul(bar.A, V)  # [M, n]
         cV = tf.matmul(V, bar.c, transpose_a=True)  # [n, P]
         D_bar = _scaled(root, self._penalty_adjoint(_scaled(root, D), powers.weight, bar.penalty))  # [G, b, b]
-        VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, V.shape[0]]))  # V D_bar, [M, n]
+        VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, tf.shape(V)[0]]))  # V D_bar, [M, n]
 
         w_bar = column_products(AV, V) + tf.reduce_sum((cV + bar.quadratic * r) * r, axis=-1)  # [n]
         of_penalty = tf.reshape(tf.reduce_sum(D_bar * D, axis=-1), [-1])  # minus s times the derivative in s

@@ -307,6 +307,20 @@ def test_data_change_compiled_functions(problem, assert_close, name):
         compiled.assert_is(constructor((X, Y), **options, **_parts(Z)), Xnew, assert_close)
 
 
+@pytest.mark.parametrize("name", list(SIZED))
+def test_number_of_inducing_points_changes_compiled_functions(problem, assert_close, name):
+    """Where the variable that holds them leaves it open, as GPflow's streaming examples have it."""
+    constructor, options = SIZED[name]
+    X, Y, Z, Xnew = problem()
+    parts = _parts(Z)
+    Z = tf.Variable(Z, shape=[None, 2])
+    model = constructor((X, Y), **options, **parts | {"inducing_variable": gpflow.inducing_variables.InducingPoints(Z)})
+    compiled = _Compiled(model, Xnew)
+    for number, seed in ((5, 0), (8, 1), (3, 2)):
+        Z.assign(problem(M=number, seed=seed).Z)
+        compiled.assert_is(constructor((X, Y), **options, **_parts(Z.numpy())), Xnew, assert_close)
+
+
 @pytest.mark.parametrize("rows", [21, 22])
 def test_data_that_do_not_fit_a_shared_block(problem, rows):
     """As in the constructor, which refuses blocks of several sizes; the model stays as it was."""
