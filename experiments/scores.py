@@ -1,5 +1,7 @@
 """What is said of a model in numbers: its objective, its parameters, its predictions' scores."""
 
+import warnings
+
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -84,12 +86,13 @@ def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
 
 def loo_nlpd(model: GPModel) -> float | None:
     """
-    Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites, or
-    where what a site leaves behind is not proper, as happens to sites that have not converged.
+    Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites, or,
+    with a warning, where what a site leaves behind is not proper, as happens to sites that have not converged.
     """
     if not isinstance(model, PEPClassifier):
         return None
     try:
         return -float(np.mean(model.loo_log_predictive_density()))
-    except tf.errors.InvalidArgumentError:
+    except tf.errors.InvalidArgumentError as error:
+        warnings.warn(f"There is no leave-one-out score: {error.message}", stacklevel=2)
         return None

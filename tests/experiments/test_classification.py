@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
 from sacred.utils import ConfigAddedError
 
@@ -17,7 +18,10 @@ from experiments.ingredients.classifier import MODELS, classifier_title
 from experiments.predictions import FILE, save_probabilities
 from experiments.recording import run_directory
 from experiments.report import decision, figure, recorded, table
+from experiments.scores import loo_nlpd
+from gpflow_pep import PEPClassifier
 from gpflow_pep.datasets import Dataset
+from gpflow_pep.likelihoods import Probit
 
 TINY = {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1, "seed": 1}
 SETTINGS = {
@@ -38,6 +42,19 @@ def run_tiny(runs):
         return ex.run(config_updates=TINY | updates, named_configs=named, options=options)
 
     return run
+
+
+def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
+    """What a site leaves behind is not proper: None, and the reason is told."""
+    X = np.linspace(-1.0, 1.0, 8)[:, None]
+    model = PEPClassifier((X, (X > 0.0).astype(float)), SquaredExponential(), Probit(), X[::3].copy())
+
+    def improper(self):
+        raise tf.errors.InvalidArgumentError(None, None, "a cavity is not proper")
+
+    monkeypatch.setattr(PEPClassifier, "loo_log_predictive_density", improper)
+    with pytest.warns(UserWarning, match="no leave-one-out score: a cavity is not proper"):
+        assert loo_nlpd(model) is None
 
 
 @pytest.mark.parametrize("model", MODELS)
