@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ..derivatives import first_only
-from ..linalg import cholesky_adjoint, symmetric_product
+from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..statistics import CHUNKS_IN_FLIGHT, OldSite, add_up, watched
 from .gaussian import CavityOfW, Marginals, Posterior, Site, cavity_of_f, cavity_of_w, marginals, proper
 from .latent import Latent, LatentRows
@@ -167,8 +167,7 @@ class _Adjoint(NamedTuple):
             2 τ A_bar V + h c_bar + 2 s_bar P V + μ_bar b - 2 d_bar V.
         """
         q, bars = self.q, self.bars
-        root = tf.linalg.triangular_solve(q.LB, tf.eye(tf.shape(q.L)[-1], dtype=q.L.dtype))
-        P = tf.matmul(root, root, transpose_a=True)  # [C, M, M], the derivative of log|B|
+        P = inverse_of_product(q.LB)  # [C, M, M], the derivative of log|B|
         PVm = tf.linalg.matvec(P, bars.Vm)
         A_bar = -0.5 * (P + _outer(q.b, q.b)) - P @ bars.VsV @ P - 0.5 * (_outer(q.b, PVm) + _outer(PVm, q.b))
         c_bar = q.b + PVm

@@ -11,6 +11,7 @@ derivatives of SVGP's bound at q.
 
 import tensorflow as tf
 
+from ..linalg import inverse_of_product
 from ..statistics import OldSite
 from .gaussian import Posterior, cavity_of_f, cavity_of_w, marginals
 from .latent import LatentRows
@@ -42,7 +43,6 @@ def minibatch_objective(
 
 def old_objective(old: OldSite, q: Posterior) -> tf.Tensor:
     """The same of an old posterior's part of the energy, []: E_q[c'v - v'Av/2] + terms, with q held fixed."""
-    root = tf.linalg.triangular_solve(q.LB, tf.eye(tf.shape(q.LB)[-1], dtype=q.LB.dtype))
-    second = tf.matmul(root, root, transpose_a=True) + q.b[..., None] * q.b[:, None, :]  # E[v v']
+    second = inverse_of_product(q.LB) + q.b[..., None] * q.b[:, None, :]  # E[v v']
     linear = tf.reduce_sum(old.c[..., 0] * tf.stop_gradient(q.b))
     return linear - 0.5 * tf.reduce_sum(old.A * tf.stop_gradient(second)) + old.terms

@@ -10,11 +10,9 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import cholesky, inverse_of_product
-from .penalty import log_det_ratio, log_det_ratio_slope
+from .penalty import ADVICE, log_det_ratio, log_det_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
-
-_ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
 class _Quantities(NamedTuple):
@@ -33,7 +31,7 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     s = tf.reshape(rows.noise, [groups, size])
     r = tf.reshape(rows.residual, [groups, size, rows.residual.shape[-1]])
     Sigma = tf.linalg.diag(s) + (powers.noise * scale)[..., None, None] * D
-    return _Quantities(V, D, s, r, cholesky(Sigma, name="a block of the site noise", advice=_ADVICE))
+    return _Quantities(V, D, s, r, cholesky(Sigma, name="a block of the site noise", advice=ADVICE))
 
 
 def _relative(D: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
@@ -48,7 +46,7 @@ def _penalty_adjoint(
     """Derivatives of the penalty in D [G, b, b], s [G, b] and the power [G], with Pi = (S + penalty m D)^-1."""
     power = powers.penalty * scale
     weight = bar * powers.weight
-    factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=_ADVICE)
+    factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=ADVICE)
     Pi = inverse_of_product(factor)
     s_bar = -weight[..., None] * tf.reduce_sum(D * Pi, axis=-1) / s
     return weight[..., None, None] * Pi, s_bar, weight * log_det_ratio_slope(power, _relative(D, s))
@@ -61,12 +59,6 @@ def _flat(values: tf.Tensor) -> tf.Tensor:
 
 class BlockSites(Sites):
     """One site a block; any noise, any penalty, one latent function."""
-
-    @override
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
-        scalar = tf.zeros([], L.dtype)
-        c = tf.zeros([tf.shape(L)[0], num_outputs], L.dtype)
-        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     @override
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:

@@ -28,49 +28,54 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     return _Quantities(V, d, 1.0 / (rows.noise + powers.noise * scale * d), d / rows.noise)
 
 
+def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+    """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], beside a penalty."""
+    Vw = V * w[..., None, :]
+    return ChunkSums(
+        A=symmetric_product(Vw, V),
+        c=tf.matmul(Vw, r),
+        quadratic=tf.reduce_sum(w[..., None] * tf.square(r), axis=[-2, -1]),
+        log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
+        penalty=penalty,
+    )
+
+
+def weighted_adjoint(
+    V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, bar: ChunkSums
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Half the derivative in V [..., M, n], and those in v = 1/w [..., n] and r [..., n, P], but for the penalty."""
+    AV = tf.matmul(bar.A, V)  # [..., M, n]
+    cV = tf.matmul(V, bar.c, transpose_a=True)  # [..., n, P]
+    q_bar = bar.quadratic[..., None, None]
+    w_bar = column_products(AV, V) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
+    half_V_bar = AV * w[..., None, :] + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True)
+    return half_V_bar, w * (bar.log_noise[..., None] - w * w_bar), w[..., None] * (cV + 2.0 * q_bar * r)
+
+
 class IndependentSites(Sites):
     """One site a row; any noise, any penalty, any number of latent functions."""
 
     @override
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
-        scalar = tf.zeros_like(L[..., 0, 0])
-        c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
-        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
-
-    @override
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, _, w, x = _quantities(L, rows, powers, scale)
-        Vw = V * w[..., None, :]  # [..., M, n]
-        return ChunkSums(
-            A=symmetric_product(Vw, V),
-            c=tf.matmul(Vw, rows.residual),
-            quadratic=tf.reduce_sum(w[..., None] * tf.square(rows.residual), axis=[-2, -1]),
-            log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
-            penalty=tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1),
-        )
+        penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1)
+        return weighted_sums(V, w, rows.residual, penalty)
 
     @override
     def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         V, d, w, x = _quantities(L, rows, powers, scale)
-        r = rows.residual  # [..., n, P]
-        AV = tf.matmul(bar.A, V)  # [..., M, n]
-        cV = tf.matmul(V, bar.c, transpose_a=True)  # [..., n, P]
-        q_bar = bar.quadratic[..., None, None]
+        half_V_bar, v_bar, r_bar = weighted_adjoint(V, w, rows.residual, bar)
         weight = bar.penalty[..., None] * powers.weight  # [..., n]
-
-        w_bar = column_products(AV, V) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
-        v_bar = w * (bar.log_noise[..., None] - w * w_bar)
         slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
         d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
         Vd = V * d_bar[..., None, :]
-        half_V_bar = AV * w[..., None, :] - Vd + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True)
         m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
         return ChunkAdjoint(
             rows=Rows(
-                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - Vd, adjoint=True),
                 Kff=d_bar,
                 noise=v_bar - slope * x,
-                residual=w[..., None] * (cV + 2.0 * q_bar * r),
+                residual=r_bar,
             ),
             VDV=symmetric_product(Vd, V),
             scale=tf.reduce_sum(m_bar, axis=-1),

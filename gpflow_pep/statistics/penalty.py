@@ -12,7 +12,7 @@ _SERIES_BELOW = 1e-3
 _MATRIX_SLOPE_SERIES_BELOW = 5e-3
 _FACTORED_SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
 _LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
-_ADVICE = "a larger noise variance, a larger jitter of Kuu, or smaller blocks"
+ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
@@ -37,7 +37,7 @@ def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
     series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    diagonal = tf.linalg.diag_part(_factor(power, X))  # [G, b]
+    diagonal = tf.linalg.diag_part(penalty_factor(power, X))  # [G, b]
     direct = 2.0 * tf.reduce_sum(tf.math.log(diagonal), axis=-1) / safe
     return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
 
@@ -51,7 +51,7 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
         2.0 * t3 / 3.0 - power * (3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0))
     )
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    resolvent = tf.linalg.cholesky_solve(_factor(power, X), X)  # (I + power X)^-1 X
+    resolvent = tf.linalg.cholesky_solve(penalty_factor(power, X), X)  # (I + power X)^-1 X
     direct = (tf.linalg.trace(resolvent) - log_det_ratio(power, X)) / safe
     return tf.where(power * tf.sqrt(t2) < _MATRIX_SLOPE_SERIES_BELOW, series, direct)
 
@@ -76,6 +76,7 @@ def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(X * Y, axis=[-2, -1])
 
 
-def _factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+def penalty_factor(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """Cholesky factor of I + power X with power [] or [G], [G, b, b]."""
     identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
-    return cholesky(identity + power[..., None, None] * X, name="a block of the penalty", advice=_ADVICE)
+    return cholesky(identity + power[..., None, None] * X, name="a block of the penalty", advice=ADVICE)

@@ -94,7 +94,10 @@ class Sites(Protocol):
     """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
 
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
-        """Sums over no rows."""
+        """Sums over no rows; L [..., M, M]."""
+        scalar = tf.zeros_like(L[..., 0, 0])
+        c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
+        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         """A chunk's sums."""

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import tensorflow as tf
 from typing_extensions import override
 
-from ..linalg import cholesky, column_products, inverse_of_product, symmetric_product
+from ..linalg import inverse_of_product, symmetric_product
+from .independent import weighted_adjoint, weighted_sums
+from .penalty import penalty_factor
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
-
-_ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
 class _Quantities(NamedTuple):
@@ -40,42 +40,23 @@ class StructuredBlockSites(Sites):
     """The penalty is the sum of weight log|I + X|; the noise power is 0, the penalty's and the scale m are 1."""
 
     @override
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
-        scalar = tf.zeros([], L.dtype)
-        c = tf.zeros([tf.shape(L)[0], num_outputs], L.dtype)
-        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
-
-    @override
     def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, _, D, root = _quantities(L, rows)
-        w = 1.0 / rows.noise
-        Vw = V * w
-        return ChunkSums(
-            A=symmetric_product(Vw, V),
-            c=tf.matmul(Vw, rows.residual),
-            quadratic=tf.reduce_sum(w[:, None] * tf.square(rows.residual)),
-            log_noise=tf.reduce_sum(tf.math.log(rows.noise)),
-            penalty=self._penalty(_scaled(root, D), powers.weight),
-        )
+        return weighted_sums(V, 1.0 / rows.noise, rows.residual, self._penalty(_scaled(root, D), powers.weight))
 
     @override
     def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
         V, Vt, D, root = _quantities(L, rows)
-        w, r = 1.0 / rows.noise, rows.residual  # [n], [n, P]
-        AV = tf.matmul(bar.A, V)  # [M, n]
-        cV = tf.matmul(V, bar.c, transpose_a=True)  # [n, P]
+        half_V_bar, v_bar, r_bar = weighted_adjoint(V, 1.0 / rows.noise, rows.residual, bar)
         D_bar = _scaled(root, self._penalty_adjoint(_scaled(root, D), powers.weight, bar.penalty))  # [G, b, b]
         VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, tf.shape(V)[0]]))  # V D_bar, [M, n]
-
-        w_bar = column_products(AV, V) + tf.reduce_sum((cV + bar.quadratic * r) * r, axis=-1)  # [n]
         of_penalty = tf.reshape(tf.reduce_sum(D_bar * D, axis=-1), [-1])  # minus s times the derivative in s
-        half_V_bar = AV * w - VD + tf.matmul(0.5 * bar.c, w[:, None] * r, transpose_b=True)
         return ChunkAdjoint(
             rows=Rows(
-                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - VD, adjoint=True),
                 Kff=D_bar,
-                noise=w * (bar.log_noise - w * w_bar - of_penalty),
-                residual=w[:, None] * (cV + 2.0 * bar.quadratic * r),
+                noise=v_bar - of_penalty / rows.noise,
+                residual=r_bar,
             ),
             VDV=symmetric_product(VD, V),
             scale=tf.zeros_like(scale),
@@ -118,5 +99,5 @@ class SharedBlockSites(StructuredBlockSites):
 
 
 def _factor(X: tf.Tensor) -> tf.Tensor:
-    identity = tf.eye(tf.shape(X)[-1], dtype=X.dtype)
-    return cholesky(identity + X, name="a block of the penalty", advice=_ADVICE)
+    """Cholesky factor of I + X."""
+    return penalty_factor(tf.ones([], X.dtype), X)
