@@ -18,6 +18,7 @@ from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import Powers, Sites, Sums
 from .structured import SharedBlockSites, StructuredBlockSites
+from .sums import InducingPosterior, SiteSums
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -26,6 +27,7 @@ __all__ = [
     "Carried",
     "Chunks",
     "IndependentSites",
+    "InducingPosterior",
     "OldPosterior",
     "OldSite",
     "Powers",
@@ -34,6 +36,7 @@ __all__ = [
     "Rows",
     "SharedBlockSites",
     "SingleRows",
+    "SiteSums",
     "Sites",
     "SomeRows",
     "StructuredBlockSites",

@@ -1,0 +1,51 @@
+"""What Gaussian sites add up to, (L, A, c): all that a posterior, its predictions and a later site need of the data."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from .evidence import factorise_B, precision_B
+
+
+class InducingPosterior(NamedTuple):
+    """q(v) = N(b, B^-1) of the whitened inducing variables, u = L v."""
+
+    L: tf.Tensor
+    """Cholesky factor of Kuu, [M, M] or [C, M, M]."""
+    LB: tf.Tensor
+    """Cholesky factor of B, [..., M, M]."""
+    b: tf.Tensor
+    """B^-1 c, [..., M, P]."""
+
+
+class SiteSums(NamedTuple):
+    """
+    The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'.
+
+    Outputs that share q's covariance have one A and a column of c each, [M, M] and [M, P]; C latent functions that do
+    not have one each, [C, M, M] and [C, M, 1], and may share L.
+    """
+
+    L: tf.Tensor
+    """Cholesky factor of Kuu, [M, M] or [C, M, M]."""
+    A: tf.Tensor
+    """V diag(τ) V', [..., M, M]."""
+    c: tf.Tensor
+    """V h, [..., M, P]."""
+
+    def plus(self, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
+        """The sums with more sites on the same inducing variables."""
+        return self._replace(A=self.A + A, c=self.c + c)
+
+    def is_proper(self) -> tf.Tensor:
+        """Whether B = I + A is positive definite, []."""
+        return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
+
+    def posterior(self) -> InducingPosterior:
+        """
+        Compute q(v), with B = I + A.
+
+        :raises tf.errors.InvalidArgumentError: where B is not positive definite.
+        """
+        LB = factorise_B(self.A)
+        return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))
