@@ -59,6 +59,7 @@ class _Parts(NamedTuple):
     offset: tf.Tensor
     """α m_y + α² v_y/2, [W, 1]."""
     alpha: tf.Tensor
+    """[W, 1]"""
 
 
 class _Logs(NamedTuple):
@@ -79,14 +80,14 @@ def softmax_power(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha:
     :param label: y, integers [R] from 0 to C - 1.
     :param mean: m, [C, R].
     :param variance: v, [C, R].
-    :param alpha: α in [0, 1], [].
+    :param alpha: α in [0, 1], [] or [R].
     """
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
-    variance = tf.nn.relu(variance)
+    alpha, variance = tf.broadcast_to(alpha, tf.shape(label)), tf.nn.relu(variance)
     m, v = (_chosen(value, own) for value in (mean, variance))
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
-    rows = _Parts(own[..., None], shifted[..., None], variance[..., None], offset[..., None], alpha)
+    rows = _Parts(own[..., None], shifted[..., None], variance[..., None], offset[..., None], alpha[..., None])
     sd = tf.sqrt(variance)
     first = tf.reduce_min(-mean - _FAR_IN_SD * sd, axis=0) - _FAR_LEFT
     last = -m + _FAR_IN_SD * tf.sqrt(v) + _FAR_RIGHT
@@ -142,7 +143,7 @@ def _integrate(rows: _Parts, left: tf.Tensor, right: tf.Tensor, heights: tuple[t
 
     def evaluate(found: Panels) -> Evaluated:
         own, mean, variance = (tf.gather(value, found.row, axis=1) for value in rows[:3])  # [C, W, 1]
-        parts = _Parts(own, mean, variance, tf.gather(rows.offset, found.row), rows.alpha)
+        parts = _Parts(own, mean, variance, *(tf.gather(value, found.row) for value in rows[3:]))
         t = found.left[:, None] + found.half[:, None] * nodes  # [W, K]
         logs = _logs(parts, t)
         high = [tf.gather(height, found.row)[:, None] for height in heights]

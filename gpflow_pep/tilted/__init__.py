@@ -1,0 +1,27 @@
+"""Tilted distributions E_cav[p(y|f)^α] of a likelihood: their moments, projected onto Gaussians, and a registry."""
+
+from . import closed_forms, robust_max, softmax, wasserstein
+from .densities import Density, log_density
+from .power import AtPower
+from .quadrature import QuadratureRule
+from .registry import KL, Projection, Wasserstein, rule_for, tilted_rule
+from .rule import Cavity, Observations, Tilted, TiltedRule, log_partition
+
+del closed_forms, robust_max, softmax, wasserstein  # imported for what they register
+
+__all__ = [
+    "KL",
+    "AtPower",
+    "Cavity",
+    "Density",
+    "Observations",
+    "Projection",
+    "QuadratureRule",
+    "Tilted",
+    "TiltedRule",
+    "Wasserstein",
+    "log_density",
+    "log_partition",
+    "rule_for",
+    "tilted_rule",
+]

@@ -1,0 +1,42 @@
+"""A scalar likelihood of several latent functions, each of which is observed in its own column of Y."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from typing_extensions import override
+
+from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+
+
+class EachLatent(TiltedRule):
+    """Applies the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
+
+    def __init__(self, rule: TiltedRule):
+        """
+        :param rule: the rule for cavities [n].
+        """
+        self._rule = rule
+
+    @override
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+        tilted = self._rule.moments(*_flat(cavity, observations, alpha), accurate)
+        return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
+
+    @override
+    def log_partition_vjp(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
+        return self._rule.log_partition_vjp(*_flat(cavity, observations, alpha), bar, sources)
+
+
+def _flat(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> tuple[Cavity, Observations, tf.Tensor]:
+    """Arrange one latent value a row: [C n], [C n, ...] and [C n] or []."""
+    C = cavity.mean.shape[0]
+    flat = Cavity(*(tf.reshape(value, [-1]) for value in cavity))
+    if C == 1:
+        return flat, observations, alpha
+    Y = tf.reshape(tf.transpose(observations.Y), [-1, 1])
+    alpha = alpha if alpha.shape.rank == 0 else tf.tile(alpha, [C])
+    return flat, Observations(tf.tile(observations.X, [C, 1]), Y), alpha

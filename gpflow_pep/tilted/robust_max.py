@@ -1,0 +1,58 @@
+"""Tilted distributions of C latent values that are tied by a robust-max likelihood."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from gpflow.likelihoods import MultiClass
+from typing_extensions import override
+
+from ..derivatives import derivatives
+from ..likelihoods import MultiClassRobustMax
+from ..likelihoods.robust_max import class_labels, log_power_mean
+from ..quadrature import largest
+from .registry import KL, Projection, tilted_rule
+from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+
+
+class RobustMaxTilting(TiltedRule):
+    """Robust-max: p is one of two values, and E[p^α] a function of the probability that f_y is the largest."""
+
+    def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
+        """
+        :param log_values: log p where f_y is the largest, and where it is not, [] each.
+        """
+        self._num_classes, self._log_values = num_classes, log_values
+
+    @override
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+        top = largest(class_labels(observations.Y, self._num_classes), *cavity)
+        P = tf.exp(top.log_prob)
+        log_Z, share = log_power_mean(P, *self._log_values(), alpha)
+        d1 = share * top.slope
+        d2 = share * (top.curvature + tf.square(top.slope)) - alpha * tf.square(d1)
+        hit = alpha * share  # the share of Z where f_y is the largest
+        between = hit * (1.0 - hit) * cavity.variance * tf.square(top.slope)
+        return Tilted(log_Z[None], d1, d2, 1.0 - hit + hit * top.ratio + between)
+
+    @override
+    def log_partition_vjp(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        P = tf.exp(largest(class_labels(observations.Y, self._num_classes), *cavity).log_prob)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            total = tf.reduce_sum(bar * log_power_mean(P, *self._log_values(), alpha)[0])
+        return derivatives(tape, total, sources)
+
+
+@tilted_rule.register(MultiClassRobustMax, KL)
+def _robust_max(likelihood: MultiClassRobustMax, projection: Projection) -> TiltedRule:
+    return RobustMaxTilting(likelihood.num_classes, lambda: likelihood.log_values)
+
+
+@tilted_rule.register(MultiClass, KL)
+def _gpflow_robust_max(likelihood: MultiClass, projection: Projection) -> TiltedRule:
+    """GPflow's link is the same but for its quadrature: its ε is ε (C - 1)/C of ours."""
+    link = likelihood.invlink
+    return RobustMaxTilting(likelihood.num_classes, lambda: (tf.math.log1p(-link.epsilon), tf.math.log(link.eps_k1)))

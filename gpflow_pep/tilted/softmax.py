@@ -1,0 +1,59 @@
+"""Tilted distributions of C latent values that are tied by `gpflow.likelihoods.Softmax`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from gpflow.likelihoods import Softmax
+from typing_extensions import override
+
+from .. import validation
+from ..likelihoods.robust_max import class_labels
+from ..quadrature import softmax_power
+from ..statistics import concatenate
+from .registry import KL, Projection, tilted_rule
+from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+
+_VALUES_PER_CHUNK = 2**8  # rows times classes that are integrated at a time, with 2^13 numbers each
+
+
+class SoftmaxTilting(TiltedRule):
+    """
+    Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is one integral, of a product of functions of one class each.
+
+    The relative error of log Z / α, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to
+    1e3, for every α.
+    """
+
+    def __init__(self, num_classes: int):
+        self._num_classes = num_classes
+
+    @override
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+        label = class_labels(observations.Y, self._num_classes)
+        power = tf.broadcast_to(alpha, tf.shape(label))
+        size = max(1, _VALUES_PER_CHUNK // self._num_classes)
+        count = tf.maximum(1, -(-tf.shape(label)[0] // size))
+
+        def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            rows = slice(chunk * size, (chunk + 1) * size)
+            tilted = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], power[rows])
+            return tilted.log_normaliser, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
+
+        shape = [None, self._num_classes]
+        log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
+        d1, d2 = (tf.transpose(value) for value in both)
+        # -log p is convex, with a curvature of at most 1/4: the ratio is never below 1/(1 + α v/4).
+        return Tilted(log_partition[None], d1, d2, 1.0 + alpha * cavity.variance * d2)
+
+    @override
+    def log_partition_vjp(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """Return zeros: the likelihood has no parameters."""
+        return tuple(tf.zeros_like(source) for source in sources)
+
+
+@tilted_rule.register(Softmax, KL)
+def _softmax(likelihood: Softmax, projection: Projection) -> TiltedRule:
+    return SoftmaxTilting(validation.positive_integer(likelihood.num_classes, "likelihood.num_classes"))
