@@ -15,7 +15,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from .graphs import unconverted
 from .linalg import finite
-from .statistics import Sums, concatenate, covariance_with_rows, factorise_B, prior_covariance, prior_variances
+from .statistics import SiteSums, concatenate, covariance_with_rows, prior_covariance, prior_variances
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -134,7 +134,7 @@ class SitesPosterior(WhitenedPosterior):
     """
     The posterior that Gaussian sites give: q(v) = N(B^-1 c, B^-1), B = I + A.
 
-    Works for every model whose sums are at hand. The cache is (L, chol B, chol(B)^-1 c): outputs share B [M, M] and
+    Works for every model whose sums are at hand. The cache is :class:`InducingPosterior`: outputs share B [M, M] and
     have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1], and may have
     a Kuu of its own, L [C, M, M].
     """
@@ -145,29 +145,29 @@ class SitesPosterior(WhitenedPosterior):
         kernel: Kernel,
         inducing_variable: InducingVariables,
         mean_function: MeanFunction,
-        sums: Callable[[], Sums],
+        sums: Callable[[], SiteSums],
         *,
         precompute_cache: PrecomputeCacheType | None,
     ) -> "SitesPosterior":
         """
         :param sums: computes the sums; called once per cache, or per prediction without one.
         """
-
-        def values() -> tuple[tf.Tensor, ...]:
-            found = sums()
-            LB = factorise_B(found.A)
-            return found.L, LB, tf.linalg.triangular_solve(LB, found.c)
-
-        return cls(kernel, inducing_variable, mean_function, values, precompute_cache=precompute_cache)
+        return cls(
+            kernel,
+            inducing_variable,
+            mean_function,
+            lambda: sums().posterior(),
+            precompute_cache=precompute_cache,
+        )
 
     def _num_outputs(self, *values: tf.Tensor) -> int:
-        LB, c = values
-        return int(c.shape[-1] if LB.shape.rank == 2 else c.shape[0])
+        LB, b = values
+        return int(b.shape[-1] if LB.shape.rank == 2 else b.shape[0])
 
     def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
-        LB, c = values
+        LB, b = values
+        mean = tf.matmul(T1, b, transpose_a=True)
         T2 = tf.linalg.triangular_solve(LB, T1)
-        mean = tf.matmul(T2, c, transpose_a=True)
         return Whitened(T1, T2, mean if LB.shape.rank == 2 else tf.transpose(mean[..., 0]))
 
 

@@ -10,7 +10,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..linalg import cholesky
-from ..statistics import SharedBlockSites, Sites, StructuredBlockSites, Sums
+from ..statistics import EvidenceTerms, SharedBlockSites, Sites, StructuredBlockSites
 from .tsgpr import StructuredBound
 
 
@@ -64,10 +64,10 @@ class BTSGPR(StructuredBound):
             )
 
     @override
-    def _penalty(self, sums: Sums) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
         if not self._shared:
-            return super()._penalty(sums)
+            return super()._penalty(terms)
         B = tf.cast(self._chunks.num_blocks(self.num_data), default_float())
-        identity = tf.eye(tf.shape(sums.penalty)[0], dtype=default_float())
-        factor = cholesky(identity + sums.penalty / B, name="the shared block", advice="a larger noise variance")
+        identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
+        factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

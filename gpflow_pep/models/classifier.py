@@ -285,12 +285,8 @@ class PEPClassifier(LocalSites):
         Mean and covariance of q(u), without the mean function: of one latent function [M, 1] and [M, M], of several
         [M, P] and [P, M, M].
         """
-        if self.num_latent_gps == 1:
-            return super().compute_qu()
-        L, LB, c = (part.value for part in self.posterior(PrecomputeCacheType.NOCACHE)._precompute())
-        root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L', [P, M, M]
-        mean = tf.matmul(root, c, transpose_a=True)  # [P, M, 1]
-        return tf.transpose(mean[..., 0]), tf.matmul(root, root, transpose_a=True)
+        self._ensure_fresh()
+        return super().compute_qu()
 
     @override
     def _absorbed(self) -> Carried:

@@ -21,12 +21,13 @@ from ..statistics import (
     Blocks,
     BlockSites,
     Chunks,
+    EvidenceTerms,
     IndependentSites,
     Powers,
     RegressionRows,
     SingleRows,
     Sites,
-    Sums,
+    SiteSums,
     collect,
     leave_one_out,
     log_gaussian,
@@ -123,19 +124,23 @@ class CollapsedRegression(SparseGP):
         return tf.ones([], default_float())
 
     @abstractmethod
-    def _penalty(self, sums: Sums) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
         """What is added to log N(y; m, Qff + v), per output, []."""
 
     def _make_sites(self) -> Sites:
         return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
 
     @override
-    def _sums(self) -> Sums:
+    def _sums(self) -> SiteSums:
+        return self._collected()[0]
+
+    def _collected(self) -> tuple[SiteSums, EvidenceTerms]:
+        """The sums of the model's sites, and what its evidence needs beside them."""
         return self._collect(self._chunks, self._sites, self._powers(), self._scale())
 
     def _collect(
         self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
-    ) -> Sums:
+    ) -> tuple[SiteSums, EvidenceTerms]:
         rows = self._rows(chunks, noise_factor)
         covariance = self._inducing_covariance()
         return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
@@ -164,8 +169,8 @@ class CollapsedRegression(SparseGP):
     @inherit_check_shapes
     @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        sums = self._sums()
-        objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums)
+        sums, terms = self._collected()
+        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * self._penalty(terms)
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")

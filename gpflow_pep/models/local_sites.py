@@ -33,7 +33,8 @@ from ..sites import (
     sweep,
     update_rows,
 )
-from ..statistics import Chunks, OldSite, SomeRows, Sums
+from ..statistics import Chunks, OldSite, SomeRows
+from ..statistics import SiteSums as Sums
 from .freshness import differs, parameter_values, print_when
 from .latent_functions import independent_prior
 from .power import SinglePower
@@ -60,19 +61,17 @@ class LocalSites(SinglePower, StreamOfBatches):
     def _sums(self) -> Sums:
         state = self._site_tensors()
         L, (A, c) = state.L, state.total()
-        zeros = tf.zeros_like(A[:, 0, 0])
-        sums = Sums(L, A, c[..., None], zeros, zeros, zeros)
-        return sums if self.num_latent_gps > 1 else Sums(L, *(value[0] for value in sums[1:]))
+        return Sums(L, A, c[..., None]) if self.num_latent_gps > 1 else Sums(L, A[0], c[0][:, None])
 
     def _site_tensors(self) -> SiteSums:
         L = self._factorise(self._inducing_covariance())
         return SiteSums(L, *self._sites.sums(self._rows(self._chunks), L), self._old_site(L, self._checked_alpha()))
 
     @override
-    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _carried_sums(self) -> Sums:
         state = self._site_tensors()
         A, c = state.total()
-        return state.L, A, c[..., None]
+        return Sums(state.L, A, c[..., None])
 
     def _updates(self, structure: int) -> tuple[Callable[[], SiteSums], Look]:
         """The sums of the sites, and a look at all rows under given sums, compiled."""

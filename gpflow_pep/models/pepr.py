@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..statistics import Blocks, Powers, Sums, log1p_ratio
+from ..statistics import Blocks, EvidenceTerms, Powers, log1p_ratio
 from .upper_bound import UpperBound
 
 
@@ -128,13 +128,13 @@ class PEPR(UpperBound):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _penalty(self, sums: Sums) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
-            return -0.5 * N * tf.math.log1p(2.0 * sums.penalty / N)
+            return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
         m, alpha = self._scale(), self._checked_alpha()
         shrinkage = self._block_sizes() * log1p_ratio(alpha, m - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
-        return -m * sums.penalty + 0.5 * (N * tf.math.log(m) - tf.reduce_sum(shrinkage))
+        return -m * terms.penalty + 0.5 * (N * tf.math.log(m) - tf.reduce_sum(shrinkage))
 
     def _block_sizes(self) -> tf.Tensor:
         """Rows that each alpha belongs to: N for a single one [], those of each block for one per block [B]."""

@@ -21,7 +21,7 @@ from .. import validation
 from ..graphs import unconverted
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
-from ..statistics import Sums, inducing_covariance
+from ..statistics import SiteSums, inducing_covariance
 from .predictions import CheckedPredictions
 
 ADVICE_KUU = (
@@ -132,7 +132,7 @@ class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
         """Makes what depends on the number of rows fit new data, before they are assigned; or refuses them."""
 
     @abstractmethod
-    def _sums(self) -> Sums:
+    def _sums(self) -> SiteSums:
         """What the sites add up to."""
 
     def _inducing_covariance(self) -> tf.Tensor:
@@ -148,18 +148,21 @@ class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
 
     @check_shapes(
         "return[0]: [M, P]",
-        "return[1]: [M, M]",
+        "return[1]: [covariances..., M, M]",
     )
     @unconverted
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        Mean and covariance of q(u), shared by the outputs, without the mean function: L B^-1 c and L B^-1 L'.
+        Mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] where the outputs
+        share it or [P, M, M].
 
         An SVGP with this q(u) predicts the same.
         """
-        L, LB, c = (part.value for part in self.posterior(PrecomputeCacheType.NOCACHE)._precompute())
+        L, LB, b = self._sums().posterior()
+        mean = tf.matmul(L, b)  # [M, P] or [P, M, 1]
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
-        return tf.matmul(root, c, transpose_a=True), tf.matmul(root, root, transpose_a=True)
+        covariance = tf.matmul(root, root, transpose_a=True)
+        return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
     @unconverted
     def posterior(

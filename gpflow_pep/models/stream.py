@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..inducing import greedy_conditional_variance
-from ..statistics import Carried, OldPosterior, OldSite, carried, independent_parts
+from ..statistics import Carried, OldPosterior, OldSite, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
 from .freshness import Structure
 from .moving_points import all_points, are_points, given_points, moved_points, place
@@ -247,11 +247,11 @@ class StreamOfBatches(Stream, SparseGP):
     @override
     @tf.function(autograph=False)
     def _carry(self, structure: int) -> Carried:
-        return carried(all_points(self.inducing_variable), *self._carried_sums())
+        return carried(all_points(self.inducing_variable), self._carried_sums())
 
-    @abstractmethod
-    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """L [M, M] or [C, M, M], A [..., M, M] and c [..., M, P] of the posterior."""
+    def _carried_sums(self) -> SiteSums:
+        """The sums of the posterior, with the leading dimensions of the old one."""
+        return self._sums()
 
     @override
     def _inducing_covariance(self) -> tf.Tensor:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from ..graphs import unconverted
 from ..linalg import finite
-from ..statistics import Powers, Sums, log_gaussian
+from ..statistics import EvidenceTerms, Powers, SiteSums, log_gaussian
 from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
 from .power import SinglePower
 from .stream import StreamOfBatches
@@ -81,19 +81,19 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
     @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
-        sums, terms = self._sums_and_terms()
-        objective = log_gaussian(sums, self.num_data) + self.num_latent_gps * self._penalty(sums) + terms
+        sums, terms, old_terms = self._with_old_site()
+        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * self._penalty(terms) + old_terms
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @override
-    def _sums(self) -> Sums:
-        return self._sums_and_terms()[0]
+    def _sums(self) -> SiteSums:
+        return self._with_old_site()[0]
 
-    def _sums_and_terms(self) -> tuple[Sums, tf.Tensor]:
-        """The batch's sums with the old site in A and c, and that site's terms of the evidence."""
-        batch = super()._sums()
+    def _with_old_site(self) -> tuple[SiteSums, EvidenceTerms, tf.Tensor]:
+        """The sums of the batch and the old site, and what the evidence needs of the one and of the other."""
+        batch, terms = self._collected()
         old = self._old_site(batch.L, self._checked_alpha())
-        return batch._replace(A=batch.A + old.A, c=batch.c + old.c), old.terms
+        return batch.plus(old.A, old.c), terms, old.terms
 
     @override
     def _powers(self) -> Powers:
@@ -101,10 +101,5 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
 
     @override
-    def _penalty(self, sums: Sums) -> tf.Tensor:
-        return -sums.penalty
-
-    @override
-    def _carried_sums(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        sums = self._sums()
-        return sums.L, sums.A, sums.c
+    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+        return -terms.penalty

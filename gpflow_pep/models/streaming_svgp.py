@@ -17,7 +17,7 @@ from .. import validation
 from ..graphs import unconverted
 from ..linalg import cholesky, finite
 from ..observations import check_observations
-from ..statistics import Carried, carried, independent_parts
+from ..statistics import Carried, SiteSums, carried, independent_parts
 from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
@@ -81,7 +81,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         t = tf.minimum(t, 1.0)[..., None, :]
         A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
         c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
-        return carried(all_points(self.inducing_variable), L, A, c)
+        return carried(all_points(self.inducing_variable), SiteSums(L, A, c))
 
     @override
     def _place(self, Z: AnyNDArray) -> None:

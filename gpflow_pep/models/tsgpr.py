@@ -9,7 +9,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..statistics import Powers, Sums
+from ..statistics import EvidenceTerms, Powers
 from .upper_bound import UpperBound
 
 
@@ -22,8 +22,8 @@ class StructuredBound(UpperBound):
         return Powers(noise=zero, penalty=zero + 1.0, weight=zero + 0.5)
 
     @override
-    def _penalty(self, sums: Sums) -> tf.Tensor:
-        return -sums.penalty
+    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+        return -terms.penalty
 
 
 class TSGPR(StructuredBound):

@@ -10,15 +10,15 @@ from .covariances import (
     prior_covariance,
     prior_variances,
 )
-from .evidence import factorise_B, log_gaussian, mahalanobis, precision_B
+from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
 from .old_posterior import Carried, OldPosterior, OldSite, carried
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
-from .sites import Powers, Sites, Sums
+from .sites import EvidenceTerms, Powers, Sites
 from .structured import SharedBlockSites, StructuredBlockSites
-from .sums import InducingPosterior, SiteSums
+from .sums import InducingPosterior, SiteSums, factorise_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -26,6 +26,7 @@ __all__ = [
     "Blocks",
     "Carried",
     "Chunks",
+    "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
     "OldPosterior",
@@ -40,7 +41,6 @@ __all__ = [
     "Sites",
     "SomeRows",
     "StructuredBlockSites",
-    "Sums",
     "add_up",
     "carried",
     "collect",

@@ -15,7 +15,8 @@ from ..linalg import cholesky_adjoint
 from .chunks import Chunks, add_up
 from .independent import IndependentSites, LinearAdjoint
 from .rows import RowSource, watched
-from .sites import ChunkSums, Powers, Sites, Sums
+from .sites import ChunkSums, EvidenceTerms, Powers, Sites
+from .sums import SiteSums
 
 # LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
@@ -31,9 +32,11 @@ def collect(
     Kuu: tf.Tensor,
     scale: tf.Tensor,
     factorise: Callable[[tf.Tensor], tf.Tensor],
-) -> Sums:
+) -> tuple[SiteSums, EvidenceTerms]:
     """
-    The sums over all rows, differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
+    The sums over all rows and what the evidence needs beside them.
+
+    Both are differentiable, once, in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
 
     :param rows: where rows come from, chunk by chunk.
     :param chunks: how the rows are partitioned.
@@ -67,7 +70,8 @@ def collect(
 
         return tuple(sums), gradient
 
-    return Sums(factor, *summed(Kuu, scale, *rows.inputs, *map(tf.convert_to_tensor, fixed)))
+    A, c, *terms = summed(Kuu, scale, *rows.inputs, *map(tf.convert_to_tensor, fixed))
+    return SiteSums(factor, A, c), EvidenceTerms(*terms)
 
 
 class _Passes(NamedTuple):

@@ -6,24 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from ..derivatives import first_only
-from ..linalg import cholesky, inverse_of_product
-from .sites import Sums
-
-_NAME = "B = I + V diag(1/v) V'"
-_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+from ..linalg import inverse_of_product
+from .sites import EvidenceTerms
+from .sums import SiteSums, factorise_B
 
 
-def factorise_B(A: tf.Tensor) -> tf.Tensor:
-    """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
-    return cholesky(precision_B(A), name=_NAME, advice=_ADVICE)
-
-
-def precision_B(A: tf.Tensor) -> tf.Tensor:
-    """B = I + A, [..., M, M]."""
-    return tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
-
-
-def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
+def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> tf.Tensor:
     """
     The Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
 
@@ -31,8 +19,8 @@ def log_gaussian(sums: Sums, num_data: tf.Tensor) -> tf.Tensor:
     """
     num_outputs = tf.cast(tf.shape(sums.c)[-1], sums.c.dtype)
     log_2pi = tf.constant(np.log(2.0 * np.pi), sums.c.dtype)
-    constant = num_outputs * (tf.cast(num_data, sums.c.dtype) * log_2pi + sums.log_noise)
-    return -0.5 * (constant + sums.quadratic) + _integral(sums.A, sums.c)
+    constant = num_outputs * (tf.cast(num_data, sums.c.dtype) * log_2pi + terms.log_noise)
+    return -0.5 * (constant + terms.quadratic) + _integral(sums.A, sums.c)
 
 
 @tf.custom_gradient
@@ -53,7 +41,6 @@ def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
     return value, gradient
 
 
-def mahalanobis(sums: Sums) -> tf.Tensor:
+def mahalanobis(sums: SiteSums, terms: EvidenceTerms) -> tf.Tensor:
     """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
-    whitened = tf.linalg.triangular_solve(factorise_B(sums.A), sums.c)
-    return sums.quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
+    return terms.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])

@@ -5,13 +5,19 @@ import tensorflow as tf
 
 from ..linalg import column_products
 from .chunks import Chunks
-from .evidence import factorise_B
 from .rows import RowSource
-from .sites import Powers, Sites, Sums
+from .sites import Powers, Sites
+from .sums import SiteSums
 
 
 def leave_one_out(
-    rows: RowSource, chunks: Chunks, sites: Sites, powers: Powers, sums: Sums, scale: tf.Tensor, num_data: tf.Tensor
+    rows: RowSource,
+    chunks: Chunks,
+    sites: Sites,
+    powers: Powers,
+    sums: SiteSums,
+    scale: tf.Tensor,
+    num_data: tf.Tensor,
 ) -> tf.Tensor:
     """
     log N(y_n; mean, variance) of every row given the others, hyperparameters held, summed over outputs, [N].
@@ -20,8 +26,7 @@ def leave_one_out(
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """
-    LB = factorise_B(sums.A)
-    whitened = tf.linalg.triangular_solve(LB, sums.c)  # chol(B)^-1 c, [M, P]
+    L, LB, b = sums.posterior()
     count = rows.num_chunks()
     arrays = (
         tf.TensorArray(sums.c.dtype, count, infer_shape=False),
@@ -30,12 +35,12 @@ def leave_one_out(
 
     def step(chunk: tf.Tensor, densities: tf.TensorArray, places: tf.TensorArray) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *rows.inputs)
-        V, d, e, v, r = sites.removal(sums.L, values, _of_chunk(powers, chunks, chunk), scale)
+        V, d, e, v, r = sites.removal(L, values, _of_chunk(powers, chunks, chunk), scale)
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         remaining = v - column_products(Te, Te)
         cross = column_products(TV, Te)
-        surprise = (r - tf.matmul(Te, whitened, transpose_a=True)) / remaining[:, None]  # [n, P]
-        mean = tf.matmul(TV, whitened, transpose_a=True) - cross[:, None] * surprise
+        surprise = (r - tf.matmul(e, b, transpose_a=True)) / remaining[:, None]  # [n, P]
+        mean = tf.matmul(V, b, transpose_a=True) - cross[:, None] * surprise
         variance = d + column_products(TV, TV) + tf.square(cross) / remaining + values.noise
         squares = tf.square(values.residual - mean) / variance[:, None]
         density = -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1)

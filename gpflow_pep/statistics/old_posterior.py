@@ -16,6 +16,7 @@ from ..derivatives import first_only
 from ..linalg import cholesky, finite
 from .covariances import old_covariances
 from .penalty import factored_log_det_ratio
+from .sums import SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
@@ -51,11 +52,14 @@ class OldSite(NamedTuple):
         return cls(zero, zero, zero[0, 0, 0])
 
 
-def carried(Z: tf.Tensor, L: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> Carried:
+def carried(Z: tf.Tensor, sums: SiteSums) -> Carried:
     """
-    What is carried over of q(v) = N(B^-1 c, B^-1), B = I + A, Kuu = L L'. Negative eigenvalues of A, which sites of
-    negative precision may make, are taken to be 0: those directions are as uncertain as the prior has them.
+    What is carried over of q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D].
+
+    Negative eigenvalues of A, which sites of negative precision may make, are taken to be 0: those directions are as
+    uncertain as the prior has them.
     """
+    L, A, c = sums
     eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the posterior to be carried over", advice=_ADVICE_SUMS))
     eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
     L = tf.broadcast_to(L, tf.shape(A))

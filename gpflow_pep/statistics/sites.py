@@ -1,4 +1,4 @@
-"""What the Gaussian sites of a collapsed method are, and the sums over rows that they add up to."""
+"""What the Gaussian sites of a collapsed method are, and what a chunk of rows adds to their sums."""
 
 from typing import NamedTuple, Protocol
 
@@ -29,19 +29,13 @@ class Powers(NamedTuple):
     weight: tf.Tensor
 
 
-class Sums(NamedTuple):
+class EvidenceTerms(NamedTuple):
     """
-    All that evidence, posterior and predictions need of the data: V = L^-1 Kuf, site noise v, residual r.
+    What the evidence needs of the rows beside :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
 
     Leading dimensions [...] are those of Kuu: several latent functions at once.
     """
 
-    L: tf.Tensor
-    """Cholesky factor of Kuu, [..., M, M]."""
-    A: tf.Tensor
-    """V diag(1/v) V', [..., M, M]."""
-    c: tf.Tensor
-    """V diag(1/v) r, [..., M, P]."""
     quadratic: tf.Tensor
     """r' diag(1/v) r summed over outputs, [...]."""
     log_noise: tf.Tensor
@@ -51,7 +45,7 @@ class Sums(NamedTuple):
 
 
 class ChunkSums(NamedTuple):
-    """A chunk's part of :class:`Sums`, or the derivatives of the objective with respect to them."""
+    """A chunk's part of :class:`SiteSums` and :class:`EvidenceTerms`, or the derivatives of the objective in them."""
 
     A: tf.Tensor
     c: tf.Tensor

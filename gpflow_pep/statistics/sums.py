@@ -4,7 +4,20 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from .evidence import factorise_B, precision_B
+from ..linalg import cholesky
+
+_NAME = "B = I + V diag(1/v) V'"
+_ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
+
+
+def factorise_B(A: tf.Tensor) -> tf.Tensor:
+    """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
+    return cholesky(precision_B(A), name=_NAME, advice=_ADVICE)
+
+
+def precision_B(A: tf.Tensor) -> tf.Tensor:
+    """B = I + A, [..., M, M]."""
+    return tf.linalg.set_diag(A, 1.0 + tf.linalg.diag_part(A))
 
 
 class InducingPosterior(NamedTuple):

@@ -5,13 +5,35 @@ after another), once in numpy for values and once in plain TensorFlow for deriva
 """
 
 import types
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_pep.linalg import cholesky
-from gpflow_pep.statistics import Blocks, Powers, Rows, SingleRows, Sums
+from gpflow_pep.statistics import Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
+from gpflow_pep.statistics import collect as engine
+
+
+class Collected(NamedTuple):
+    """The sums and the terms beside them, one after the other."""
+
+    L: Any
+    A: Any
+    c: Any
+    quadratic: Any
+    log_noise: Any
+    penalty: Any
+
+    def split(self):
+        """The engine's two."""
+        return SiteSums(*self[:3]), EvidenceTerms(*self[3:])
+
+
+def collect(*arguments, **options):
+    sums, terms = engine(*arguments, **options)
+    return Collected(*sums, *terms)
 
 
 class TensorRows:
@@ -82,7 +104,7 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
         else:
             ratio = np.trace(X) if k == 0.0 else np.linalg.slogdet(np.eye(len(X)) + k * X)[1] / k
             penalty += of_block(powers.weight, number) * ratio
-    return Sums(L, A, c, quadratic, log_noise, penalty)
+    return Collected(L, A, c, quadratic, log_noise, penalty)
 
 
 def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=False):
@@ -110,7 +132,7 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
         else:
             identity = tf.eye(len(block), dtype=X.dtype)
             penalty += of_block(powers.weight, number) * tf.linalg.slogdet(identity + k * X).log_abs_determinant / k
-    return Sums(L, A, c, quadratic, log_noise, penalty)
+    return Collected(L, A, c, quadratic, log_noise, penalty)
 
 
 def make_blocks(kind, N):
@@ -143,7 +165,7 @@ def make_cotangents(sums, seed):
     rng = np.random.default_rng(seed)
     cotangents = [rng.normal(size=np.shape(value)) for value in sums]
     cotangents[1] = 0.5 * (cotangents[1] + np.swapaxes(cotangents[1], -1, -2))
-    return Sums(*cotangents)
+    return Collected(*cotangents)
 
 
 def paired(cotangents, sums):
@@ -175,6 +197,8 @@ def dense():
         chunks=make_chunks,
         factorise=factorise,
         cotangents=make_cotangents,
+        collect=collect,
+        Collected=Collected,
         paired=paired,
         tensors=tensors,
         close=close,

@@ -20,7 +20,6 @@ from gpflow_pep.statistics import (
     SharedBlockSites,
     SingleRows,
     StructuredBlockSites,
-    collect,
 )
 
 EXACT = 2e-12
@@ -62,7 +61,9 @@ def collected(dense, problem, chunks, sites, powers, scale):
     sources = [Kuu, scale, *rows.inputs]
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        sums = collect(rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorise=dense.factorise)
+        sums = dense.collect(
+            rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorise=dense.factorise
+        )
         objective = dense.paired(dense.cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
 
@@ -151,7 +152,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
     def engine(Kuf):
         chunks = dense.chunks(kind, blocks)
         rows = dense.TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
-        return collect(
+        return dense.collect(
             rows,
             chunks,
             sites,
@@ -184,7 +185,7 @@ def test_derivatives_equal_finite_differences(dense, kind):
         Kuu, scale, *rows = (
             tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
         )
-        sums = collect(
+        sums = dense.collect(
             dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorise=dense.factorise
         )
         return float(dense.paired(dense.cotangents(sums, 5), sums))
@@ -260,7 +261,7 @@ def test_several_latent_functions_are_several_calls(dense, powers):
     scale = tf.constant(1.2, tf.float64)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
-        sums = collect(
+        sums = dense.collect(
             dense.TensorRows(chunks, *sources[1:]),
             chunks,
             IndependentSites(),
@@ -293,7 +294,7 @@ def test_several_latent_functions_share_a_residual(dense):
     results = []
     for rows in (copies, [*copies[:2], *shared[2:]]):
         results.append(
-            collect(
+            dense.collect(
                 dense.TensorRows(chunks, *rows),
                 chunks,
                 IndependentSites(),
@@ -339,7 +340,7 @@ def test_compiled_with_an_unknown_number_of_rows(dense):
             return Rows(tf.transpose(columns), *others)
 
     def objective(Kuu, *rows):
-        sums = collect(
+        sums = dense.collect(
             OpenRows(*rows),
             chunks,
             IndependentSites(),
