@@ -5,7 +5,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from .graphs import unconverted
 
+
+@unconverted
 def first_only(*derivatives: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
     `derivatives` themselves, which cannot be differentiated again.

@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..graphs import unconverted
+from ..graphs import compiled, unconverted
 from ..statistics import SingleRows, concatenate
 from .distinct import checked, distinct, enough
 
@@ -44,11 +44,11 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = 
     if len(rows) < len(X):
         X = X[rows]
 
-    @tf.function(autograph=False)
-    def compiled(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    @compiled
+    def pivots(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return _pivots(kernel, X, M, 0, 0, chunk_size)
 
-    chosen, left = compiled(tf.constant(X))
+    chosen, left = pivots(tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
     return X[chosen.numpy()]

@@ -17,6 +17,7 @@ from gpflow.utilities import parameter_dict
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import compiled
 from ..inducing import greedy_conditional_variance
 from ..statistics import Carried, OldPosterior, OldSite, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
@@ -199,7 +200,7 @@ class Stream:
 
         return moved_points(self.inducing_variable, X, float(moved_share), select)
 
-    @tf.function(autograph=False, reduce_retracing=True)
+    @compiled(reduce_retracing=True)
     def _greedy(self, structure: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
@@ -245,7 +246,7 @@ class StreamOfBatches(Stream, SparseGP):
         self._hold(X, Y)
 
     @override
-    @tf.function(autograph=False)
+    @compiled
     def _carry(self, structure: int) -> Carried:
         return carried(all_points(self.inducing_variable), self._carried_sums())
 

@@ -14,7 +14,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..graphs import unconverted
+from ..graphs import compiled, unconverted
 from ..linalg import cholesky, finite
 from ..observations import check_observations
 from ..statistics import Carried, SiteSums, carried, independent_parts
@@ -73,7 +73,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         return self._carrying().log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
 
     @override
-    @tf.function(autograph=False)
+    @compiled
     def _carry(self, structure: int) -> Carried:
         """q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
         L, q = self._whitened()

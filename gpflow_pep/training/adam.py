@@ -10,6 +10,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
+from ..graphs import compiled
 from .course import Course
 from .failures import check_finite, restoring
 from .problems import Problem
@@ -32,7 +33,7 @@ class Adam:
         self._optimiser.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
         self._changing = [*problem.variables, *self._optimiser.variables]
         self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
-        self._step = tf.function(self._apply, autograph=False)
+        self._step = compiled(self._apply)
 
     @property
     def carried(self) -> dict[str, tf.Variable]:

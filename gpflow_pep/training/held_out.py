@@ -10,6 +10,7 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
+from ..graphs import compiled
 from ..models.classifier import PEPClassifier
 from .problems import rows_for
 
@@ -45,7 +46,7 @@ class HeldOut:
         self._parts = [tuple(tf.constant(values[start : start + _ROWS]) for values in (X, Y)) for start in starts]
         # Compiled, that sites have not quite converged could not be left unsaid.
         is_compiled = not isinstance(model, PEPClassifier)
-        self._of = tf.function(self._of_rows, autograph=False, reduce_retracing=True) if is_compiled else self._of_rows
+        self._of = compiled(self._of_rows, reduce_retracing=True) if is_compiled else self._of_rows
 
     @property
     def names(self) -> list[str]:

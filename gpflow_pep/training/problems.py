@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import derivatives
+from ..graphs import compiled
 from ..minibatches import Minibatches
 from ..models.classifier import PEPClassifier
 from ..sites import SitesStatus
@@ -46,7 +47,7 @@ class Problem:
         self.model, self.variables = model, list(model.trainable_variables)
         arguments = () if data is None else (tuple(tf.constant(values) for values in data),)
         self._closure: Callable[..., tf.Tensor] = lambda: model.training_loss(*arguments)
-        self._compiled = tf.function(self._loss_and_derivatives, autograph=False)
+        self._compiled = compiled(self._loss_and_derivatives)
 
     @property
     def interval(self) -> int:
@@ -99,7 +100,7 @@ class MinibatchProblem(Problem):
         self._data, self._batches = data, batches
         self._closure = lambda X, Y: model.training_loss((X, Y))
         signature = [tf.TensorSpec([None, values.shape[1]], values.dtype) for values in data]
-        self._compiled = tf.function(self._loss_and_derivatives, autograph=False, input_signature=signature)
+        self._compiled = compiled(self._loss_and_derivatives, input_signature=signature)
 
     @override
     def evaluate(self, step: int) -> Evaluation:
