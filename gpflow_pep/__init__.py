@@ -1,6 +1,18 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, inducing, likelihoods, metrics, minibatches, models, posteriors, sites, statistics, training
+from . import (
+    datasets,
+    ep,
+    inducing,
+    likelihoods,
+    metrics,
+    minibatches,
+    models,
+    posteriors,
+    statistics,
+    tilted,
+    training,
+)
 from .alpha_selection import AlphaSelection, select_alpha
 from .likelihoods import MultiClassRobustMax
 from .models import (
@@ -8,6 +20,7 @@ from .models import (
     ARPEP,
     BTSGPR,
     BTSVGP,
+    PEP,
     PEPR,
     PEPSVGP,
     RPAPEP,
@@ -24,6 +37,7 @@ __all__ = [
     "ARPEP",
     "BTSGPR",
     "BTSVGP",
+    "PEP",
     "PEPR",
     "PEPSVGP",
     "RPAPEP",
@@ -36,6 +50,7 @@ __all__ = [
     "StreamingSGPR",
     "StreamingSVGP",
     "datasets",
+    "ep",
     "inducing",
     "likelihoods",
     "metrics",
@@ -43,7 +58,7 @@ __all__ = [
     "models",
     "posteriors",
     "select_alpha",
-    "sites",
     "statistics",
+    "tilted",
     "training",
 ]

@@ -2,6 +2,7 @@
 
 from .btsgpr import BTSGPR
 from .classifier import PEPClassifier
+from .pep import PEP
 from .pepr import PEPR
 from .streaming import StreamingSGPR
 from .streaming_svgp import StreamingSVGP
@@ -14,6 +15,7 @@ __all__ = [
     "ARPEP",
     "BTSGPR",
     "BTSVGP",
+    "PEP",
     "PEPR",
     "PEPSVGP",
     "RPAPEP",

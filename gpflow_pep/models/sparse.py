@@ -42,8 +42,6 @@ class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
     # What checkpoints leave out, beside GPflow's own choice; an exported prediction needs it.
     _NOT_IN_CHECKPOINTS = frozenset({"_data"})
-    # Compiled steps of training; an exported model predicts, and they stay behind.
-    _COMPILED: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -193,7 +191,7 @@ class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Checkpoints hold what was learned and chosen, not the data; an exported prediction needs the data too."""
         children = super()._trackable_children(save_type, **kwargs)
-        left_out = self._COMPILED | (self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset())
+        left_out = self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset()
         return {name: child for name, child in children.items() if name not in left_out}
 
 

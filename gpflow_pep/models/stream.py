@@ -21,9 +21,9 @@ from ..graphs import compiled
 from ..inducing import greedy_conditional_variance
 from ..statistics import Carried, OldPosterior, OldSite, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
-from .freshness import Structure
 from .moving_points import all_points, are_points, given_points, moved_points, place
 from .sparse import SparseGP
+from .structure import Structure
 
 _Model = TypeVar("_Model", bound="Stream")
 
@@ -234,7 +234,7 @@ class StreamOfBatches(Stream, SparseGP):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_old", "_num_inducing", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
-    _COMPILED = frozenset({"_carry", "_greedy"})
+
     _alpha: tf.Variable
 
     @override

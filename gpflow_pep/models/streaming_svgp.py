@@ -65,7 +65,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         L, q = self._whitened()
         mean, variance = self._marginals(self._projected(self._with_same_points(L), X), q)
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
-        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
+        value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
 
     def _log_ratio(self, L: tf.Tensor, q: Approximation) -> tf.Tensor:

@@ -33,9 +33,9 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import first_only
+from ..ep.cavity import project_mean
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
-from ..sites import along
 from ..statistics import factored_log_det_ratio, log1p_ratio, prior_covariance
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
@@ -80,14 +80,14 @@ class StructuredSVGP(Uncollapsed):
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()
-        value = self._scale(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
+        value = self._row_weight(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
     def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: Approximation) -> tf.Tensor:
         """The sum over the blocks of a minibatch, []."""
         structure = self._structure()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
-        residual = tf.transpose(Y) - rows.offset - along(rows.V, q.m)  # [C, n]
+        residual = tf.transpose(Y) - rows.offset - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models.util import InducingPointsLike
@@ -32,10 +32,12 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import first_only
+from ..ep import scale_terms
+from ..ep.cavity import project_mean
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
-from ..sites import Cavity, Rows, along, joint_rule, log_normaliser
 from ..statistics import factored_log_det_ratio, log1p_ratio
+from ..tilted import Cavity, Observations, log_partition, rule_for
 from .power import SinglePower
 from .uncollapsed import ADVICE, Approximation, Uncollapsed
 
@@ -63,6 +65,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         inducing_variable: InducingPointsLike,
         *,
         alpha: float = 0.5,
+        scale: float | Parameter = 1.0,
         num_data: int,
         **kwargs: Any,
     ):
@@ -70,6 +73,8 @@ class TiedFactors(SinglePower, Uncollapsed):
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
             :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
         :param alpha: the power, in [0, 1].
+        :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
+            positive number, or a `gpflow.Parameter` to learn it. 1 is power EP.
         :param num_data: N, the number of all observations, which says how strong each factor is.
         :param kwargs: these and the others are as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
@@ -77,10 +82,11 @@ class TiedFactors(SinglePower, Uncollapsed):
         validation.positive_integer(num_data, "num_data")  # not None
         super().__init__(kernel, likelihood, inducing_variable, num_data=num_data, **kwargs)
         self._alpha = self._power_variable(alpha)
+        self.scale = validation.scale(scale)
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
-        joint_rule("kl", likelihood)
+        rule_for(likelihood, "kl")
 
     @abstractmethod
     def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
@@ -97,14 +103,16 @@ class TiedFactors(SinglePower, Uncollapsed):
         :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
         """
         X, Y = self._minibatch(data)
-        alpha, N = self._checked_alpha(), tf.convert_to_tensor(self.num_data)
+        alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         L, q = self._whitened()
         rows = self._projected(L, X)
         cavity = self._cavity(q, rows.V, alpha, N)
-        mean = rows.offset + along(rows.V, cavity.mean)  # [C, n]
-        rule = joint_rule("kl", self.likelihood)
-        of_rows = log_normaliser(rule, Cavity(mean, rows.rest + cavity.variance), Rows(X, Y), alpha)
-        value = self._scale(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + q.half_log_det() + cavity.term
+        mean = rows.offset + project_mean(rows.V, cavity.mean)  # [C, n]
+        rule = rule_for(self.likelihood, "kl")
+        cavity_of_f = Cavity(mean, m * rows.rest + cavity.variance)
+        of_rows = log_partition(rule, cavity_of_f, Observations(X, Y), alpha)
+        terms = q.half_log_det() + cavity.term + scale_terms(alpha, m, N, self.num_latent_gps)
+        value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + terms
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
 

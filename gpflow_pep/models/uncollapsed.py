@@ -18,10 +18,10 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
+from ..ep.cavity import project_mean
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
 from ..posteriors import GaussianPosterior
-from ..sites import along
 from ..statistics import covariance_with_rows, inducing_covariance, prior_variances
 from .latent_functions import independent_prior, latent_functions
 from .predictions import CheckedPredictions
@@ -135,7 +135,7 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
             raise ValueError("num_data cannot be set on a model that was made without: give it to the constructor.")
         self._num_data.assign(_count(num_data))
 
-    def _scale(self, num_rows: tf.Tensor) -> tf.Tensor:
+    def _row_weight(self, num_rows: tf.Tensor) -> tf.Tensor:
         """N/n, []."""
         n = tf.cast(num_rows, default_float())
         return tf.ones_like(n) if self._num_data is None else self._num_data / n
@@ -179,7 +179,7 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
     def _marginals(self, rows: Projected, q: Approximation) -> MeanAndVariance:
         """Mean and variance of f under q, [C, n]."""
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
-        return rows.offset + along(rows.V, q.m), rows.rest + column_products(T, T)
+        return rows.offset + project_mean(rows.V, q.m), rows.rest + column_products(T, T)
 
     @unconverted
     def posterior(

@@ -64,7 +64,8 @@ class TiltedRule(ABC):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """
-        Compute the derivatives of sum(bar * log_partition) in `sources`, variables of the likelihood, at given cavities.
+        Compute the derivatives of sum(bar * log_partition) in `sources`, variables of the likelihood, for fixed
+        cavities.
 
         This default differentiates :meth:`moments`; rules that TensorFlow cannot differentiate override it.
         """

@@ -24,7 +24,7 @@ def about(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
     fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}
     held = [getattr(model, name, None) for name in ("_chunks", "_old")]
     variables = [variable for each in held if each is not None for variable in each.variables]
-    chosen = {name: getattr(model, name, None) for name in ("alpha", "num_data")}
+    chosen = {name: getattr(model, name, None) for name in ("alpha", "num_data", "tol", "max_sweeps", "damping")}
     return {
         "model": type(model).__name__,
         "settings": [list(each) for each in _settings(model)],

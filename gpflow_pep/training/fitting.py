@@ -10,9 +10,9 @@ from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, Interna
 from tqdm import tqdm
 
 from .. import validation
+from ..ep import SitesStatus
 from ..minibatches import Minibatches
-from ..models.classifier import PEPClassifier
-from ..sites import SitesStatus
+from ..models.pep import PEP
 from .about import about, fingerprint
 from .adam import Adam
 from .checkpoints import Checkpoints
@@ -25,10 +25,11 @@ from .problems import (
     ConvergedProblem,
     MinibatchProblem,
     Problem,
+    ProblemWithSites,
     SweptMinibatchProblem,
-    SweptProblem,
-    converge_sites,
+    quiet,
     rows_for,
+    settle,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, Ending, FitResult
 
@@ -49,8 +50,6 @@ def fit(
     learning_rate: float = 0.01,
     natural_step: float | None = 0.1,
     batch_size: int | None = None,
-    max_sweeps: int = 50,
-    tol: float = 1e-5,
     held_out: RegressionData | None = None,
     patience: int | None = None,
     interval: int | None = None,
@@ -66,8 +65,8 @@ def fit(
 
     =====================================  ==========================================================================
     models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
-    :class:`PEPClassifier`                 L-BFGS at converged sites; with Adam one update of the sites a step, of all
-                                           rows or of a minibatch (Bui, Yan and Turner 2017, sec. 3.9)
+    :class:`PEP`, :class:`PEPClassifier`   L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
+                                           sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
     models of minibatches                  Adam, with natural gradients of q(u) where the likelihood is Gaussian and
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
@@ -81,18 +80,15 @@ def fit(
     :param learning_rate: Adam's.
     :param natural_step: of the natural gradients, where they apply, in (0, 1]; None: Adam trains q(u) too.
     :param batch_size: rows of a minibatch (Adam); None: all rows, or 500 of models of minibatches.
-    :param max_sweeps: updates of the sites in a row, at most: at each evaluation; ten times as many at the first one of
-        L-BFGS, and four times in the end.
-    :param tol: when the sites have converged; see :meth:`PEPClassifier.update_sites`.
     :param held_out: X and Y of rows that are scored at every record.
     :param patience: stop after so many records in a row without a better score of the held-out rows, whose best
         parameters come back; or without a better objective. None: do not.
     :param interval: iterations from one record to the next: of objective and scores, in TensorBoard, and perhaps in a
-        checkpoint. By default 1, in minibatch training 100, of a PEPClassifier (rounded up to) an epoch.
+        checkpoint. By default 1, in minibatch training 100, of a model with sites (rounded up to) an epoch.
     :param checkpoint: a file from which the same call goes on if it exists: with Adam as if nothing had happened, with
         L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
-        is larger (whole records, or epochs of a PEPClassifier, are best added). Another model, other data or settings
-        are refused.
+        is larger (whole records, or epochs of a model with sites, are best added). Another model, other data or
+        settings are refused.
     :param checkpoint_seconds: so many pass between two checkpoints, at least; the last one is written in any case.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
@@ -108,19 +104,18 @@ def fit(
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
-    max_sweeps, tol = validation.positive_integer(max_sweeps, "max_sweeps"), validation.positive_number(tol, "tol")
     seed = validation.seed(seed)
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    problem = _problem(model, arrays, optimiser, batch_size, max_sweeps, tol, seed)
+    problem = _problem(model, arrays, optimiser, batch_size, seed)
     interval = _checked_interval(problem, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None:
         run = {"optimiser": optimiser, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
-        run |= {"max_sweeps": max_sweeps, "tol": tol, "held_out": fingerprint(*map(np.asarray, held_out or ()))}
+        run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
         checkpoints = Checkpoints(checkpoint, {**run, **about(model, arrays)}, checkpoint_seconds)
-    with tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as bar:
+    with quiet(model), tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as bar:
         course = Course(
             problem.variables,
             steps=steps,
@@ -142,20 +137,18 @@ def fit(
             course.save(None if ending.status == FAILED else ending)
         if ending.status == EARLY:
             course.go_back_to_best()
-        status = _settled(model, max_sweeps, tol)
+        status = _settled(model)
     result = _result(course, ending, status)
     if result.status == FAILED:
         warnings.warn(result.reason, stacklevel=2)
     return result
 
 
-def _problem(
-    model: GPModel, data: Data | None, optimiser: str, batch_size: int | None, max_sweeps: int, tol: float, seed: int
-) -> Problem:
-    if isinstance(model, PEPClassifier):
+def _problem(model: GPModel, data: Data | None, optimiser: str, batch_size: int | None, seed: int) -> Problem:
+    if isinstance(model, PEP):
         if optimiser == "lbfgs":
-            return ConvergedProblem(model, max_sweeps, tol)
-        return SweptProblem(model) if batch_size is None else SweptMinibatchProblem(model, batch_size, seed)
+            return ConvergedProblem(model)
+        return ProblemWithSites(model) if batch_size is None else SweptMinibatchProblem(model, batch_size, seed)
     if data is None:
         return Problem(model)
     N = len(data[0])
@@ -200,7 +193,7 @@ def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | 
         validation.positive_integer(batch_size, "batch_size")
         if optimiser != "adam":
             raise ValueError(f'batch_size must be None with optimiser="{optimiser}", got {batch_size!r}.')
-        if not external and not isinstance(model, PEPClassifier):
+        if not external and not isinstance(model, PEP):
             raise ValueError(f"batch_size must be None, since {type(model).__name__} needs all rows, got {batch_size}.")
     return optimiser
 
@@ -212,14 +205,14 @@ def _checked_interval(problem: Problem, interval: int | None) -> int:
     return -(-validation.positive_integer(interval, "interval") // problem.interval) * problem.interval
 
 
-def _settled(model: GPModel, max_sweeps: int, tol: float) -> SitesStatus | None:
-    if not isinstance(model, PEPClassifier):
+def _settled(model: GPModel) -> SitesStatus | None:
+    if not isinstance(model, PEP):
         return None
     try:
-        return converge_sites(model, 4 * max_sweeps, tol)
+        return settle(model)
     except FAILURES:  # the sites of other hyperparameters may be of no use
         model.reset_sites()
-        return converge_sites(model, 4 * max_sweeps, tol)
+        return settle(model)
 
 
 def _result(course: Course, ending: Ending, sites: SitesStatus | None) -> FitResult:

@@ -1,9 +1,5 @@
 """Scores of rows that a training does not see."""
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -11,25 +7,9 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
 from ..graphs import compiled
-from ..models.classifier import PEPClassifier
-from .problems import rows_for
+from .problems import quiet, rows_for
 
 _ROWS = 4096  # that are predicted at a time
-
-
-@contextmanager
-def as_it_is(model: GPModel) -> Iterator[None]:
-    """Predictions inside take sites that have not quite converged as they are: neither warned of nor updated."""
-    chosen = getattr(model, "when_stale", None)
-    try:
-        if chosen is not None:
-            model.when_stale = "warn"
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "hyperparameters, data or alpha have changed")
-            yield
-    finally:
-        if chosen is not None:
-            model.when_stale = chosen
 
 
 class HeldOut:
@@ -44,9 +24,7 @@ class HeldOut:
         X, Y = rows_for(model, data)
         starts = range(0, len(X), _ROWS)
         self._parts = [tuple(tf.constant(values[start : start + _ROWS]) for values in (X, Y)) for start in starts]
-        # Compiled, that sites have not quite converged could not be left unsaid.
-        is_compiled = not isinstance(model, PEPClassifier)
-        self._of = compiled(self._of_rows, reduce_retracing=True) if is_compiled else self._of_rows
+        self._of = compiled(self._of_rows, reduce_retracing=True)
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +33,7 @@ class HeldOut:
 
     def __call__(self) -> dict[str, float]:
         """The mean negative log predictive density in nats, and where noise is Gaussian the root mean squared error."""
-        with as_it_is(self._model):
+        with quiet(self._model):
             found = [self._of(X, Y) for X, Y in self._parts]
         densities, squares = (np.concatenate(each) for each in zip(*found, strict=True))
         scores = {"nlpd": -float(np.mean(densities))}

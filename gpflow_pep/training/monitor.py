@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from ..models.moving_points import are_points, points_of
 from .course import Course
-from .held_out import as_it_is
+from .problems import quiet
 
 _PICTURES = 10  # records from one picture to the next
 _POINTS = 1000  # rows of data in a picture
@@ -62,7 +62,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
     places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
-    with as_it_is(model):
+    with quiet(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))
     if X.shape[1] == 1:
         axes.plot(X, Y, ".", color="grey", alpha=0.5)

@@ -1,7 +1,7 @@
 """What is minimised: a training loss at the present parameters, and how it is evaluated for each kind of model."""
 
-import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import derivatives
+from ..ep import SitesStatus
 from ..graphs import compiled
 from ..minibatches import Minibatches
-from ..models.classifier import PEPClassifier
-from ..sites import SitesStatus
+from ..models.pep import PEP
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
@@ -26,7 +26,10 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 # Change of the sites above which an energy means nothing (it may be huge), or one that is a bound is rounding.
 _UNSETTLED, _WILD = 0.1, 100.0
-_PATIENCE = 10  # times as many sweeps at the first evaluation, which has nothing to go back to
+_MAX_SWEEPS = 50  # an evaluation; the first one, which has nothing to go back to, has all that the model allows
+_FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
+_SETTLING_SWEEPS = 1000  # in the end
+_LOOSEST, _OF_GAIN = 1e-3, 1e-2  # tolerance of the sites: the largest, and as a fraction of the last gain in nats
 
 
 def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -113,10 +116,10 @@ class MinibatchProblem(Problem):
         return -float(np.mean(losses))
 
 
-class _WithSites(Problem):
+class ProblemWithSites(Problem):
     """The energy of a model with sites."""
 
-    model: PEPClassifier
+    model: PEP
 
     @property
     @override
@@ -136,19 +139,10 @@ class _WithSites(Problem):
         self.model.reset_sites()
 
 
-class SweptProblem(_WithSites):
-    """One update of the sites before every step."""
+class SweptMinibatchProblem(ProblemWithSites):
+    """Update a minibatch's sites and estimate derivatives from it; take the sums over all rows anew once an epoch."""
 
-    @override
-    def evaluate(self, step: int) -> Evaluation:
-        self.model.update_sites_once()
-        return super().evaluate(step)
-
-
-class SweptMinibatchProblem(_WithSites):
-    """Sites of a minibatch are updated, and derivatives estimated from it; the sums over all rows once an epoch."""
-
-    def __init__(self, model: PEPClassifier, batch_size: int, seed: int):
+    def __init__(self, model: PEP, batch_size: int, seed: int):
         super().__init__(model)
         self._batch_size, self._seed = batch_size, seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
@@ -176,27 +170,47 @@ class SweptMinibatchProblem(_WithSites):
 
     @override
     def objective(self, losses: list[float]) -> float:
-        return -float(self.model.training_loss())
+        before = self.model.sites.values()
+        try:
+            return -float(self.model.training_loss())
+        finally:
+            self.model.sites.assign(before)
 
 
-class ConvergedProblem(_WithSites):
-    """The energy at converged sites."""
+class ConvergedProblem(ProblemWithSites):
+    """
+    The energy at converged sites, with a tolerance that follows the progress of the search.
 
-    def __init__(self, model: PEPClassifier, max_sweeps: int, tol: float):
+    The energy's error is about the square of the sites' tolerance, and only differences to the best energy matter.
+    """
+
+    def __init__(self, model: PEP):
         super().__init__(model)
-        self._max_sweeps, self._tol = max_sweeps, tol
         self._best: Any = None
+        self._best_loss, self._gain = np.inf, np.inf
+        self._last_loss = np.inf
 
     @override
     def evaluate(self, step: int) -> Evaluation:
-        status = converge_sites(self.model, self._max_sweeps * (_PATIENCE if self._best is None else 1), self._tol)
-        if status.change > (_WILD if self.model.is_lower_bound else _UNSETTLED):
-            raise FloatingPointError(f"the sites are far from converged: the change is {status.change:.1e}.")
-        return super().evaluate(step)
+        model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
+        try:
+            model.tol = max(tol, min(_LOOSEST, _OF_GAIN * self._gain))
+            if self._best is not None:
+                model.max_sweeps = min(max_sweeps, _MAX_SWEEPS)
+            found = super().evaluate(step)
+        finally:
+            model.tol, model.max_sweeps = tol, max_sweeps
+        change = model.sites_status.change
+        if change > (_WILD if model.is_lower_bound else _UNSETTLED) and max_sweeps > _FEW_SWEEPS:
+            raise FloatingPointError(f"the sites are far from converged: the change is {change:.1e}.")
+        assert found[0] is not None
+        self._last_loss = found[0]
+        return found
 
     @override
     def keep(self) -> None:
         self._best = self.model.sites.values()
+        self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
 
     @override
     def go_back(self) -> None:
@@ -204,8 +218,18 @@ class ConvergedProblem(_WithSites):
             self.model.sites.assign(self._best)
 
 
-def converge_sites(model: PEPClassifier, max_sweeps: int, tol: float) -> SitesStatus:
-    """Update the sites; that they have not converged is in the result."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The sites have not converged")
-        return model.update_sites(max_sweeps=max_sweeps, tol=tol)
+@contextmanager
+def quiet(model: GPModel) -> Iterator[None]:
+    """Do not warn of sites that have not converged: the result of the training says so."""
+    with model._quiet() if isinstance(model, PEP) else nullcontext():
+        yield
+
+
+def settle(model: PEP) -> SitesStatus:
+    """Update the sites until they have converged, also where `max_sweeps` was small in training."""
+    max_sweeps = model.max_sweeps
+    try:
+        model.max_sweeps = max(max_sweeps, _SETTLING_SWEEPS)
+        return model.update_sites()
+    finally:
+        model.max_sweeps = max_sweeps

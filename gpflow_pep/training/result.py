@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..sites import SitesStatus
+from ..ep import SitesStatus
 
 CONVERGED, LIMIT, EARLY, FAILED = "converged", "limit", "stopped early", "failed"
 

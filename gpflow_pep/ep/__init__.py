@@ -1,0 +1,30 @@
+"""Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
+
+from .convergence import IMPROPER, Converged, Options, SitesProblem, converge
+from .energy import Prior, energy_derivatives, scale_terms
+from .leave_one_out import leave_one_out
+from .minibatch import minibatch_objective, old_objective, update_rows
+from .rows import LatentRows, ProjectedRows, project
+from .sites import Sites, SitesStatus
+from .sweep import sum_sites
+
+__all__ = [
+    "IMPROPER",
+    "Converged",
+    "LatentRows",
+    "Options",
+    "Prior",
+    "ProjectedRows",
+    "Sites",
+    "SitesProblem",
+    "SitesStatus",
+    "converge",
+    "energy_derivatives",
+    "leave_one_out",
+    "minibatch_objective",
+    "old_objective",
+    "project",
+    "scale_terms",
+    "sum_sites",
+    "update_rows",
+]

@@ -1,0 +1,257 @@
+"""Sweeps until the sites have converged, in one compiled loop; nothing improper is ever accepted.
+
+All sites are updated from the same q, by a fraction that adapts, in Anderson's direction (:mod:`.acceleration`) where
+there is one. A candidate is rejected where B or a cavity is not positive definite or, if the energy is a lower bound
+(an update is then a natural gradient of it), where it lowers that bound.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..statistics import InducingPosterior, OldSite, SiteSums, precision_B
+from ..tilted import TiltedRule
+from .acceleration import Secants
+from .energy import log_integral
+from .rows import LatentRows, ProjectedRows
+from .sweep import Sweep, sum_sites, sweep
+
+RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
+"""How the loop ended: after max_sweeps (LIMIT), where no update is proper (STUCK), or not even the prior (IMPROPER)."""
+
+_INACCURATE, _MAX_INACCURATE = 0.02, 5  # above this change tilted distributions may be inaccurate, for so many sweeps
+_SLACK, _ROUNDING = (
+    1e-9,
+    1e-12,
+)  # by which rounding may lower a bound, relative to it and to the terms that cancel in it
+_MAY_LOWER = 1e-3  # a fraction of an update so small that only rounding can lower a bound
+_FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier secants no guide
+_SMALLEST_FRACTION = 1e-4  # of the damping
+_LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
+_MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
+_DEPTH, _MAX_SITES = 5, 50_000  # secants remembered, where there are no more sites than this
+
+
+class SitesProblem(NamedTuple):
+    """What the sites are updated for."""
+
+    rows: LatentRows
+    projected: ProjectedRows
+    rule: TiltedRule
+    L: tf.Tensor
+    old: OldSite
+    is_bound: tf.Tensor
+    """Whether the energy is a lower bound of the log evidence, []."""
+
+
+class Options(NamedTuple):
+    """When the loop ends, and how much of an update is taken at most."""
+
+    tol: tf.Tensor
+    max_sweeps: tf.Tensor
+    damping: tf.Tensor
+
+
+class Point(NamedTuple):
+    """Sites, and what a sweep finds there."""
+
+    sites: tf.Tensor
+    """[N, 2, C]"""
+    update: tf.Tensor
+    """The undamped update, [N, 2, C]."""
+    slopes: tf.Tensor
+    """d1 and d2 of the tilted distributions, [N, 2, C]."""
+    A: tf.Tensor
+    """V diag(τ) V', [C, M, M]."""
+    c: tf.Tensor
+    """V h, [C, M, 1]."""
+    change: tf.Tensor
+    """The largest change of a marginal by the update of its own site, []."""
+    log_evidence: tf.Tensor
+    """The energy, []."""
+    cancelling: tf.Tensor
+    """The size of the terms that cancel in it, []."""
+
+
+class Converged(NamedTuple):
+    """The sites at the end of the loop, and how it ended."""
+
+    point: Point
+    sweeps: tf.Tensor
+    fraction: tf.Tensor
+    ending: tf.Tensor
+
+
+class _Loop(NamedTuple):
+    """The state of the loop: the last accepted point, the sites to try next, and how to go on from there."""
+
+    point: Point
+    is_valid: tf.Tensor
+    """Whether there is an accepted point yet."""
+    candidate: tf.Tensor
+    is_plain: tf.Tensor
+    """Whether the candidate is not accelerated."""
+    fraction: tf.Tensor
+    comparable: tf.Tensor
+    """Whether the update of the point was followed at once, so that the next one can be compared with it."""
+    secants: Secants
+    best: tf.Tensor
+    """Sites of the smallest change, [N, 2, C]."""
+    best_change: tf.Tensor
+    accurate: tf.Tensor
+    halvings: tf.Tensor
+    sweeps: tf.Tensor
+    returning: tf.Tensor
+    """How the loop ends once it has swept at the candidate, the best sites; otherwise RUNNING."""
+    ending: tf.Tensor
+
+
+def converge(problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_data: int) -> Converged:
+    """
+    Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
+
+    :param num_data: N when this is traced, which decides whether secants are remembered.
+    """
+    C, dtype = problem.rows.num_latent_gps, problem.L.dtype
+    zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
+    A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
+    nothing = tf.zeros_like(sites)
+    first = _Loop(
+        point=Point(sites, nothing, nothing, A, A[..., :1], inf, -inf, zero),
+        is_valid=tf.constant(False),
+        candidate=sites,
+        is_plain=tf.constant(True),
+        fraction=options.damping,
+        comparable=tf.constant(False),
+        secants=Secants.none(_DEPTH if num_data * C <= _MAX_SITES else 1, sites),
+        best=sites,
+        best_change=inf,
+        accurate=tf.reduce_any(sites != 0.0),
+        halvings=tf.constant(0),
+        sweeps=tf.constant(-1),
+        returning=tf.constant(RUNNING),
+        ending=tf.constant(RUNNING),
+    )
+    last: _Loop = tf.while_loop(
+        lambda loop: tf.equal(loop.ending, RUNNING),
+        lambda loop: [_step(problem, options, loop)],
+        [first],
+        parallel_iterations=1,
+    )[0]
+    return Converged(last.point, last.sweeps, last.fraction, last.ending)
+
+
+def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
+    """Sweep at the candidate, accept or reject it, and choose the next one."""
+    point, found = _evaluate(problem, loop.candidate, loop.accurate)
+    accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (found.cavity_ratio > 0.0)
+    accepted &= _reaches_floor(problem, options, loop, point)
+    loop = loop._replace(sweeps=loop.sweeps + 1)
+    after, other = _accept(options, loop, point, found), _reject(options, loop)
+    loop = tf.nest.map_structure(lambda one, two: one if one is two else tf.where(accepted, one, two), after, other)
+    return _end(options, loop)
+
+
+def _evaluate(problem: SitesProblem, sites: tf.Tensor, accurate: tf.Tensor) -> tuple[Point, Sweep]:
+    """Sweep at the given sites. The log evidence is NaN where B is not positive definite."""
+    A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
+    total = SiteSums(problem.L, A, c).plus(problem.old.A, problem.old.c)
+    factor = tf.linalg.cholesky(precision_B(total.A))
+    is_proper = tf.reduce_all(tf.math.is_finite(factor))
+    LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
+    q = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c))
+    found = sweep(problem.rows, problem.projected, problem.rule, sites, q, accurate)
+    terms = found.terms + problem.old.terms
+    integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
+    change = tf.reduce_max(tf.abs(found.normalized(found.update)))
+    cancelling = tf.abs(integral) + tf.abs(terms)
+    return Point(sites, found.update, found.slopes, A, c, change, integral + terms, cancelling), found
+
+
+def _reaches_floor(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:
+    """Whether a bound is not lowered, but for rounding."""
+    last = loop.point
+    floor = last.log_evidence - _SLACK * tf.abs(last.log_evidence) - _ROUNDING * last.cancelling
+    applies = problem.is_bound & loop.is_valid & loop.accurate & tf.equal(loop.returning, RUNNING)
+    applies &= loop.fraction > _MAY_LOWER * options.damping
+    return ~applies | (point.log_evidence >= floor)
+
+
+def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
+    last, dtype = loop.point, point.change.dtype
+    fraction = tf.where(loop.comparable, _adapted(loop, point, found, options.damping), loop.fraction)
+    is_best = loop.accurate & (point.change < loop.best_change)
+    sweeps_left = options.max_sweeps - loop.sweeps
+    accurate = (point.change < tf.maximum(tf.constant(_INACCURATE, dtype), options.tol)) | (point.change > last.change)
+    accurate = loop.accurate | accurate | (loop.sweeps >= _MAX_INACCURATE) | (sweeps_left <= 1)
+    limit = tf.minimum(tf.constant(_FORGET_ABOVE, dtype), _FORGET_GROWTH * last.change)
+    secants = loop.secants.updated(
+        point.sites - last.sites,
+        point.update - last.update,
+        add=loop.comparable,
+        forget=(point.change > limit) | (accurate != loop.accurate),
+    )
+    candidate = point.sites + secants.move(point.update, fraction, found.normalized)
+    converged = loop.accurate & (point.change <= options.tol)
+    return loop._replace(
+        point=point,
+        is_valid=tf.constant(True),
+        candidate=candidate,
+        is_plain=tf.equal(secants.count, 0),
+        fraction=fraction,
+        comparable=tf.equal(accurate, loop.accurate),
+        secants=secants,
+        best=tf.where(is_best, point.sites, loop.best),
+        best_change=tf.where(is_best, point.change, loop.best_change),
+        accurate=accurate,
+        ending=tf.where(converged, CONVERGED, loop.returning),
+    )
+
+
+def _adapted(loop: _Loop, point: Point, found: Sweep, largest: tf.Tensor) -> tf.Tensor:
+    """
+    Adapt the fraction of an update to take. It is halved when an update undid much of the one before, or made the
+    remaining change larger (twice as large, where both went the same way), and otherwise grows by a fifth.
+    """
+    before, now = found.normalized(loop.point.update), found.normalized(point.update)
+    norms = tf.norm(before) * tf.norm(now)
+    cosine = tf.reduce_sum(before * now) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
+    tolerated = tf.where(cosine > 0.5, 2.0 * loop.point.change, loop.point.change)
+    halve = (cosine < -0.3) | (point.change > tolerated)
+    least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)
+    return tf.where(halve, tf.maximum(0.5 * loop.fraction, least), tf.minimum(1.2 * loop.fraction, largest))
+
+
+def _reject(options: Options, loop: _Loop) -> _Loop:
+    """Take a plain update instead of an accelerated one, then a smaller fraction; scale down improper initial sites."""
+    fraction = tf.where(loop.is_plain & loop.is_valid, 0.5 * loop.fraction, loop.fraction)
+    halvings = loop.halvings + tf.cast(~loop.is_valid, tf.int32)
+    kept = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(fraction), tf.constant(0.5, fraction.dtype))
+    update = loop.point.sites + fraction * loop.point.update
+    improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.returning)
+    stuck = loop.is_valid & (fraction < _SMALLEST_FRACTION * options.damping)
+    secants = loop.secants
+    return loop._replace(
+        candidate=tf.where(loop.is_valid, update, kept * loop.candidate),
+        is_plain=tf.constant(True),
+        fraction=fraction,
+        comparable=tf.constant(False),
+        secants=secants.updated(loop.candidate, loop.candidate, add=tf.constant(False), forget=tf.constant(True)),
+        halvings=halvings,
+        ending=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
+    )
+
+
+def _end(options: Options, loop: _Loop) -> _Loop:
+    """End after `max_sweeps`. Where the sites have not converged, return to those of the smallest change first."""
+    limit = tf.where(loop.is_valid, LIMIT, IMPROPER)
+    out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
+    ending = tf.where(out, limit, loop.ending)
+    fails = tf.equal(ending, LIMIT) | tf.equal(ending, STUCK)
+    returns = fails & tf.equal(loop.returning, RUNNING) & (loop.best_change < loop.point.change)
+    return loop._replace(
+        candidate=tf.where(returns, loop.best, loop.candidate),
+        returning=tf.where(returns, ending, loop.returning),
+        ending=tf.where(returns, RUNNING, ending),
+    )

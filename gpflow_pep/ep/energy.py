@@ -1,0 +1,138 @@
+"""The PEP energy, an approximation to log p(y), and its derivatives where the sites have converged.
+
+    log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
+
+and what an old posterior adds to B and c, and its own terms, in streams (JMLR 18(104), eq. 38). Where the sites match
+their tilted distributions the energy is stationary in the sites and in the marginals of q (app. G), so that its
+derivatives are those of
+
+    Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
+
+with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the likelihood. At α = 0 they are the
+derivatives of SVGP's bound at q.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ..derivatives import derivatives
+from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
+from ..statistics import InducingPosterior, OldSite, SiteSums, log1p_ratio, watched
+from ..tilted import TiltedRule
+from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
+from .rows import Latent, LatentRows, project
+
+
+def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
+    """Compute c'B^-1 c/2 - log|B|/2, the integral over v, summed over latent functions, []."""
+    return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
+
+
+def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_latent_gps: int) -> tf.Tensor:
+    """
+    Compute what the structured conditional q(f|u) of covariance m D adds to the energy of T-PEP, [].
+
+        C Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2,     for each of C latent functions
+
+    whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
+    """
+    each = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
+    count = tf.cast(num_data, each.dtype) if each.shape.rank == 0 else tf.ones([], each.dtype)
+    return 0.5 * num_latent_gps * count * tf.reduce_sum(each)
+
+
+class Prior(NamedTuple):
+    """What the energy depends on beside sites and likelihood; differentiable in the parameters."""
+
+    rows: LatentRows
+    Kuu: tf.Tensor
+    L: tf.Tensor
+    """Its Cholesky factor."""
+    scale: tf.Tensor
+    """m of T-PEP, []."""
+    old: OldSite
+    terms: tf.Tensor
+    """:func:`scale_terms`, []."""
+
+
+def energy_derivatives(
+    prior: Callable[[], Prior],
+    rule: TiltedRule,
+    sites: tf.Tensor,
+    slopes: tf.Tensor,
+    sums: tuple[tf.Tensor, tf.Tensor],
+    variables: Sequence[tf.Variable],
+    likelihood_variables: Sequence[tf.Variable],
+) -> list[tf.Tensor]:
+    """
+    Compute the derivatives of the energy at converged sites, one for each of `variables`.
+
+    With P = B^-1 and b = B^-1 c those in V, d and m(x) of a row are
+
+        V_bar = -τ P V + (h - τ μ) b - 2 d_bar V,    d_bar = (d2 + α d1²)/2,    m_bar = d1,
+
+    and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
+
+    :param sites: [N, 2, C].
+    :param slopes: d1 and d2 of the tilted distributions, [N, 2, C].
+    :param sums: A [C, M, M] and c [C, M, 1] of the sites.
+    :param likelihood_variables: those of `variables` that the likelihood has.
+    """
+    A, c = sums
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        rows, Kuu, factor, scale, old, terms = prior()
+        old_A, old_c = tf.zeros_like(A) + old.A, tf.zeros_like(c) + old.c
+        old_terms = old.terms + terms
+    L = tf.stop_gradient(factor)
+    q = SiteSums(L, A, c).plus(old_A, old_c).posterior()
+    b, P = q.b[..., 0], inverse_of_product(q.LB)
+    sources = [*rows.inputs, *variables]
+    own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
+
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        latent, pull_back = watched(rows, chunk, rows.inputs, sources)
+        V, d, mean = here = project(L, latent, scale)
+        site, alpha = Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
+        d1, d2 = rows.take_natural(slopes, chunk)  # [C, n]
+        d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
+        d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
+        Vd = V * (scale * d_bar)[..., None, :]
+        residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
+        half_V_bar = 0.5 * (b[..., None] * residual[:, None, :] - P @ (V * site.precision[:, None, :]))
+        Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
+        pulled = list(pull_back(Latent(Kuf_bar, scale * d_bar, d1)))
+        if own:
+            w = cavity_of_w(marginals(q, V), site, alpha)
+            one = tf.ones_like(mean[:1])
+            by_likelihood = rule.log_partition_vjp(
+                cavity_of_f(w, here), rows.observations(chunk), alpha, one, [variables[number] for number in own]
+            )
+            for number, slope in zip(own, by_likelihood, strict=True):
+                pulled[len(rows.inputs) + number] += slope
+        return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
+
+    zeros = tuple(map(tf.zeros_like, sources))
+    VdV, scale_bar, *direct = rows.add_up(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
+    VV = tf.matmul(b[..., None], c - A @ b[..., None], transpose_b=True) - P @ A
+    Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
+    A_bar = -0.5 * (P + tf.matmul(b[..., None], b[..., None], transpose_b=True))
+    num_inputs = len(rows.inputs)
+    indirect = derivatives(
+        tape,
+        (Kuu, *rows.inputs, scale, old_A, old_c, old_terms),
+        variables,
+        (Kuu_bar, *direct[:num_inputs], scale_bar, A_bar, b[..., None], tf.ones_like(old_terms)),
+    )
+    return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
+
+
+def _is_one_of(variable: tf.Variable, variables: Sequence[tf.Variable]) -> bool:
+    return any(variable is other for other in variables)
+
+
+def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """[C, ...] summed over the latent functions where they share one Kuu."""
+    return tf.reduce_sum(values, axis=0) if L.shape.rank == 2 else values

@@ -1,0 +1,61 @@
+"""The sites of all rows: the variables that hold them, and the status of their last update."""
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from .cavity import Site
+
+
+@dataclass(frozen=True)
+class SitesStatus:
+    """How an update of the sites ended."""
+
+    converged: bool
+    """Whether the last change was at most the tolerance."""
+
+    sweeps: int
+    """Sweeps over all rows after the first one."""
+
+    change: float
+    """The largest change of a marginal, in its own standard deviations, that an undamped update would still make."""
+
+    log_evidence: float
+    """The energy at the sites: an approximation to log p(y), in nats."""
+
+    damping: float
+    """The fraction of an update that was taken in the end."""
+
+
+class Sites(tf.Module):
+    """The sites of all rows, [N, C] each: variables, which compiled functions see change."""
+
+    def __init__(self, num_data: int, num_latent_gps: int, dtype: tf.DType):
+        super().__init__()
+        zeros = tf.zeros([num_data, num_latent_gps], dtype)
+        self.precision, self.linear = (
+            tf.Variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
+        )
+
+    @property
+    def num_data(self) -> int:
+        """N."""
+        return int(tf.shape(self.precision)[0])
+
+    def reset(self, num_data: int) -> None:
+        """Make q the prior: sites of `num_data` rows with natural parameters 0."""
+        for variable in (self.precision, self.linear):
+            variable.assign(tf.zeros([num_data, variable.shape[1]], variable.dtype))
+
+    def values(self) -> Site:
+        """Return the natural parameters, [N, C] each."""
+        return Site(tf.identity(self.precision), tf.identity(self.linear))
+
+    def assign(self, values: Site) -> None:
+        """Set the natural parameters, [N, C] each."""
+        self.precision.assign(values.precision)
+        self.linear.assign(values.linear)
+
+    def stacked(self) -> tf.Tensor:
+        """Return the natural parameters as one tensor, [N, 2, C]."""
+        return tf.stack([self.precision, self.linear], axis=1)

@@ -1,0 +1,110 @@
+"""One sweep over all rows under a fixed q: updates of the sites, and the rows' part of the energy.
+
+Cost O(n M²) a chunk of n rows. See :mod:`.cavity` for the algebra of one row.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ..linalg import symmetric_product
+from ..statistics import InducingPosterior, log1p_ratio
+from ..tilted import Tilted, TiltedRule
+from .cavity import (
+    CavityOfW,
+    Marginals,
+    Site,
+    accumulate_linear,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    matching_site,
+)
+from .rows import LatentRows, ProjectedRows
+
+
+class Sweep(NamedTuple):
+    """The result of a sweep over N rows of C latent functions."""
+
+    update: tf.Tensor
+    """The undamped change of the sites' natural parameters τ and h, [N, 2, C]."""
+    slopes: tf.Tensor
+    """d1 and d2 of the tilted distributions, [N, 2, C]."""
+    mean: tf.Tensor
+    """μ of the marginals of w, [N, C]."""
+    variance: tf.Tensor
+    """s of the marginals of w, [N, C]."""
+    terms: tf.Tensor
+    """The rows' part of the energy (:func:`row_terms`), []."""
+    cavity_ratio: tf.Tensor
+    """The smallest r = 1 - α τ s of a cavity, []; where it is not positive a site is left as it is."""
+
+    def normalized(self, change: tf.Tensor) -> tf.Tensor:
+        """
+        Express changes of the sites [..., N, 2, C] as those of their own marginals, without unit.
+
+        They are Δτ s and (Δh - μ Δτ) sqrt(s): of the variance, as a fraction, and of the mean, in standard deviations.
+        """
+        precision, linear = tf.unstack(change, axis=-2)
+        shift = (linear - self.mean * precision) * tf.sqrt(self.variance)
+        return tf.stack([precision * self.variance, shift], axis=-2)
+
+
+def sum_sites(
+    rows: LatentRows, projected: ProjectedRows, sites: tf.Tensor, L: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
+
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        V, (precision, linear) = projected(chunk).V, rows.take_natural(sites, chunk)
+        Vt = V * precision[:, None, :]  # [C, M, n]
+        return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), accumulate_linear(V, linear)[..., None]
+
+    zero = tf.zeros_like(L) + tf.zeros([rows.num_latent_gps, 1, 1], L.dtype)
+    A, c = rows.add_up(part, (zero, zero[..., :1]))
+    return A, c
+
+
+def sweep(
+    rows: LatentRows,
+    projected: ProjectedRows,
+    rule: TiltedRule,
+    sites: tf.Tensor,
+    q: InducingPosterior,
+    accurate: tf.Tensor | bool = True,
+) -> Sweep:
+    """
+    Sweep over all rows, all under the same q.
+
+    :param sites: [N, 2, C].
+    :param accurate: whether tilted distributions must meet their error bound; early sweeps need not.
+    """
+
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        here, site, alpha = projected(chunk), Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
+        marginal = marginals(q, here.V)
+        w = cavity_of_w(marginal, site, alpha)
+        tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, accurate)
+        target = matching_site(w, here.conditional_variance, tilted)
+        # Where a cavity is not proper there is nothing to match.
+        proper = w.ratio > 0.0
+        update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
+        by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio])  # [7, C, n]
+        return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
+
+    shapes = ([None, 7, rows.num_latent_gps], [None])
+    by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
+    mean, variance, ratio = tf.unstack(by_row[:, 4:], axis=1)
+    return Sweep(by_row[:, :2], by_row[:, 2:4], mean, variance, tf.reduce_sum(terms), tf.reduce_min(ratio))
+
+
+def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:
+    """
+    Compute the rows' part of the energy (JMLR 18(104), eq. 38), summed over rows and latent functions, [].
+
+        log Z / α - log(r)/2α + (τ μ² - 2 h μ + α h² s)/2r
+    """
+    (t, h), (mu, s) = site, marginal
+    quadratic = (t * mu - 2.0 * h) * mu + alpha * tf.square(h) * s
+    each = 0.5 * (quadratic / w.ratio - log1p_ratio(alpha, -t * s))
+    return tf.reduce_sum(tilted.log_partition) + tf.reduce_sum(each)
