@@ -1,9 +1,12 @@
 """What each likelihood accepts as Y, checked at the door."""
 
+from collections.abc import Sequence
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
-from gpflow.base import AnyNDArray
+import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -21,77 +24,103 @@ from .likelihoods import Logit, MultiClassRobustMax, Probit
 from .validation import positive_integer
 
 
-def check_observations(likelihood: Likelihood, Y: AnyNDArray) -> None:
+class Accepted(NamedTuple):
+    """What a likelihood accepts."""
+
+    mask: tf.Tensor
+    """Which values it accepts, [N, P]."""
+    what: str
+    """What they are called."""
+    hint: str = ""
+
+
+def check_observations(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
     """
     Refuse values that a likelihood would take for something else, or that have probability 0 wherever f is.
 
-    :param Y: finite observations [N, P].
+    :param Y: finite observations [N, P]; in a graph, too.
+    :return: Y itself.
     :raises ValueError: naming the first such value and what is accepted.
+    :raises tf.errors.InvalidArgumentError: with the same message, in a graph.
     """
-    accepted, what, hint = _accepted(likelihood, Y)
-    if not accepted.all():
-        row = int(np.argwhere(~accepted)[0][0])
-        value = Y[row][~accepted[row]][0]
-        count = int((~accepted).sum())
-        raise ValueError(
-            f"data[1] (Y) must hold {what} for {type(likelihood).__name__}, got {value:g} in row {row} "
-            f"({count} such values).{hint}"
-        )
+    values = tf.cast(Y, tf.float64)
+    mask, what, hint = accepted_observations(likelihood, values)
+    message = f"data[1] (Y) must hold {what} for {type(likelihood).__name__}, got"
+    if tf.executing_eagerly():
+        if not np.all(mask):
+            row, column = np.argwhere(~mask.numpy())[0]
+            count = int(np.sum(~mask.numpy()))
+            raise ValueError(f"{message} {values[row, column].numpy():g} in row {row} ({count} such values).{hint}")
+        return Y
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(mask), [message, tf.boolean_mask(values, ~mask)])]):
+        return tf.identity(Y)
 
 
 @singledispatch
-def _accepted(likelihood: Likelihood, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    """Which values are accepted [N, P], what they are called, and a hint."""
-    return np.ones(Y.shape, dtype=bool), "real numbers", ""
+def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
+    """Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here."""
+    return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
 
-@_accepted.register(Probit)
-@_accepted.register(Logit)
-def _binary(likelihood: Probit | Logit, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
+def _is_in(Y: tf.Tensor, values: Sequence[float]) -> tf.Tensor:
+    return tf.reduce_any(tf.equal(Y[..., None], tf.constant(values, Y.dtype)), axis=-1)
+
+
+def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
+    """Whether Y is one of 0, 1, ..., below - 1."""
+    return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
+
+
+@accepted_observations.register(Probit)
+@accepted_observations.register(Logit)
+def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
     low, high = likelihood.labels
-    return np.isin(Y, likelihood.labels), f"the labels {low} and {high}", " Other codings: labels=(0, 1) or (-1, 1)."
+    hint = " Other codings: labels=(0, 1) or (-1, 1)."
+    return Accepted(_is_in(Y, likelihood.labels), f"the labels {low} and {high}", hint)
 
 
-@_accepted.register
-def _bernoulli(likelihood: Bernoulli, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
+@accepted_observations.register
+def _bernoulli(likelihood: Bernoulli, Y: tf.Tensor) -> Accepted:
     hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
-    return np.isin(Y, (0, 1)), "the labels 0 and 1", hint
+    return Accepted(_is_in(Y, (0, 1)), "the labels 0 and 1", hint)
 
 
-@_accepted.register
-def _poisson(likelihood: Poisson, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    return (Y >= 0) & (np.floor(Y) == Y), "counts 0, 1, 2, ...", ""
+@accepted_observations.register
+def _poisson(likelihood: Poisson, Y: tf.Tensor) -> Accepted:
+    return Accepted(_is_whole(Y), "counts 0, 1, 2, ...")
 
 
-@_accepted.register(Gamma)
-@_accepted.register(Exponential)
-def _positive(likelihood: Gamma | Exponential, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    return Y > 0.0, "positive numbers", ""
+@accepted_observations.register(Gamma)
+@accepted_observations.register(Exponential)
+def _positive(likelihood: Gamma | Exponential, Y: tf.Tensor) -> Accepted:
+    return Accepted(Y > 0.0, "positive numbers")
 
 
-@_accepted.register
-def _beta(likelihood: Beta, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    return (Y > 0.0) & (Y < 1.0), "numbers between 0 and 1", ""
+@accepted_observations.register
+def _beta(likelihood: Beta, Y: tf.Tensor) -> Accepted:
+    return Accepted((Y > 0.0) & (Y < 1.0), "numbers between 0 and 1")
 
 
-@_accepted.register
-def _ordinal(likelihood: Ordinal, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    return np.isin(Y, np.arange(likelihood.num_bins)), f"whole numbers from 0 to {likelihood.num_bins - 1}", ""
+@accepted_observations.register
+def _ordinal(likelihood: Ordinal, Y: tf.Tensor) -> Accepted:
+    return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
 
 
-@_accepted.register(MultiClassRobustMax)
-@_accepted.register(MultiClass)
-@_accepted.register(Softmax)
-def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
-    if Y.shape[1] != 1:
+@accepted_observations.register(MultiClassRobustMax)
+@accepted_observations.register(MultiClass)
+@accepted_observations.register(Softmax)
+def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: tf.Tensor) -> Accepted:
+    if Y.shape[1] not in (None, 1):
         raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
     num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
-    return np.isin(Y, np.arange(num_classes)), f"the labels 0, 1, ..., {num_classes - 1}", ""
+    return Accepted(_is_whole(Y, num_classes), f"the labels 0, 1, ..., {num_classes - 1}")
 
 
-@_accepted.register
-def _switched(likelihood: SwitchedLikelihood, Y: AnyNDArray) -> tuple[AnyNDArray, str, str]:
+@accepted_observations.register
+def _switched(likelihood: SwitchedLikelihood, Y: tf.Tensor) -> Accepted:
     count = len(likelihood.likelihoods)
-    accepted = np.ones(Y.shape, dtype=bool)
-    accepted[:, -1] = np.isin(Y[:, -1], np.arange(count))
-    return accepted, f"in its last column whole numbers from 0 to {count - 1}", ""
+    last = _is_whole(Y[:, -1:], count)
+    return Accepted(
+        tf.concat([tf.ones_like(Y[:, :-1], tf.bool), last], axis=1),
+        f"in its last column whole numbers from 0 to {count - 1}",
+    )

@@ -68,7 +68,7 @@ def minibatch_objective(
     num_data: tf.Tensor,
 ) -> tf.Tensor:
     """
-    Return a function whose derivatives in the hyperparameters estimate those of the energy, []; its value means nothing.
+    Return a value whose derivatives in the hyperparameters estimate those of the energy, []; it means nothing itself.
 
     A row without a proper cavity has its marginal in that one's place.
 

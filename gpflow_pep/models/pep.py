@@ -79,6 +79,15 @@ class _Posterior(NamedTuple):
     """Of the sites and an old posterior."""
 
 
+class Surrogate(NamedTuple):
+    """A regression problem with noise of its own in every row."""
+
+    targets: tf.Tensor
+    """y, [N, C]."""
+    noise_variance: tf.Tensor
+    """v, [N, C]."""
+
+
 class PEP(StreamOfBatches):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
@@ -310,6 +319,18 @@ class PEP(StreamOfBatches):
         for start in range(0, len(order), batch_size):
             A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), fraction)
             yield gradients
+
+    @unconverted
+    def surrogate(self) -> Surrogate:
+        """
+        Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner 2017, app. H).
+
+        Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n from the sites, 1/τ_n. A
+        site of negative precision has a negative noise variance, one of precision 0 an infinite one and no target.
+        """
+        precision, linear = tf.unstack(self._converged().sites, axis=1)
+        mean = self.mean_function(self._data[0])
+        return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
     # --- objective and posterior -------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from .. import validation
 from ..ep.cavity import project_mean
 from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
+from ..observations import check_observations
 from ..posteriors import GaussianPosterior
 from ..statistics import covariance_with_rows, inducing_covariance, prior_variances
 from .latent_functions import independent_prior, latent_functions
@@ -144,8 +145,9 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
         """
         X and Y of the default type, with as many rows, and as many columns of Y as there are latent functions.
 
-        :raises ValueError: where they have not.
-        :raises tf.errors.InvalidArgumentError: where Y is not finite, or numbers of rows, unknown to a graph, differ.
+        :raises ValueError: where they have not, or the likelihood does not accept Y.
+        :raises tf.errors.InvalidArgumentError: where Y is not finite; in a graph also where Y is not accepted, or
+            numbers of rows that it does not know differ.
         """
         X, Y = (tf.cast(part, default_float()) for part in data)
         if Y.shape[1] is not None and latent_functions(self.likelihood, Y) != self.num_latent_gps:
@@ -157,7 +159,8 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
             raise ValueError(f"data must have as many rows in Y as in X, got {Y.shape[0]} and {X.shape[0]}.")
         same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], "data must have as many rows in Y as in X")
         with tf.control_dependencies([] if same is None else [same]):
-            return X, finite(Y, name="data[1] (Y)", advice="leaving out rows whose observation is missing")
+            Y = finite(Y, name="data[1] (Y)", advice="leaving out rows whose observation is missing")
+            return X, check_observations(self.likelihood, Y)
 
     def _whitened(self) -> tuple[tf.Tensor, Approximation]:
         """L, and q(v)."""

@@ -17,6 +17,7 @@ from ..ep import SitesStatus
 from ..graphs import compiled
 from ..minibatches import Minibatches
 from ..models.pep import PEP
+from ..observations import check_observations
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
@@ -36,9 +37,10 @@ def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     """
     X [N, D] and Y [N, P] as a model that is given data takes them.
 
-    :raises ValueError: where they are no regression data.
+    :raises ValueError: where they are no regression data, or the likelihood does not accept Y.
     """
     X, Y = validation.regression_data(data)
+    check_observations(model.likelihood, Y)
     # GPflow's softmax takes whole numbers only; the models here take them too.
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
