@@ -393,8 +393,10 @@ class PEP(StreamOfBatches):
 
     def _converged(self) -> _Posterior:
         """Update the sites; warn, once, where they have not converged."""
+        # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
+        converge = self._converge.get_concrete_function(self._current_structure())
         with record.stop_recording():  # derivatives are written out
-            found: _Posterior = self._converge(self._current_structure())
+            found: _Posterior = converge()
         if tf.executing_eagerly():
             if not self.sites_status.converged and not self._warned:
                 self._warned.assign(True)
