@@ -353,6 +353,7 @@ class PEP(StreamOfBatches):
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
+            tf.nest.map_structure(tf.convert_to_tensor, variables)  # as tapes notice; they do not notice the next line
             found = self._converged()
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
