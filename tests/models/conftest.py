@@ -234,3 +234,32 @@ def varying_noise():
         return gpflow.likelihoods.Gaussian(**{quantity: Positive([0.8, -0.5], -0.7)})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def converge():
+    """Updates the sites of a PEP model to a tolerance, which stays with the model; returns the status."""
+
+    def update(model, tol, **options):
+        model.tol = tol
+        status = model.update_sites(**options)
+        assert status.converged
+        return status
+
+    return update
+
+
+@pytest.fixture(scope="session")
+def energy_at_sites():
+    """The energy of a PEP model at the sites that it has, whether or not they have converged: no sweep is made."""
+
+    def evaluate(model):
+        before = model.max_sweeps
+        model._options.max_sweeps.assign(0)  # less than a user may ask for: the sites are looked at, and stay
+        try:
+            with model._quiet():
+                return model.update_sites().log_evidence
+        finally:
+            model.max_sweeps = before
+
+    return evaluate

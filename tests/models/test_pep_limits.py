@@ -1,4 +1,4 @@
-"""PEPClassifier where it becomes something known: PEPR, SVGP's optimum, and itself in other orders and portions.
+"""PEP where it becomes something known: PEPR, SVGP's optimum, and itself in other orders and portions.
 
 Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3. Two routes to one number differ by rounding,
 1e-9 at the worst as in test_limits.py: CLOSE, relative to the largest. Where both are fixed points, iterated to TOL,
@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
 
-from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep import PEP, PEPR
 from gpflow_pep.likelihoods import Logit, Probit
 
 CLOSE, TOL = 1e-9, 1e-12
@@ -37,7 +37,8 @@ def _state(model):
 
 
 def _converge(model, tol=TOL, **options):
-    status = model.update_sites(tol=tol, **options)
+    model.tol = tol
+    status = model.update_sites(**options)
     assert status.converged
     return status
 
@@ -56,7 +57,7 @@ def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
         "mean_function": _linear_mean(P),
     }
     pepr = PEPR((X, Y), alpha=0.3, **parts)
-    model = PEPClassifier((X, Y), alpha=0.3, projection=projection, **parts)
+    model = PEP((X, Y), alpha=0.3, projection=projection, **parts)
     for alpha in (0.3, 0.0, 1.0):
         pepr.alpha, model.alpha = alpha, alpha
         status = _converge(model)
@@ -84,7 +85,7 @@ def test_gaussian_noise_that_varies_is_pepr(problem, varying_noise, assert_same,
     X, Y, Z, Xnew = problem(P=2)
     parts = {"kernel": Matern52(1.2), "likelihood": varying_noise("scale"), "inducing_variable": InducingPoints(Z)}
     pepr = PEPR((X, Y), alpha=0.6, **parts)
-    model = PEPClassifier((X, Y), alpha=0.6, **parts)
+    model = PEP((X, Y), alpha=0.6, **parts)
     _converge(model)
     assert_same(model, pepr, CLOSE)
     assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
@@ -112,7 +113,7 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
         "inducing_variable": InducingPoints(Z),
         "mean_function": _linear_mean(1),
     }
-    model = PEPClassifier((X, Y), alpha=0.0, **parts)
+    model = PEP((X, Y), alpha=0.0, **parts)
     status = _converge(model)
     q_mu, q_cov = model.compute_qu()
     svgp = gpflow.models.SVGP(q_mu=q_mu, q_sqrt=tf.linalg.cholesky(q_cov)[None], whiten=False, **parts)
@@ -141,7 +142,7 @@ def test_continuous_at_alpha_zero(problem, projection, tol):
     that is off by 1e-9 makes 1e-5 of the quotient.
     """
     X, Y, Z, _ = _labels(problem)
-    model = PEPClassifier((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection=projection)
+    model = PEP((X, Y), SquaredExponential(2.0), Probit(), Z, alpha=0.0, projection=projection)
     at_zero = _converge(model, tol).log_evidence
     slopes = []
     for alpha in (1e-3, 1e-4):
@@ -161,7 +162,7 @@ def swept(problem):
 
     def make(data=(X, Y), likelihood=None, **options):
         kernel = SquaredExponential(3.0, lengthscales=[0.8, 1.1])
-        return PEPClassifier(data, kernel, likelihood or Probit(), Z, alpha=0.6, **options)
+        return PEP(data, kernel, likelihood or Probit(), Z, alpha=0.6, **options)
 
     model = make()
     _converge(model)
@@ -209,7 +210,9 @@ def test_batches(swept, batch_size, assert_close):
 def test_damping(swept, damping, assert_close):
     model, expected, _ = swept
     model.reset_sites()
-    _converge(model, damping=damping)
+    model.damping = damping
+    assert _converge(model).damping <= damping
+    model.damping = 1.0
     assert_close(_state(model), expected, CLOSE)
 
 
