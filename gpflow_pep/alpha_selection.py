@@ -8,9 +8,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
+from gpflow.utilities import parameter_dict
 
 from . import validation
+from .models.sparse import SparseGP
 from .training import fit
+from .training.about import settings_of
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -94,6 +97,7 @@ def select_alpha(
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
     parts = None if folds is None else _parts(len(X), folds, seed)
+    make = _Reusing(make)
     found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
     densities = np.stack([each for each, _ in found])
     scores = densities.mean(axis=1)
@@ -101,6 +105,45 @@ def select_alpha(
     rest = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)  # -inf less -inf is none
     trainings = tuple(tuple(results) for _, results in found)
     return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities, trainings)
+
+
+class _Reusing:
+    """
+    Make models, of which those that differ in data, alpha and parameter values only are one and the same model.
+
+    What has been compiled for one power or part is used for all others.
+    """
+
+    def __init__(self, make: Make):
+        self._make = make
+        self._model: GPModel | None = None
+
+    def __call__(self, data: RegressionData, alpha: float) -> GPModel:
+        new, kept = self._make(data, alpha), self._model
+        if kept is None or kept is new or not _are_alike(kept, new):
+            self._model = new
+            return new
+        kept.data = tuple(values.numpy() for values in new.data)
+        kept.alpha = new.alpha.numpy()
+        for own, other in zip(parameter_dict(kept).values(), parameter_dict(new).values(), strict=True):
+            own.unconstrained_variable.assign(other.unconstrained_variable)
+        return kept
+
+
+def _are_alike(kept: GPModel, new: GPModel) -> bool:
+    """Whether data, alpha and parameter values are all that differs between two models with data of their own."""
+    models = (kept, new)
+    if not all(isinstance(model, SparseGP) and hasattr(model, "alpha") for model in models):
+        return False
+    settings, parameters, powers = (
+        [of(model) for model in models]
+        for of in (
+            lambda model: list(settings_of(model)),
+            lambda model: {name: (p.shape, p.trainable) for name, p in parameter_dict(model).items()},
+            lambda model: model.alpha.shape.as_list(),
+        )
+    )
+    return settings[0] == settings[1] and parameters[0] == parameters[1] and powers[0] == powers[1] == []
 
 
 def _densities(

@@ -1,5 +1,6 @@
 """What a training is of: a model's parts and settings, and its data, but for the parameters that are learned."""
 
+import types
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 _PLAIN = (bool, int, float, str, np.generic)
-_NOBODYS = ("_self_", "_warned")  # what TensorFlow counts, and what has been said
+_IGNORED = ("_self_", "_num_rows", "_num_points", "_training_step")  # what TensorFlow counts, and what data decide
 
 
 def about(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def about(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
     chosen = {name: getattr(model, name, None) for name in ("alpha", "num_data", "tol", "max_sweeps", "damping")}
     return {
         "model": type(model).__name__,
-        "settings": [list(each) for each in _settings(model)],
+        "settings": [list(each) for each in settings_of(model)],
         "shapes of parameters": {name: list(p.shape) for name, p in parameters.items() if p.trainable},
         "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
         **{name: None if value is None else np.asarray(value).tolist() for name, value in chosen.items()},
@@ -45,17 +46,19 @@ def fingerprint(*values: AnyNDArray) -> int:
     return total
 
 
-def _settings(model: GPModel) -> Iterator[tuple[str, ...]]:
+def settings_of(model: GPModel) -> Iterator[tuple[str, ...]]:
     """Classes and plain settings of all parts, and priors."""
     for part in (model, *model.submodules):
         yield (type(part).__qualname__,)
         for name, value in sorted(vars(part).items()):
-            if name.startswith(_NOBODYS):
+            if name.startswith(_IGNORED):
                 continue
             if isinstance(value, _PLAIN):
                 yield name, str(value)
             elif isinstance(value, slice | list | tuple | np.ndarray) and not _holds_modules(value):
                 yield name, repr(value)
+            elif isinstance(value, types.FunctionType):
+                yield name, value.__qualname__, str(zlib.crc32(value.__code__.co_code)), repr(value.__code__.co_consts)
         if isinstance(part, Parameter) and part.prior is not None:
             described = {name: repr(value) for name, value in part.prior.parameters.items()}
             yield type(part.prior).__name__, str(sorted(described.items()))

@@ -1,6 +1,6 @@
 """What is minimised: a training loss at the present parameters, and how it is evaluated for each kind of model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -12,12 +12,11 @@ from gpflow.models import GPModel
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import derivatives
 from ..ep import SitesStatus
-from ..graphs import compiled
 from ..minibatches import Minibatches
 from ..models.pep import PEP
 from ..observations import check_observations
+from .step import training_step
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
@@ -50,9 +49,8 @@ class Problem:
 
     def __init__(self, model: GPModel, data: RegressionData | None = None):
         self.model, self.variables = model, list(model.trainable_variables)
-        arguments = () if data is None else (tuple(tf.constant(values) for values in data),)
-        self._closure: Callable[..., tf.Tensor] = lambda: model.training_loss(*arguments)
-        self._compiled = compiled(self._loss_and_derivatives)
+        self._rows = () if data is None else tuple(tf.constant(values) for values in data)
+        self._step = training_step(model)
 
     @property
     def interval(self) -> int:
@@ -70,7 +68,7 @@ class Problem:
 
         :raises FAILURES: where that is not possible.
         """
-        loss, slopes = self._compiled()
+        loss, slopes = self._step(*self._rows)
         return float(loss), slopes
 
     def look(self, step: int) -> Evaluation:
@@ -90,12 +88,6 @@ class Problem:
         """What is recorded after steps that had these losses."""
         return -losses[-1]
 
-    def _loss_and_derivatives(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self.variables)
-            loss = self._closure(*rows)
-        return loss, list(derivatives(tape, loss, self.variables))
-
 
 class MinibatchProblem(Problem):
     """A training loss that is estimated from some rows in each step."""
@@ -103,14 +95,11 @@ class MinibatchProblem(Problem):
     def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
         super().__init__(model)
         self._data, self._batches = data, batches
-        self._closure = lambda X, Y: model.training_loss((X, Y))
-        signature = [tf.TensorSpec([None, values.shape[1]], values.dtype) for values in data]
-        self._compiled = compiled(self._loss_and_derivatives, input_signature=signature)
 
     @override
     def evaluate(self, step: int) -> Evaluation:
         rows = self._batches.rows(step)
-        loss, slopes = self._compiled(*(tf.constant(values[rows]) for values in self._data))
+        loss, slopes = self._step(*(values[rows] for values in self._data))
         return float(loss), slopes
 
     @override

@@ -1,0 +1,61 @@
+"""The compiled training loss and gradient of a model, traced once for each structure that the model has."""
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.config import default_float, default_jitter
+from gpflow.models import GPModel
+
+from ..derivatives import derivatives
+from ..graphs import compiled
+from ..models.structure import Structure
+
+_KEY = "_training_step"
+
+
+def training_step(model: GPModel) -> "TrainingStep":
+    """Return a model's step, which the model keeps: a second training does not trace it again."""
+    step = vars(model).get(_KEY)
+    if step is None:
+        step = model.__dict__[_KEY] = TrainingStep(model)
+    found: TrainingStep = step
+    found.renew()
+    return found
+
+
+class TrainingStep:
+    """Loss and gradient in the trainable variables, of a model's own data or of given rows."""
+
+    def __init__(self, model: GPModel):
+        self._model, self._structure, self._number = model, Structure(), -1
+        self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
+
+    def renew(self) -> None:
+        """Trace anew where a part or a setting of the model has been replaced since."""
+        number = self._structure.number([self._model], [default_jitter(), default_float()])
+        if number != self._number:
+            self._number, self._compiled = number, {}
+
+    def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """
+        Compute the training loss [] and its gradient.
+
+        :param rows: X [n, D] and Y [n, P] of a model that has no data of its own; any n.
+        """
+        signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
+        if signature not in self._compiled:
+            self._compiled[signature] = compiled(self._loss_and_gradient, input_signature=signature)
+        found: tuple[tf.Tensor, list[tf.Tensor]] = self._compiled[signature](*map(tf.constant, rows))
+        return found
+
+    def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        variables = self._model.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss = self._model.training_loss(*([rows] if rows else []))
+        return loss, list(derivatives(tape, loss, variables))
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Copies of the model, also pickled ones, have none yet."""
+        return type(None), ()
