@@ -135,7 +135,7 @@ DEMONSTRATIONS = {
             "must learn q(u) with the hyperparameters, near its start."
         ),
         size=Size(M=20, max_train=400, maxiter=60),
-        settings={"separate": False, "max_sweeps": 10},
+        settings={"separate": False},
     ),
     "streaming": Demonstration(
         title="sparse GP regression of data that arrive in batches, with StreamingSGPR and models of GPflow",

@@ -35,7 +35,7 @@ _SETTINGS = {
         (0.0, 0.5, 1.0),
         M=128,
         maxiter=20,
-        others={"max_jitter": 1e-3, "max_sweeps": 40, "epsilon": 0.05, "lengthscales": 0.7},  # near the true ones
+        others={"max_jitter": 1e-3, "epsilon": 0.05, "lengthscales": 0.7},  # near the true ones
     ),
 }
 

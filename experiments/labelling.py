@@ -59,7 +59,7 @@ def _config() -> None:
 
     # model and training; every round starts from the parameters of the one before
     gp = {"M": 20, "max_jitter": 1e-2}
-    training = {"maxiter": 20, "max_sweeps": 10}
+    training = {"maxiter": 20}
 
 
 def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:

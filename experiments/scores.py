@@ -11,7 +11,7 @@ from gpflow.utilities import parameter_dict
 
 from experiments.initialisation import Floats
 from experiments.svgp import objective
-from gpflow_pep import PEPR, PEPClassifier, metrics
+from gpflow_pep import PEP, PEPR, metrics
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.minibatches import Minibatches
 
@@ -89,7 +89,7 @@ def loo_nlpd(model: GPModel) -> float | None:
     Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites, or,
     with a warning, where what a site leaves behind is not proper, as happens to sites that have not converged.
     """
-    if not isinstance(model, PEPClassifier):
+    if not isinstance(model, PEP):
         return None
     try:
         return -float(np.mean(model.loo_log_predictive_density()))

@@ -59,6 +59,9 @@ def _config() -> None:
     # where the kernel's variance starts
     kernel_variance = 1.0
 
+    # PEP and QP: sweeps over the sites in a row, at most, whenever the evidence is computed; 1: one update a step
+    max_sweeps = 1000
+
     # PEP and QP: raise the jitter of Kuu up to this where it cannot be factorised; None: that is an error
     max_jitter = None
 
@@ -91,6 +94,7 @@ def build_classifier(
     kernel: str,
     lengthscales: float | None,
     kernel_variance: float,
+    max_sweeps: int,
     max_jitter: float | None,
     _seed: int,
 ) -> gpflow.models.GPModel:
@@ -99,7 +103,7 @@ def build_classifier(
     parts = range(C if separate else 1)
     kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]
     Z = [InducingPoints(cluster_centres(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
-    pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_jitter=max_jitter)
+    pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_sweeps=max_sweeps, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "PEP": partial(pep, projection="kl"),
         "QP": partial(pep, projection="wasserstein"),

@@ -12,7 +12,7 @@ from sacred import Ingredient
 
 from experiments.recording import SAVE_GIT_INFO
 from experiments.svgp import ExternalModel, objective, train_svgp
-from gpflow_pep import PEPClassifier
+from gpflow_pep import PEP
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import OPTIMISERS, fit
 
@@ -53,7 +53,8 @@ class SiteTraining:
 
 @site_training.config
 def _config() -> None:
-    # lbfgs (on all rows, at converged sites) or adam (one update of the sites a step, or one natural gradient of q(u))
+    # lbfgs (on all rows) or adam; adam with a batch_size updates the sites of a minibatch once a step, and a q(u) by
+    # one natural gradient
     optimiser = "lbfgs"
 
     # iterations: L-BFGS does at most that many, Adam exactly
@@ -67,9 +68,6 @@ def _config() -> None:
 
     # adam: the step of the natural gradient of q(u); None: q(u) is trained by Adam with everything else
     natural_step = 0.1
-
-    # sweeps over the sites in a row, at most: whenever lbfgs evaluates the evidence, four times as many in the end
-    max_sweeps = 50
 
     # iterations from one entry in the logs to the next
     log_interval = 10
@@ -85,7 +83,6 @@ def train_classifier(
     learning_rate: float,
     batch_size: int | None,
     natural_step: float | None,
-    max_sweeps: int,
     _seed: int,
 ) -> SiteTraining:
     """
@@ -98,7 +95,7 @@ def train_classifier(
     if batch_size is not None and optimiser != "adam":
         raise ValueError(f"batch_size is {batch_size}; with optimiser={optimiser} only None is accepted.")
     watch = _Stopwatch(report)
-    if not isinstance(model, PEPClassifier):
+    if not isinstance(model, PEP):
         options = {"maxiter": maxiter, "learning_rate": learning_rate, "batch_size": batch_size, "seed": _seed}
         return _without_sites(model, dataset, watch, optimiser=optimiser, natural_step=natural_step, **options)
     result = fit(
@@ -107,10 +104,9 @@ def train_classifier(
         max_iterations=maxiter,
         learning_rate=learning_rate,
         batch_size=batch_size,
-        max_sweeps=max_sweeps,
         report=watch,
     )
-    assert result.sites is not None  # a PEPClassifier's
+    assert result.sites is not None  # a PEP's
     return SiteTraining(
         log_evidence=result.objective[-1],
         iterations=result.iterations,

@@ -70,7 +70,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
     directory = run_directory(run)
     config = read(directory, "config.json")
-    assert config["gp"]["model"] == model and config["gp"]["train_inducing"] and config["training"]["max_sweeps"] == 50
+    assert config["gp"]["model"] == model and config["gp"]["train_inducing"] and config["gp"]["max_sweeps"] == 1000
     metrics = read(directory, "metrics.json")
     assert metrics["test/error"]["steps"] == metrics["seconds"]["steps"] == [0, 1, 2]
     assert metrics["objective_per_point"]["steps"] == [1, 2]
