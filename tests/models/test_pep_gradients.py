@@ -1,0 +1,178 @@
+"""Derivatives of PEP's energy while the sites follow the hyperparameters, and those from minibatches.
+
+The energy is stationary in sites that match their tilted distributions, so that the gradient at fixed sites is the
+whole one (KL). Finite differences of fourth order in steps of h = 1e-3 of a random direction in each variable are off
+by some h^4 F(5)/30, 1e-9 where F changes over lengths of a tenth, and by the noise of quadrature and of sites converged
+to TOL over h, 1e-12/1e-3/α. DIFFERENCE, relative to the largest slope (1 or more here), is that with a power of ten or
+two. Probabilities of several classes have a relative error of 1e-10: SEVERAL.
+"""
+
+import functools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_pep import PEP, MultiClassRobustMax
+from gpflow_pep.likelihoods import Probit
+
+DIFFERENCE, SEVERAL, TOL = 1e-7, 1e-6, 1e-10
+N, C = 10, 3
+POWERS = {
+    "0": np.zeros(N),
+    "0.4": np.full(N, 0.4),
+    "1": np.ones(N),
+    "mixed": np.resize([0.0, 0.5, 1.0], N),
+}
+
+LIKELIHOODS = {
+    "Gaussian": lambda: gpflow.likelihoods.Gaussian(0.3),
+    "StudentT": lambda: gpflow.likelihoods.StudentT(scale=0.4),
+    "Probit": Probit,
+    "Poisson": gpflow.likelihoods.Poisson,
+    "MultiClassRobustMax": lambda: MultiClassRobustMax(C, 0.01),
+    "Softmax": lambda: gpflow.likelihoods.Softmax(C),
+}
+NUM_TRAINABLE = {"Gaussian": 6, "StudentT": 6}  # otherwise 5: kernel 2, Z, mean function, scale
+
+
+def _model(name, projection="kl", P=2, alpha=0.4):
+    rng = np.random.default_rng(6)
+    X = rng.uniform(0.0, 3.0, (N, 2))
+    Y = np.sin(X @ rng.normal(size=(2, P))) + 0.3 * rng.normal(size=(N, P))
+    if name == "Probit":
+        Y = np.where(Y > 0.0, 1.0, 0.0)
+    elif name == "Poisson":
+        Y = np.floor(np.exp(1.2 * Y + 0.5))
+    elif name in ("MultiClassRobustMax", "Softmax"):
+        Y = np.argmax(np.sin(X @ rng.normal(size=(2, C)) + np.arange(C)), axis=1)[:, None] * 1.0
+        P = C
+    kernel = gpflow.kernels.SquaredExponential(2.0, lengthscales=[0.8, 1.3])
+    mean = gpflow.functions.Constant(np.linspace(0.2, -0.1, P))
+    Z = np.array([[0.3, 0.5], [1.2, 2.6], [2.1, 0.9], [2.8, 2.0]])
+    scale = gpflow.Parameter(0.8, transform=gpflow.utilities.positive())
+    options = {"projection": projection, "mean_function": mean, "scale": scale, "tol": TOL}
+    return PEP((X, Y), kernel, LIKELIHOODS[name](), Z, alpha=alpha, **options)
+
+
+class Compiled:
+    """A model with a prior, its energy with the prior's density and the derivatives of both, compiled."""
+
+    def __init__(self, model):
+        model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(1.0))
+        self.model, self.variables = model, model.trainable_variables
+        self.evaluate = tf.function(self._evaluate)
+
+    def _evaluate(self):
+        with tf.GradientTape() as tape:
+            value = -self.model.training_loss()
+        return value, tape.gradient(value, self.variables)
+
+    def value(self):
+        value = float(self.evaluate()[0])
+        assert self.model.sites_status.converged
+        return value
+
+    def gradients(self):
+        return self.evaluate()[1]
+
+    def compare(self, value=None, only=None, tolerance=DIFFERENCE):
+        rng = np.random.default_rng(7)
+        slopes, differences = [], []
+        for variable, gradient in zip(self.variables, self.gradients(), strict=True):
+            if only is None or any(variable is parameter.unconstrained_variable for parameter in only):
+                direction = rng.normal(size=variable.shape)
+                direction /= np.linalg.norm(direction)
+                slopes.append(np.sum(direction * gradient))
+                differences.append(_difference(value or self.value, variable, direction))
+        assert np.abs(slopes).max() > 0.1
+        np.testing.assert_allclose(slopes, differences, rtol=0.0, atol=tolerance * max(1.0, np.abs(slopes).max()))
+
+
+def _difference(value, variable, direction, h=1e-3):
+    values = []
+    for steps in (1, -1, 2, -2):
+        variable.assign_add(steps * h * direction)
+        values.append(value())
+        variable.assign_sub(steps * h * direction)
+    return (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * h)
+
+
+@functools.cache
+def _compiled(name, projection="kl", P=2, *, by_row=False):
+    return Compiled(_model(name, projection, P, alpha=np.full(N, 0.4) if by_row else 0.4))
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_of_the_converged_energy(name, power):
+    """In kernel, Z, mean function, scale and likelihood, for a power of each row."""
+    compiled = _compiled(name, by_row=True)
+    compiled.model.alpha = POWERS[power]
+    compiled.model.reset_sites()
+    assert len(compiled.variables) == NUM_TRAINABLE.get(name, 5)
+    compiled.compare(tolerance=SEVERAL if compiled.model.num_latent_gps == C else DIFFERENCE)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_one_power_is_that_of_each_row(alpha):
+    """The energy, to what is left of it by sites that are off by TOL, and the gradient."""
+    one, each = _compiled("StudentT"), _compiled("StudentT", by_row=True)
+    one.model.alpha, each.model.alpha = alpha, np.full(N, alpha)
+    assert one.value() == pytest.approx(each.value(), abs=1e-10)
+    for actual, expected in zip(one.gradients(), each.gradients(), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-7)
+    one.compare()
+
+
+@pytest.fixture
+def wasserstein():
+    return _compiled("StudentT", "wasserstein", P=1)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+def test_of_wasserstein_while_the_sites_stay(wasserstein, alpha, energy_at_sites):
+    """In mean function and likelihood, as documented: the derivative of the energy at the converged sites."""
+    model = wasserstein.model
+    model.alpha = alpha
+    assert model.update_sites().converged
+    prior = float(model.log_prior_density())
+    wasserstein.compare(
+        value=lambda: energy_at_sites(model) + prior, only=[model.mean_function.c, model.likelihood.scale]
+    )
+
+
+def test_of_wasserstein_where_it_is_kl(wasserstein):
+    wasserstein.model.alpha = 0.0
+    wasserstein.compare()
+
+
+# --- from minibatches -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[0.0, 0.4, 1.0, "mixed"])
+def converged(request, converge):
+    compiled = _compiled("StudentT", by_row=request.param == "mixed")
+    compiled.model.alpha = POWERS["mixed"] if request.param == "mixed" else request.param
+    converge(compiled.model, 1e-12)
+    yield compiled
+    compiled.model.tol = TOL
+
+
+def test_one_minibatch_of_all_rows(converged):
+    """At converged sites it is the whole derivative, prior included: sites off by 1e-11 or so, and its terms cancel."""
+    (estimates,) = converged.model.minibatches(N)
+    for estimate, gradient in zip(estimates, converged.gradients(), strict=True):
+        np.testing.assert_allclose(-estimate, gradient, rtol=0.0, atol=1e-8)
+        assert np.abs(gradient).max() > 1e-3
+
+
+def test_minibatches_are_unbiased(converged):
+    """Equal parts of the rows, with the sites all but held: the mean of the estimates is the whole derivative."""
+    estimates = list(converged.model.minibatches(5, damping=1e-12))
+    assert len(estimates) == 2
+    for *parts, gradient in zip(*estimates, converged.gradients(), strict=True):
+        np.testing.assert_allclose(-np.mean(parts, axis=0), gradient, rtol=0.0, atol=1e-8)
+        assert np.abs(parts[0] - parts[1]).max() > 1e-3
