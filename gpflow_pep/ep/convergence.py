@@ -20,7 +20,9 @@ from .sweep import Sweep, sum_sites, sweep
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 """How the loop ended: after max_sweeps (LIMIT), where no update is proper (STUCK), or not even the prior (IMPROPER)."""
 
-_INACCURATE, _MAX_INACCURATE = 0.02, 5  # above this change tilted distributions may be inaccurate, for so many sweeps
+# The first sweeps from empty sites: down to this change, and so many of them at most. Tilted distributions may be
+# inaccurate then, and powers are at least 1/2: where alpha is 0 their slopes may be huge, or infinite, under the prior.
+_PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
 _SLACK, _ROUNDING = (
     1e-9,
     1e-12,
@@ -30,7 +32,8 @@ _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so mu
 _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
-_DEPTH, _MAX_SITES = 5, 50_000  # secants remembered, where there are no more sites than this
+_LAST_ATTEMPT = 2
+_DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
 
 
 class SitesProblem(NamedTuple):
@@ -99,7 +102,10 @@ class _Loop(NamedTuple):
     best: tf.Tensor
     """Sites of the smallest change, [N, 2, C]."""
     best_change: tf.Tensor
-    accurate: tf.Tensor
+    preliminary: tf.Tensor
+    """Whether these are the first sweeps from empty sites."""
+    attempt: tf.Tensor
+    """From which sites it started: those given (0), none with preliminary sweeps (1), none without (2)."""
     halvings: tf.Tensor
     sweeps: tf.Tensor
     returning: tf.Tensor
@@ -116,7 +122,7 @@ def converge(problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_d
     C, dtype = problem.rows.num_latent_gps, problem.L.dtype
     zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
-    nothing = tf.zeros_like(sites)
+    nothing, is_empty = tf.zeros_like(sites), tf.reduce_all(tf.equal(sites, 0.0))
     first = _Loop(
         point=Point(sites, nothing, nothing, A, A[..., :1], inf, -inf, zero),
         is_valid=tf.constant(False),
@@ -124,10 +130,11 @@ def converge(problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_d
         is_plain=tf.constant(True),
         fraction=options.damping,
         comparable=tf.constant(False),
-        secants=Secants.none(_DEPTH if num_data * C <= _MAX_SITES else 1, sites),
+        secants=Secants.none(next((depth for most, depth in _DEPTHS.items() if num_data * C <= most), 1), sites),
         best=sites,
         best_change=inf,
-        accurate=tf.reduce_any(sites != 0.0),
+        preliminary=is_empty,
+        attempt=tf.cast(is_empty, tf.int32),
         halvings=tf.constant(0),
         sweeps=tf.constant(-1),
         returning=tf.constant(RUNNING),
@@ -144,7 +151,7 @@ def converge(problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_d
 
 def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    point, found = _evaluate(problem, loop.candidate, loop.accurate)
+    point, found = _evaluate(problem, loop.candidate, loop.preliminary)
     accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (found.cavity_ratio > 0.0)
     accepted &= _reaches_floor(problem, options, loop, point)
     loop = loop._replace(sweeps=loop.sweeps + 1)
@@ -153,7 +160,7 @@ def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     return _end(options, loop)
 
 
-def _evaluate(problem: SitesProblem, sites: tf.Tensor, accurate: tf.Tensor) -> tuple[Point, Sweep]:
+def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, Sweep]:
     """Sweep at the given sites. The log evidence is NaN where B is not positive definite."""
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
     total = SiteSums(problem.L, A, c).plus(problem.old.A, problem.old.c)
@@ -161,7 +168,9 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, accurate: tf.Tensor) -> t
     is_proper = tf.reduce_all(tf.math.is_finite(factor))
     LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
     q = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c))
-    found = sweep(problem.rows, problem.projected, problem.rule, sites, q, accurate)
+    least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
+    rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
+    found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary)
     terms = found.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     change = tf.reduce_max(tf.abs(found.normalized(found.update)))
@@ -173,7 +182,7 @@ def _reaches_floor(problem: SitesProblem, options: Options, loop: _Loop, point: 
     """Whether a bound is not lowered, but for rounding."""
     last = loop.point
     floor = last.log_evidence - _SLACK * tf.abs(last.log_evidence) - _ROUNDING * last.cancelling
-    applies = problem.is_bound & loop.is_valid & loop.accurate & tf.equal(loop.returning, RUNNING)
+    applies = problem.is_bound & loop.is_valid & ~loop.preliminary & tf.equal(loop.returning, RUNNING)
     applies &= loop.fraction > _MAY_LOWER * options.damping
     return ~applies | (point.log_evidence >= floor)
 
@@ -181,30 +190,30 @@ def _reaches_floor(problem: SitesProblem, options: Options, loop: _Loop, point: 
 def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
     last, dtype = loop.point, point.change.dtype
     fraction = tf.where(loop.comparable, _adapted(loop, point, found, options.damping), loop.fraction)
-    is_best = loop.accurate & (point.change < loop.best_change)
-    sweeps_left = options.max_sweeps - loop.sweeps
-    accurate = (point.change < tf.maximum(tf.constant(_INACCURATE, dtype), options.tol)) | (point.change > last.change)
-    accurate = loop.accurate | accurate | (loop.sweeps >= _MAX_INACCURATE) | (sweeps_left <= 1)
+    ends = (point.change < tf.maximum(tf.constant(_PRELIMINARY, dtype), options.tol)) | (point.change > last.change)
+    ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
+    ends &= loop.preliminary
     limit = tf.minimum(tf.constant(_FORGET_ABOVE, dtype), _FORGET_GROWTH * last.change)
     secants = loop.secants.updated(
         point.sites - last.sites,
         point.update - last.update,
         add=loop.comparable,
-        forget=(point.change > limit) | (accurate != loop.accurate),
+        forget=(point.change > limit) | ends,
     )
-    candidate = point.sites + secants.move(point.update, fraction, found.normalized)
-    converged = loop.accurate & (point.change <= options.tol)
+    move = secants.move(point.update, fraction, found.normalized)
+    is_best = ~loop.preliminary & (point.change < loop.best_change)
+    converged = ~loop.preliminary & (point.change <= options.tol)
     return loop._replace(
         point=point,
-        is_valid=tf.constant(True),
-        candidate=candidate,
+        is_valid=~ends,  # after preliminary sweeps the sites are looked at anew
+        candidate=tf.where(ends, point.sites, point.sites + move),
         is_plain=tf.equal(secants.count, 0),
         fraction=fraction,
-        comparable=tf.equal(accurate, loop.accurate),
+        comparable=~ends,
         secants=secants,
         best=tf.where(is_best, point.sites, loop.best),
         best_change=tf.where(is_best, point.change, loop.best_change),
-        accurate=accurate,
+        preliminary=loop.preliminary & ~ends,
         ending=tf.where(converged, CONVERGED, loop.returning),
     )
 
@@ -244,14 +253,25 @@ def _reject(options: Options, loop: _Loop) -> _Loop:
 
 
 def _end(options: Options, loop: _Loop) -> _Loop:
-    """End after `max_sweeps`. Where the sites have not converged, return to those of the smallest change first."""
-    limit = tf.where(loop.is_valid, LIMIT, IMPROPER)
+    """
+    Start again from empty sites where no update is proper; end after `max_sweeps`.
+
+    Where the sites have not converged, end with those of the smallest change that was seen.
+    """
     out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
-    ending = tf.where(out, limit, loop.ending)
-    fails = tf.equal(ending, LIMIT) | tf.equal(ending, STUCK)
-    returns = fails & tf.equal(loop.returning, RUNNING) & (loop.best_change < loop.point.change)
+    ending = tf.where(out, tf.where(loop.is_valid, LIMIT, IMPROPER), loop.ending)
+    fails = (ending > CONVERGED) & tf.equal(loop.returning, RUNNING)
+    restarts = fails & ~out & (loop.attempt < _LAST_ATTEMPT)
+    returns = fails & ~restarts & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
+    candidate = tf.where(returns, loop.best, loop.candidate)
+    attempt = loop.attempt + tf.cast(restarts, tf.int32)
     return loop._replace(
-        candidate=tf.where(returns, loop.best, loop.candidate),
+        candidate=tf.where(restarts, tf.zeros_like(candidate), candidate),
+        is_valid=loop.is_valid & ~restarts,
+        fraction=tf.where(restarts, options.damping, loop.fraction),
+        preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary),
+        attempt=attempt,
+        halvings=tf.where(restarts, 0, loop.halvings),
         returning=tf.where(returns, ending, loop.returning),
-        ending=tf.where(returns, RUNNING, ending),
+        ending=tf.where(returns | restarts, RUNNING, ending),
     )

@@ -1,6 +1,7 @@
 """Rows of data as EP sees them: V = L^-1 Kuf, the variance of f given u, the mean function, observations, powers."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -68,6 +69,12 @@ class LatentRows:
         self._kernel, self._inducing_variable, self._mean_function = kernel, inducing_variable, mean_function
         self._covariance, self.inputs = covariance_with_rows(inducing_variable, kernel)
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
+
+    def with_alpha(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "LatentRows":
+        """Return the same rows with other powers."""
+        rows = copy(self)
+        rows._alpha = change(self._alpha)
+        return rows
 
     def num_chunks(self) -> tf.Tensor:
         """Return the number of chunks, []."""
