@@ -157,6 +157,8 @@ class PEP(StreamOfBatches):
         :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so.
         :raises ValueError: naming the argument that cannot be used.
         """
+        if not isinstance(likelihood, Likelihood):
+            raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
         rule_for(likelihood, projection)  # refuses what it cannot do
         X, Y = self._observed(data, likelihood)
         C = latent_functions(likelihood, Y)
@@ -613,3 +615,10 @@ class PEP(StreamOfBatches):
     @override
     def _carried_sums(self) -> SiteSums:
         return self._converged().total
+
+    @override
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Without compiled steps: an exported model has those that its own functions call."""
+        children = super()._trackable_children(save_type, **kwargs)
+        step = type(PEP._converge)
+        return {name: child for name, child in children.items() if not isinstance(getattr(PEP, name, None), step)}
