@@ -1,0 +1,195 @@
+"""What expectation propagation costs on one core, cold and warm, against GPflow's SVGP in the same run.
+
+Cold is a process of its own for each figure, from the model's constructor on: to converged sites, or to the first loss
+and gradient, compiled; and the same of PEPR and GPflow's SGPR. Warm is a sweep (the time of `update_sites()` from sites
+of 0, by the number of sweeps) and a compiled loss and gradient: of an unchanged model, and after all lengthscales have
+changed by 1 %, as in training. Labels of two classes, 3 inputs, probit, alpha 0.5. Cases take turns; figures are
+medians, ratios medians of the ratios of CPU times within a round.
+
+    python -m experiments.benchmarks.ep_step [--rounds 5] [--repeats 30] [--sizes 400x30 5000x100] [--skip-cold]
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from experiments.arguments import count
+from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.benchmarks.machine import machine, use_one_core
+from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.trajectory import clocks
+from gpflow_pep import PEPR, PEPClassifier
+from gpflow_pep.likelihoods import Probit
+
+INPUTS, ALPHA = 3, 0.5
+COLD = {  # figure -> what it is compared with
+    "SVGP, loss and gradient": "SVGP, loss and gradient",
+    "PEPClassifier, sites": "SVGP, loss and gradient",
+    "PEPClassifier, loss and gradient": "SVGP, loss and gradient",
+    "SGPR, loss and gradient": "SGPR, loss and gradient",
+    "PEPR, loss and gradient": "SGPR, loss and gradient",
+}
+_SIZE = (400, 30)  # of cold figures
+_CHANGE = 1.01  # of lengthscales
+
+
+def main() -> None:
+    """Print a table of cold figures, and one of warm ones."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)")
+    parser.add_argument("--repeats", type=count, default=30, help="of each warm figure (%(default)s)")
+    parser.add_argument("--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures")
+    parser.add_argument("--skip-cold", action="store_true", help="warm figures only")
+    parser.add_argument("--cold", choices=COLD, help=argparse.SUPPRESS)
+    parser.add_argument("--warm", type=size, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.cold or arguments.warm:
+        use_one_core()
+        print(json.dumps(cold(arguments.cold) if arguments.cold else warm(arguments.warm, arguments.repeats)))
+        return
+    print(machine())
+    if not arguments.skip_cold:
+        print_cold(arguments.rounds)
+    print_warm(arguments.sizes, arguments.repeats)
+
+
+def size(text: str) -> tuple[int, int]:
+    """N and M, of the form 400x30."""
+    rows, _, inducing = text.partition("x")
+    return count(rows), count(inducing)
+
+
+# --- cold -----------------------------------------------------------------------------------------------------------
+
+
+def print_cold(rounds: int) -> None:
+    """Seconds of fresh processes."""
+    found: dict[str, list[list[float]]] = {name: [] for name in COLD}
+    for _ in range(rounds):
+        for name in COLD:
+            found[name].append(printed_by("ep_step", "--cold", name))
+    print(f"\ncold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each")
+    print(f"{'from the constructor to':34}{'CPU s':>8}{'wall s':>8}{'ratio':>8}")
+    for name, peer in COLD.items():
+        times = np.array(found[name])  # [rounds, 2]
+        ratio = np.median(times[:, 0] / np.array(found[peer])[:, 0])
+        cpu, wall = np.median(times, axis=0)
+        against = "" if name == peer else f"{ratio:8.2f}  {peer.partition(',')[0]}"
+        print(f"{name:34}{cpu:8.2f}{wall:8.2f}{against}", flush=True)
+
+
+def cold(name: str) -> list[float]:
+    """CPU and wall seconds of one figure in this process, in which nothing has been traced."""
+    labels = not name.startswith(("SGPR", "PEPR"))
+    X, Y, Z = rows(*_SIZE, labels)
+    make: dict[str, Callable[[], Any]] = {
+        "SVGP": lambda: svgp(X, Z),
+        "PEPClassifier": lambda: classifier(X, Y, Z),
+        "SGPR": lambda: gpflow.models.SGPR((X, Y), kernel(), Z, noise_variance=0.1),
+        "PEPR": lambda: PEPR((X, Y), kernel(), Z, alpha=ALPHA, noise_variance=0.1),
+    }
+    kind, _, what = name.partition(", ")
+
+    def run() -> None:
+        model = make[kind]()
+        if what == "sites":
+            assert model.update_sites().converged
+        else:
+            loss, _ = compiled_step(model, *([(X, Y)] if kind == "SVGP" else []))()
+            assert np.isfinite(loss)
+
+    seconds: list[float] = _timed(run).tolist()
+    return seconds
+
+
+# --- warm -----------------------------------------------------------------------------------------------------------
+
+
+def print_warm(sizes: list[tuple[int, int]], repeats: int) -> None:
+    """Milliseconds of what is compiled."""
+    print(f"\nwarm, {repeats} repeats")
+    print(f"{'N':>6}{'M':>5}  {'':38}{'CPU ms':>9}{'wall ms':>9}{'times SVGP':>12}")
+    for num_data, inducing in sizes:
+        found = printed_by("ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}")
+        sweeps = found.pop("sweeps")
+        peer = np.array(found["SVGP, loss and gradient"])[:, 0]
+        for name, times in found.items():
+            note = f" ({sweeps} of them)" if name == "PEPClassifier, sweep" else ""
+            ratio = np.median(np.array(times)[:, 0] / peer)
+            cpu, wall = 1e3 * np.median(times, axis=0)
+            print(f"{num_data:6}{inducing:5}  {name + note:38}{cpu:9.3f}{wall:9.3f}{ratio:12.2f}", flush=True)
+
+
+def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:
+    """CPU and wall seconds [repeats, 2] of each figure, and how many sweeps sites take to converge from 0."""
+    X, Y, Z = rows(*numbers, labels=True)
+    swept, model, peer = classifier(X, Y, Z), classifier(X, Y, Z), svgp(X, Z)
+    step, peer_step = compiled_step(model), compiled_step(peer, (X, Y))
+    lengthscales = model.kernel.lengthscales.unconstrained_variable
+    start = lengthscales.numpy()
+    changed = model.kernel.lengthscales.transform.inverse(_CHANGE * model.kernel.lengthscales.numpy()).numpy()
+    found: dict[str, list[AnyNDArray]] = {name: [] for name in ("PEPClassifier, sweep", "changed", "unchanged", "SVGP")}
+    sweeps = 0
+    for repeat in range(repeats + 1):
+        swept.reset_sites()
+        seconds = _timed(swept.update_sites)
+        sweeps = swept.sites_status.sweeps + 1
+        found["PEPClassifier, sweep"].append(seconds / sweeps)
+        lengthscales.assign(changed if repeat % 2 else start)
+        found["changed"].append(_timed(step))
+        found["unchanged"].append(_timed(step))
+        found["SVGP"].append(_timed(peer_step))
+    assert swept.sites_status.converged and model.sites_status.converged
+    titles = {
+        "unchanged": "PEPClassifier, loss and gradient",
+        "changed": "the same, lengthscales changed by 1 %",
+        "SVGP": "SVGP, loss and gradient",
+    }
+    figures = {
+        titles.get(name, name): np.array(times[1:]).tolist() for name, times in found.items()
+    }  # the first compiles
+    return {**figures, "sweeps": sweeps}
+
+
+def _timed(function: Callable[[], Any]) -> AnyNDArray:
+    """CPU and wall seconds, [2]."""
+    began = clocks()
+    function()
+    return clocks() - began
+
+
+# --- data and models ------------------------------------------------------------------------------------------------
+
+
+def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:
+    """X [N, 3], labels or targets Y [N, 1] and Z [M, 3]."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (num_data, INPUTS))
+    f = 2.0 * np.sin(2.0 * X[:, :1]) * np.cos(X[:, 1:2]) + X[:, 2:]
+    noisy = f + rng.standard_normal(f.shape)
+    Z = X[rng.choice(num_data, inducing, replace=False)]
+    return X, (noisy > 0.0).astype(float) if labels else noisy, Z
+
+
+def kernel() -> gpflow.kernels.Kernel:
+    """A new one."""
+    return gpflow.kernels.SquaredExponential(2.0, lengthscales=np.full(INPUTS, 1.2))
+
+
+def classifier(X: Any, Y: Any, Z: Any) -> PEPClassifier:
+    """PEP for two classes."""
+    return PEPClassifier((X, Y), kernel(), Probit(), Z.copy(), alpha=ALPHA)
+
+
+def svgp(X: Any, Z: Any) -> gpflow.models.SVGP:
+    """GPflow's counterpart."""
+    return gpflow.models.SVGP(kernel(), gpflow.likelihoods.Bernoulli(), Z.copy(), num_data=len(X))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What a benchmark ran on: one core, asked for and said."""
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import tensorflow as tf
+from threadpoolctl import threadpool_limits
+
+_PACKAGES = ("gpflow_pep", "gpflow", "tensorflow", "numpy", "scipy")
+
+
+def use_one_core() -> None:
+    """Run TensorFlow, BLAS and k-means in one thread; to be called before TensorFlow computes anything."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    threadpool_limits(1)
+    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # what TensorFlow needs itself
+
+
+def machine() -> str:
+    """Processor, how many of them and how busy they are, and versions, in two lines."""
+    names = [
+        line.split(":", 1)[1].strip()
+        for path in [Path("/proc/cpuinfo")]
+        if path.is_file()
+        for line in path.read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    processor = names[0] if names else platform.processor() or platform.machine()
+    versions = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    return (
+        f"{processor}, {os.cpu_count()} cores, of which one is used{load}; {platform.system()}\n"
+        f"Python {platform.python_version()}, {versions}"
+    )

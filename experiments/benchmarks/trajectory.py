@@ -1,0 +1,81 @@
+"""The course of a training: seconds and parameters at its iterations, and when predictions were those of its end."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+_ALL = 50  # iterations of which each is recorded; after that one in fifty of what there have been
+_THINNED = 1.02
+
+
+class Over(Exception):
+    """The training has had the seconds or iterations that it may have."""
+
+
+class Trajectory:
+    """
+    Seconds of CPU and wall time, and the parameters, at an optimizer's iterations.
+
+    Clocks start when it is made and stand still while it records, so that nothing but the training is counted.
+    """
+
+    def __init__(self, max_seconds: float = np.inf, max_iterations: float = np.inf):
+        """
+        :param max_seconds: of CPU time.
+        """
+        self.iterations: list[int] = []
+        self.seconds: list[AnyNDArray] = []
+        """CPU and wall, [2], of each record."""
+        self.values: list[list[AnyNDArray]] = []
+        """Values of the variables at each record."""
+        self._max_seconds, self._max_iterations = max_seconds, max_iterations
+        self._spent = np.zeros(2)
+        self._began = clocks()
+
+    def record(self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False) -> None:
+        """
+        Record the variables after an iteration, from 1; late in a training those after some of them only.
+
+        :param last: record in any case, in the place of an earlier record of the same iteration.
+        :raises Over: where the training must end.
+        """
+        spent = self._spent + clocks() - self._began
+        before = self.iterations[-1] if self.iterations else 0
+        if last and iteration == before:
+            for records in (self.iterations, self.seconds, self.values):
+                records.pop()
+        if last or iteration <= _ALL or iteration >= _THINNED * before or iteration >= self._max_iterations:
+            self.iterations.append(iteration)
+            self.seconds.append(spent)
+            self.values.append([variable.numpy() for variable in variables])
+        self._spent, self._began = spent, clocks()
+        if not last and (iteration >= self._max_iterations or spent[0] >= self._max_seconds):
+            raise Over
+
+    def scores(self, variables: Sequence[tf.Variable], score: Callable[[], float]) -> AnyNDArray:
+        """Score the parameters of every record, [records]; the variables end at the last one's."""
+        found = []
+        for values in self.values:
+            assign(variables, values)
+            found.append(score())
+        return np.array(found)
+
+
+def assign(variables: Sequence[tf.Variable], values: Sequence[AnyNDArray]) -> None:
+    """Set all of the variables."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+def settled(scores: AnyNDArray, close: float) -> int:
+    """The first record from which on all scores are as near as this to the last one."""
+    far = np.flatnonzero(~(np.abs(scores - scores[-1]) < close))
+    return int(far[-1]) + 1 if len(far) else 0
+
+
+def clocks() -> AnyNDArray:
+    """Seconds of CPU and wall time, [2], of which only differences mean anything."""
+    return np.array([time.process_time(), time.perf_counter()])

@@ -1,0 +1,67 @@
+"""The record of a training: which iterations it has, what it counts, when it ends, and when scores have settled."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
+
+
+def test_every_early_iteration_is_recorded_and_some_of_the_late_ones():
+    variable, course = tf.Variable(0.0), Trajectory()
+    for iteration in range(1, 501):
+        variable.assign(iteration)
+        course.record(iteration, [variable])
+    assert course.iterations[:50] == list(range(1, 51))
+    steps = np.divide(course.iterations[1:], course.iterations[:-1])
+    assert (steps[49:] >= 1.02).all() and (steps[49:] < 1.04).all()  # from 51 on, rounding up adds less than 1 / 51
+    assert [values[0] for values in course.values] == course.iterations
+
+
+def test_the_last_iteration_is_recorded_once_in_any_case():
+    variable, course = tf.Variable(1.0), Trajectory()
+    for iteration in range(1, 102):
+        course.record(iteration, [variable])
+    before = list(course.iterations)
+    variable.assign(2.0)
+    course.record(101, [variable], last=True)
+    assert course.iterations == [*(each for each in before if each < 101), 101] and course.values[-1] == [2.0]
+    course.record(101, [variable], last=True)
+    assert course.iterations[-2:] != [101, 101]
+
+
+def test_only_what_lies_between_records_is_counted():
+    course = Trajectory()
+    slow = SimpleNamespace(numpy=lambda: time.sleep(0.2))
+    for iteration in (1, 2):
+        course.record(iteration, [slow])
+    assert course.seconds[1][1] < 0.4  # the wall time of the records alone
+
+
+@pytest.mark.parametrize("limit", [{"max_iterations": 3}, {"max_seconds": 0.0}])
+def test_a_limit_ends_the_training(limit):
+    course, last = Trajectory(**limit), 3 if "max_iterations" in limit else 1
+    for iteration in range(1, last):
+        course.record(iteration, [])
+    with pytest.raises(Over):
+        course.record(last, [])
+    assert course.iterations[-1] == last
+
+
+def test_scores_are_those_of_the_values_recorded():
+    variable, course = tf.Variable(0.0), Trajectory()
+    for iteration in range(1, 4):
+        assign([variable], [10.0 * iteration])
+        course.record(iteration, [variable])
+    np.testing.assert_array_equal(course.scores([variable], lambda: float(variable)), [10.0, 20.0, 30.0])
+
+
+@pytest.mark.parametrize(
+    ("scores", "index"),
+    [([1.0, 0.5, 0.1], 2), ([0.1, 0.5, 0.1005, 0.1], 2), ([0.1, 0.1], 0), ([0.1, np.nan, 0.1], 2)],
+)
+def test_settled(scores, index):
+    assert settled(np.array(scores), 0.002) == index
