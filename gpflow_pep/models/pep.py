@@ -447,14 +447,14 @@ class PEP(StreamOfBatches):
         total = SiteSums(prior.L, A, c).plus(prior.old.A, prior.old.c)
         return _Posterior(point.sites, point.slopes, prior.L, A, c, log_evidence, total)
 
-    @compiled
+    @compiled(reduce_retracing=True)
     def _energy_derivatives(
         self, structure: int, sites: tf.Tensor, slopes: tf.Tensor, A: tf.Tensor, c: tf.Tensor
     ) -> list[tf.Tensor]:
         variables, of_likelihood = self._floating_variables(), floating_variables(self.likelihood)
         return energy_derivatives(self._prior, self._rule, sites, slopes, (A, c), variables, of_likelihood)
 
-    @compiled
+    @compiled(reduce_retracing=True)
     def _leave_one_out(self, structure: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         prior = self._prior()
         return leave_one_out(prior.rows, self._projected(prior), self._rule, sites, sums.posterior())
