@@ -33,6 +33,7 @@ _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
 _LAST_ATTEMPT = 2
+_FEW = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
 
 
@@ -113,22 +114,29 @@ class _Loop(NamedTuple):
     ending: tf.Tensor
 
 
-def converge(problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_data: int) -> Converged:
+def converge(
+    problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_data: int, fraction: tf.Tensor | None = None
+) -> Converged:
     """
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
     :param num_data: N when this is traced, which decides whether secants are remembered.
+    :param fraction: of the first update that is taken, at most; None: the damping. Where an earlier loop came to its
+        limit it is what that one had come to, or few sweeps at a time would repeat a step that is too long for ever.
     """
+    fraction = options.damping if fraction is None else fraction
+    fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * options.damping, options.damping)
     C, dtype = problem.rows.num_latent_gps, problem.L.dtype
     zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
-    nothing, is_empty = tf.zeros_like(sites), tf.reduce_all(tf.equal(sites, 0.0))
+    nothing = tf.zeros_like(sites)
+    is_empty = tf.reduce_all(tf.equal(sites, 0.0)) & (options.max_sweeps > 1)  # otherwise they would stay empty
     first = _Loop(
         point=Point(sites, nothing, nothing, A, A[..., :1], inf, -inf, zero),
         is_valid=tf.constant(False),
         candidate=sites,
         is_plain=tf.constant(True),
-        fraction=options.damping,
+        fraction=fraction,
         comparable=tf.constant(False),
         secants=Secants.none(next((depth for most, depth in _DEPTHS.items() if num_data * C <= most), 1), sites),
         best=sites,
@@ -256,13 +264,15 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     """
     Start again from empty sites where no update is proper; end after `max_sweeps`.
 
-    Where the sites have not converged, end with those of the smallest change that was seen.
+    Where the sites have not converged, end with those of the smallest change that was seen, but for few sweeps at a
+    time.
     """
     out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
     ending = tf.where(out, tf.where(loop.is_valid, LIMIT, IMPROPER), loop.ending)
     fails = (ending > CONVERGED) & tf.equal(loop.returning, RUNNING)
     restarts = fails & ~out & (loop.attempt < _LAST_ATTEMPT)
-    returns = fails & ~restarts & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
+    goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW)
+    returns = fails & ~restarts & ~goes_on & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
     candidate = tf.where(returns, loop.best, loop.candidate)
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
     return loop._replace(

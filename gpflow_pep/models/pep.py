@@ -430,7 +430,10 @@ class PEP(StreamOfBatches):
         prior = self._prior()
         problem = SitesProblem(prior.rows, self._projected(prior), self._rule, prior.L, prior.old, self._is_bound())
         options = Options(*map(tf.convert_to_tensor, self._options))
-        point, sweeps, fraction, ending = converge(problem, self._sites.stacked(), options, num_data=self._num_rows)
+        fraction = tf.where(self._status[0] > 0.0, options.damping, self._status[4])
+        point, sweeps, fraction, ending = converge(
+            problem, self._sites.stacked(), options, num_data=self._num_rows, fraction=fraction
+        )
         proper = tf.debugging.Assert(ending != IMPROPER, [_IMPROPER])
         log_evidence = point.log_evidence + prior.terms
         is_converged = tf.cast(point.change <= options.tol, point.change.dtype)
