@@ -1,7 +1,7 @@
 """Tilted distributions E_cav[p(y|f)^α] of a likelihood: their moments, projected onto Gaussians, and a registry."""
 
 from . import closed_forms, robust_max, softmax, wasserstein
-from .densities import Density, log_density
+from .densities import Density, LogDensity, log_density
 from .power import AtPower
 from .quadrature import QuadratureRule
 from .registry import KL, Projection, Wasserstein, rule_for, tilted_rule
@@ -14,6 +14,7 @@ __all__ = [
     "AtPower",
     "Cavity",
     "Density",
+    "LogDensity",
     "Observations",
     "Projection",
     "QuadratureRule",

@@ -16,7 +16,6 @@ import tensorflow as tf
 from ..derivatives import derivatives
 from ..quadrature import Evaluated, Panels, integrate, panels
 from .densities import LogDensity
-from .mode import Centred, centre
 from .rule import Cavity, Observations, Tilted
 
 # Panels about the mode, in standard deviations of the cavity. log π has at most the curvature of the cavity where the
@@ -27,6 +26,19 @@ _EDGES = (-10.0, -4.5, 0.0, 4.5, 10.0)
 # the little that shows of it must not be taken for nothing.
 _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
+
+
+class Centred(NamedTuple):
+    """Rows in units of their own cavity: f = centre + sd x; [R] each."""
+
+    centre: tf.Tensor
+    sd: tf.Tensor
+    shift: tf.Tensor
+    """(centre - m) / sd"""
+    height: tf.Tensor
+    """α l(centre) - shift²/2, so that π is about 1 there before it is normalised."""
+    slope: tf.Tensor
+    """l'(centre)"""
 
 
 class Resolved(NamedTuple):
@@ -72,25 +84,31 @@ class AdaptivePanels:
     def __init__(self, density: LogDensity):
         self._density = density
 
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
-        """Compute the tilted distributions; alpha [n]."""
-        centred = centre(self._density, cavity, observations, alpha)
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor) -> Tilted:
+        """Compute the tilted distributions from panels about a centre; alpha [n]."""
+        centred = _centred(self._density, cavity, observations, alpha, centre)
         sums, _ = self._integrate(centred, observations, alpha, keep_panels=False)
         return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
 
     def moments_and_panels(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor
     ) -> tuple[Tilted, Resolved]:
         """Compute the tilted distributions and the panels that resolve their densities; alpha [n]."""
-        centred = centre(self._density, cavity, observations, alpha)
+        centred = _centred(self._density, cavity, observations, alpha, centre)
         sums, resolved = self._integrate(centred, observations, alpha, keep_panels=True)
         return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), resolved
 
     def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        centre: tf.Tensor,
+        bar: tf.Tensor,
+        sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """Compute the derivatives of sum(bar * log_partition): those of E_π[log p], on panels that resolve π."""
-        centred = centre(self._density, cavity, observations, alpha)
+        centred = _centred(self._density, cavity, observations, alpha, centre)
         sums, resolved = self._integrate(centred, observations, alpha, keep_panels=True)
         row, left, half, density = resolved
         weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * panels.WEIGHTS)  # [K, W]
@@ -126,6 +144,15 @@ class AdaptivePanels:
         )
         sums, kept = integrate(evaluate, first, R, shape=(_NUM_INTEGRALS, _NUM_WATCHED), keep=keep_panels)
         return sums, Resolved(*kept) if keep_panels else None
+
+
+def _centred(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor
+) -> Centred:
+    at = density(centre[None], *observations)
+    sd = tf.sqrt(cavity.variance)
+    shift = (centre - cavity.mean) / sd
+    return Centred(centre, sd, shift, alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
 
 
 def _take(values: Any, row: tf.Tensor) -> Any:

@@ -18,6 +18,7 @@ from typing_extensions import override
 from ..quadrature import panels
 from .adaptive import AdaptivePanels, Resolved
 from .densities import log_density
+from .quadrature import QuadratureRule
 from .registry import Wasserstein, tilted_rule
 from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
 
@@ -27,13 +28,15 @@ class WassersteinRule(TiltedRule):
 
     def __init__(self, likelihood: ScalarLikelihood):
         self._panels = AdaptivePanels(log_density(likelihood))
+        self._kl = QuadratureRule(likelihood)
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, resolved = self._panels.moments_and_panels(cavity, observations, alpha)
+        tilted, centre = self._kl.moments_and_centre(cavity, observations, alpha, accurate)
+        on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, centre)
         deviation = _quantile_deviation(resolved, tf.shape(cavity.mean)[0])
-        distance = tf.nn.relu(tilted.variance_ratio - tf.square(deviation))  # squared, in units of v
+        distance = tf.nn.relu(on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
         safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
         return tilted._replace(
@@ -45,8 +48,7 @@ class WassersteinRule(TiltedRule):
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        powers = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        return self._panels.log_partition_vjp(cavity, observations, powers, bar, sources)
+        return self._kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
 
 def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:

@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 from scipy.stats import norm
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.sites.densities import log_density
+from gpflow_pep.tilted import log_density
 
 F = np.array([-100.0, -37.0, -12.5, -11.9, -3.0, -0.4, 0.0, 1e-3, 0.7, 2.0, 8.0, 20.0, 37.5])
 RELATIVE = 1e-11

@@ -13,16 +13,16 @@ import tensorflow as tf
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.quadrature import panels
-from gpflow_pep.sites import site_rule
-from gpflow_pep.sites.quadrature import AdaptiveQuadrature
+from gpflow_pep.tilted import KL, QuadratureRule, Wasserstein, tilted_rule
 
+PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED, CROSSING = 1e-8, 1e-2
-QUANTITIES = ("log_normaliser", "d1", "d2", "ratio")
+QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")
 ALPHAS = (0.0, 0.01, 0.5, 1.0)
 
 
 def errors(found, cases):
-    """Of log_normaliser, d1, d2 and ratio, [4, R]: relative, or as the module's docstring has it."""
+    """Of log_partition, d1, d2 and ratio, [4, R]: relative, or as the module's docstring has it."""
     values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
     scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
     return np.abs(np.stack(found) - values) / scales
@@ -50,20 +50,22 @@ NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_cases(references, high_precision, moments, name, alpha):
+@pytest.mark.parametrize("by", ["rule", "panels"])
+def test_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
     """Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f) is v from m."""
     cases, y = cases_of(references, name, alpha)
     assert len(cases) % 20 == 0 < len(cases)
     likelihood = high_precision["LIKELIHOODS"][name][0]()
     closed = name == "poisson" and alpha == 0.0
-    rule = site_rule("kl", likelihood) if closed else AdaptiveQuadrature(likelihood)
+    make = panel_rule if by == "panels" else QuadratureRule
+    rule = tilted_rule(likelihood, KL()) if closed else make(likelihood)
     assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
 
 
 def test_closed_form_of_the_probit(references, moments):
     """z and φ(z)/Phi(z) are good to z² roundings; -h (z + h), for z = -10, loses 100 times that: 1e-11."""
     cases, y = cases_of(references, "probit", 1.0)
-    assert_within(moments(site_rule("kl", Probit()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11)
+    assert_within(moments(tilted_rule(Probit(), KL()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11)
 
 
 @pytest.mark.parametrize(
@@ -81,13 +83,13 @@ def test_more_cases(high_precision, moments, name, y, mean, variance, alpha):
     make, density = high_precision["LIKELIHOODS"][name]
     reference = high_precision["tilted"](density(y), mean, variance, alpha)
     case = np.array([[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
-    assert_within(moments(AdaptiveQuadrature(make()), y, mean, variance, alpha), case)
+    assert_within(moments(QuadratureRule(make()), y, mean, variance, alpha), case)
 
 
 @pytest.mark.parametrize("name", ["probit", "logit", "bernoulli"])
 def test_the_other_label_is_the_mirror_image(references, high_precision, moments, name):
     cases, y = cases_of(references, name, 0.5)
-    rule = AdaptiveQuadrature(high_precision["LIKELIHOODS"][name][0]())
+    rule = QuadratureRule(high_precision["LIKELIHOODS"][name][0]())
     found = moments(rule, 1.0 - y, -cases[:, 0], cases[:, 1], 0.5)
     assert_within(found._replace(d1=-found.d1), cases)
 
@@ -104,7 +106,7 @@ def test_a_narrow_peak_far_out(high_precision, moments, scale, out, alpha):
     mean = y + out * sd
     reference = high_precision["tilted"](high_precision["student_t"](y, scale), mean, sd**2, alpha)
     case = np.array([[mean, sd**2, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
-    rule = AdaptiveQuadrature(gpflow.likelihoods.StudentT(scale=scale))
+    rule = QuadratureRule(gpflow.likelihoods.StudentT(scale=scale))
     assert_within(moments(rule, y, mean, sd**2, alpha), case)
 
 
@@ -135,7 +137,7 @@ def test_twenty_hermite_nodes_are_not_enough(references, moments):
     wide = cases[:, 1] >= 50.0
     assert np.all(error[wide] > 2e6 * REQUIRED)
     assert np.max(error[cases[:, 1] == 2.0]) > 1e3 * REQUIRED
-    adaptive = moments(AdaptiveQuadrature(likelihood), 1.0, cases[:, 0], cases[:, 1], 0.5)
+    adaptive = moments(QuadratureRule(likelihood), 1.0, cases[:, 0], cases[:, 1], 0.5)
     assert np.max(errors(adaptive, cases)) < 1e-4 * np.min(error[wide])
 
 
@@ -155,22 +157,22 @@ class CountedStudentT(gpflow.likelihoods.StudentT):
 def evaluations(moments, scale, means, variances, alpha):
     """Per row."""
     CountedStudentT.evaluations = 0
-    moments(AdaptiveQuadrature(CountedStudentT(scale=scale)), 0.5, means, variances, alpha)
+    moments(QuadratureRule(CountedStudentT(scale=scale)), 0.5, means, variances, alpha)
     return CountedStudentT.evaluations / len(means)
 
 
 def test_number_of_evaluations(moments):
     """
-    4 panels of 23 nodes and a few for the mode are 100. Measured, for Student's t: 145 a row where |m| <= 3, variances
-    0.01 to 5; over all of the range 240, and 430 with a scale of 0.1.
+    50 where that is enough, 160 more where it is not. Measured, for Student's t of which no radius is known: 160 a row
+    where |m| <= 3, variances 0.01 to 5; over all of the range 310, and 580 with a scale of 0.1.
     """
     rng = np.random.default_rng(0)
     usual = rng.uniform(-3.0, 3.0, size=200), 10.0 ** rng.uniform(-2.0, np.log10(5.0), size=200)
     wide = rng.uniform(-10.0, 10.0, size=200), 10.0 ** rng.uniform(-4.0, 3.0, size=200)
-    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) <= 4 * len(panels.NODES) + 3
+    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) == 50.0
     assert evaluations(moments, 1.0, *usual, 1.0) < 180.0
-    assert evaluations(moments, 1.0, *wide, 1.0) < 300.0
-    assert evaluations(moments, 0.1, *wide, 1.0) < 520.0
+    assert evaluations(moments, 1.0, *wide, 1.0) < 400.0
+    assert evaluations(moments, 0.1, *wide, 1.0) < 700.0
 
 
 # --- panels ---------------------------------------------------------------------------------------------------------
@@ -206,19 +208,19 @@ BOUNDED = [
 @pytest.mark.parametrize(("make", "ys"), [pytest.param(*rest, id=name) for name, *rest in BOUNDED])
 def test_far_out_everything_is_a_number(moments, make, ys):
     """The Wasserstein projection, of which the other is a part."""
-    rule = site_rule("wasserstein", make())
+    rule = tilted_rule(make(), Wasserstein())
     y, mean = (values.ravel() for values in np.meshgrid(ys, FAR[0]))
     variance = np.repeat(FAR[1], len(ys))
     for alpha in (0.0, 1e-10, 1.0):
         found = moments(rule, y, mean, variance, alpha)
         assert np.all(np.isfinite(found)), f"alpha = {alpha}"
-        assert np.all(found.ratio > 0.0)
+        assert np.all(found.variance_ratio > 0.0)
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0, 1e6])
 def test_far_out_poisson(moments, y):
     """Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within rounding."""
-    rule = site_rule("kl", gpflow.likelihoods.Poisson())
+    rule = tilted_rule(gpflow.likelihoods.Poisson(), KL())
     for alpha in (1e-10, 0.5, 1.0):
         ordinary = FAR[0] < 700.0
         found = np.stack(moments(rule, y, FAR[0][ordinary], FAR[1][ordinary], alpha))
@@ -226,29 +228,40 @@ def test_far_out_poisson(moments, y):
         assert np.all(found[3] > 0.0)
     found = moments(rule, y, *FAR, 0.0)
     overflows = FAR[0] + 0.5 * FAR[1] > 709.0
-    assert np.all(np.isfinite(found.log_normaliser[~overflows]))
-    assert np.all(found.log_normaliser[overflows] == -np.inf)
+    assert np.all(np.isfinite(found.log_partition[~overflows]))
+    assert np.all(found.log_partition[overflows] == -np.inf)
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
 def test_what_cannot_be_is_not_a_number_and_spoils_no_other_row(moments, projection):
-    """
-    A count of -1, or m where exp(m) overflows: NaN, soon (panels that are not numbers are not divided for ever).
-    """
-    rule = site_rule(projection, gpflow.likelihoods.Poisson())
-    y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, 800.0, -0.4])
+    """A count of -1, or a mean that is no number: NaN, soon (panels that are not numbers are not divided for ever)."""
+    rule = tilted_rule(gpflow.likelihoods.Poisson(), PROJECTIONS[projection])
+    y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, np.nan, -0.4])
     for alpha in (0.5, 1.0):
         found = np.stack(moments(rule, y, mean, 1.0, alpha))
         assert np.all(np.isnan(found[1:, [1, 3]]))
         good = np.stack(moments(rule, y[[0, 2, 4]], mean[[0, 2, 4]], 1.0, alpha))
         # Fewer rows: products of matrices may be summed in another order, 100 roundings.
-        np.testing.assert_allclose(found[:, [0, 2, 4]], good, rtol=1e-12)
+        np.testing.assert_allclose(found[:, [0, 2, 4]], good, rtol=1e-11)
+
+
+def test_a_mode_far_below_a_mean_whose_exponential_overflows(moments):
+    """
+    A count of 0 at m = 800, v = 1: the mode f solves α exp(f) = m - f, and with λ = α exp(f) = 1600 or so π is Gaussian
+    of precision 1 + λ but for 1/λ of a standard deviation.
+    """
+    found = moments(tilted_rule(gpflow.likelihoods.Poisson(), KL()), 0.0, 800.0, 1.0, 0.5)
+    mode = np.log(2.0 * 792.6)
+    for _ in range(9):
+        mode = np.log(2.0 * (800.0 - mode))
+    assert found.d1 == pytest.approx((mode - 800.0) / 0.5, rel=1e-5)
+    assert found.variance_ratio == pytest.approx(1.0 / (801.0 - mode), rel=1e-2)
 
 
 def test_noise_is_not_divided_for_ever(moments):
     """Where f = m + sd x has 6 digits of x left no panel is resolved to 10: accepted as it is, good to the noise."""
     mean, variance = 1e4, 1e-12
-    found = moments(AdaptiveQuadrature(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
+    found = moments(QuadratureRule(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
     # The density hardly changes within 1e-6: that of Student's t with 3 degrees of freedom, and its derivatives, at 1;
     # of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by 2e-6, no more than that.
     log_p = np.log(6.0 * np.sqrt(3.0) / (np.pi * 16.0))

@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from gpflow_pep import MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.sites import Cavity, Rows, joint_rule, log_normaliser, site_rule
+from gpflow_pep.tilted import KL, Cavity, Observations, log_partition, rule_for, tilted_rule
 
 REFERENCES = json.loads((Path(__file__).parents[1] / "data" / "robustmax_logZ.json").read_text())
 POWERS = (0.0, 1e-6, 0.3, 1.0)
 C, N = 3, 8
 rng = np.random.default_rng(95)
 CAVITY = Cavity(tf.constant(rng.normal(size=(C, N))), tf.constant(rng.uniform(0.2, 3.0, (C, N))))
-ROWS = Rows(tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float)))
+OBSERVATIONS = Observations(tf.zeros([N, 1], tf.float64), tf.constant(rng.integers(0, C, (N, 1)).astype(float)))
 
 
 def power(alpha):
@@ -35,16 +35,16 @@ def test_references(case, convention):
         link = gpflow.likelihoods.RobustMax(inputs["C"], inputs["epsilon"])
         likelihood = gpflow.likelihoods.MultiClass(inputs["C"], link)
     cavity = Cavity(*(tf.constant(inputs[name], tf.float64)[:, None] for name in ("mean", "var")))
-    rows = Rows(tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64))
-    rule = joint_rule("kl", likelihood)
-    assert float(rule.moments(cavity, rows, power(0.0)).log_normaliser[0, 0]) == pytest.approx(
+    rows = Observations(tf.zeros([1, 1], tf.float64), tf.constant([[float(inputs["y"])]], tf.float64))
+    rule = rule_for(likelihood, "kl")
+    assert float(rule.moments(cavity, rows, power(0.0)).log_partition[0, 0]) == pytest.approx(
         expected["E_log_p"], abs=1e-10
     )
     for name, value in expected.items():
         if name.startswith("logZ_alpha="):
             alpha = float(name.removeprefix("logZ_alpha="))
             tilted = rule.moments(cavity, rows, power(alpha))
-            assert alpha * float(tilted.log_normaliser[0, 0]) == pytest.approx(value, abs=1e-10)
+            assert alpha * float(tilted.log_partition[0, 0]) == pytest.approx(value, abs=1e-10)
     tilted = rule.moments(cavity, rows, power(0.5))
     np.testing.assert_allclose(0.5 * tilted.d1[:, 0], expected["dlogZ_dm_alpha=0.5"], rtol=0.0, atol=1e-9)
     in_v = 0.5 * (0.5 * tilted.d2 + tf.square(0.5 * tilted.d1))[:, 0]
@@ -54,13 +54,15 @@ def test_references(case, convention):
 @pytest.mark.parametrize("alpha", POWERS)
 def test_derivatives(alpha):
     """In each mean, by differences of fourth order, h = 2e-3, with rounding 1e-14/h² of the second one."""
-    rule, h = joint_rule("kl", MultiClassRobustMax(C, 0.01)), 2e-3
-    found = rule.moments(CAVITY, ROWS, power(alpha))
-    assert found.log_normaliser.shape == (1, N)
+    rule, h = rule_for(MultiClassRobustMax(C, 0.01), "kl"), 2e-3
+    found = rule.moments(CAVITY, OBSERVATIONS, power(alpha))
+    assert found.log_partition.shape == (1, N)
     for k in range(C):
         step = h * (np.arange(C) == k)[:, None]
         values = [
-            rule.moments(Cavity(CAVITY.mean + n * step, CAVITY.variance), ROWS, power(alpha)).log_normaliser.numpy()[0]
+            rule.moments(
+                Cavity(CAVITY.mean + n * step, CAVITY.variance), OBSERVATIONS, power(alpha)
+            ).log_partition.numpy()[0]
             for n in (-2, -1, 0, 1, 2)
         ]
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
@@ -68,12 +70,12 @@ def test_derivatives(alpha):
         noise = 10.0 if alpha == 1e-6 else 1.0  # of log1p(x)/α
         np.testing.assert_allclose(found.d1[k], slope, rtol=0.0, atol=1e-9 * noise)
         np.testing.assert_allclose(found.d2[k], curvature, rtol=0.0, atol=1e-6 * noise)
-    np.testing.assert_allclose(found.ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(found.variance_ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8)
 
 
 def test_small_powers_approach_the_limit():
-    rule = joint_rule("kl", MultiClassRobustMax(C, 0.01))
-    limit, near = (rule.moments(CAVITY, ROWS, power(alpha)) for alpha in (0.0, 1e-10))
+    rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
+    limit, near = (rule.moments(CAVITY, OBSERVATIONS, power(alpha)) for alpha in (0.0, 1e-10))
     for actual, expected in zip(near, limit, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7)
 
@@ -82,13 +84,13 @@ def test_small_powers_approach_the_limit():
 def test_derivatives_of_the_normaliser(alpha):
     """As tied factors and minibatches see it: in means, variances and epsilon."""
     likelihood = MultiClassRobustMax(C, 0.05)
-    rule = joint_rule("kl", likelihood)
+    rule = rule_for(likelihood, "kl")
     gpflow.set_trainable(likelihood.epsilon, True)
     mean, variance = (tf.Variable(value) for value in CAVITY)
     sources = [mean, variance, likelihood.epsilon.unconstrained_variable]
 
     def value():
-        return tf.reduce_sum(log_normaliser(rule, Cavity(mean, variance), ROWS, power(alpha)))
+        return tf.reduce_sum(log_partition(rule, Cavity(mean, variance), OBSERVATIONS, power(alpha)))
 
     with tf.GradientTape() as tape:
         total = value()
@@ -105,10 +107,10 @@ def test_derivatives_of_the_normaliser(alpha):
 
 def test_scalar_likelihoods_see_their_own_column():
     Y = tf.constant(rng.integers(0, 2, (N, C)).astype(float))
-    found = joint_rule("kl", Probit()).moments(CAVITY, Rows(ROWS.X, Y), power(0.5))
+    found = rule_for(Probit(), "kl").moments(CAVITY, Observations(OBSERVATIONS.X, Y), power(0.5))
     for c in range(C):
-        alone = site_rule("kl", Probit()).moments(
-            Cavity(*(value[c] for value in CAVITY)), Rows(ROWS.X, Y[:, c : c + 1]), power(0.5)
+        alone = tilted_rule(Probit(), KL()).moments(
+            Cavity(*(value[c] for value in CAVITY)), Observations(OBSERVATIONS.X, Y[:, c : c + 1]), power(0.5)
         )
         for actual, expected in zip(found, alone, strict=True):
             np.testing.assert_allclose(actual[c], expected, rtol=1e-12)

@@ -25,10 +25,10 @@ from gpflow.likelihoods import (
 from mpmath import mp, mpf
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.sites import Cavity, Rows, site_rule
-from gpflow_pep.sites.closed_forms import GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
-from gpflow_pep.sites.quadrature import AdaptiveQuadrature
+from gpflow_pep.tilted import KL, Cavity, Observations, QuadratureRule, Wasserstein, rule_for, tilted_rule
+from gpflow_pep.tilted.closed_forms import GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
 
+PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 EXACT, DIFFERENCE, STEP = 1e-9, 1e-6, 2e-4
 
 MEANS = np.array([-2.0, -0.3, 0.0, 0.8, 1.7, 3.0])
@@ -68,7 +68,7 @@ def assert_close(found, expected, tolerance):
 def test_derivatives_in_the_cavity(moments, name, alpha):
     """d1 and d2 in m, (d2 + α d1²)/2 in v, and the variance they stand for."""
     make, y = LIKELIHOODS[name]
-    rule, h = site_rule("kl", make()), STEP * np.sqrt(VARIANCES)
+    rule, h = tilted_rule(make(), KL()), STEP * np.sqrt(VARIANCES)
 
     mean = np.concatenate([MEANS, MEANS - h, MEANS + h, MEANS, MEANS])
     variance = np.concatenate([*[VARIANCES] * 3, VARIANCES * (1.0 - STEP), VARIANCES * (1.0 + STEP)])
@@ -77,10 +77,10 @@ def test_derivatives_in_the_cavity(moments, name, alpha):
         type(found)(*(part[first : first + 6] for part in found)) for first in range(0, 30, 6)
     )
     pairs = [
-        (here.d1, (right.log_normaliser - left.log_normaliser) / (2.0 * h)),
+        (here.d1, (right.log_partition - left.log_partition) / (2.0 * h)),
         (here.d2, (right.d1 - left.d1) / (2.0 * h)),
-        (0.5 * (here.d2 + alpha * here.d1**2), (more.log_normaliser - less.log_normaliser) / (2 * STEP * VARIANCES)),
-        (here.ratio, 1.0 + alpha * VARIANCES * here.d2),
+        (0.5 * (here.d2 + alpha * here.d1**2), (more.log_partition - less.log_partition) / (2 * STEP * VARIANCES)),
+        (here.variance_ratio, 1.0 + alpha * VARIANCES * here.d2),
     ]
     for value, difference in pairs:
         np.testing.assert_allclose(value, difference, rtol=0.0, atol=DIFFERENCE * np.max(np.abs(value)))
@@ -93,10 +93,10 @@ def test_no_power_is_the_limit_of_small_ones(moments, name):
     exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
     """
     make, y = LIKELIHOODS[name]
-    rule = site_rule("kl", make())
+    rule = tilted_rule(make(), KL())
     limit, near = (moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10))
     assert_close(near, limit, 1e-7)
-    np.testing.assert_allclose(limit.ratio, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(limit.variance_ratio, 1.0, rtol=1e-12)
 
 
 PARAMETERS = {
@@ -111,18 +111,21 @@ PARAMETERS = {
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize(("projection", "alpha"), [("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)])
 def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
-    """Against central differences of Σ bar log_normaliser; the step is 2e-4 of the (unconstrained) variable's unit."""
+    """Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained) variable's unit."""
     make, y = LIKELIHOODS[name]
     likelihood = make()
-    rule, variable = site_rule(projection, likelihood), PARAMETERS[name](likelihood).unconstrained_variable
+    rule, variable = (
+        tilted_rule(likelihood, PROJECTIONS[projection]),
+        PARAMETERS[name](likelihood).unconstrained_variable,
+    )
     bar = np.array([0.3, -1.0, 2.0, 0.7, 1.1, -0.4])
-    rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+    rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
     cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
-    (found,) = rule.sensitivity(cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable])
+    (found,) = rule.log_partition_vjp(cavity, rows, tf.constant(alpha, tf.float64), tf.constant(bar), [variable])
 
     def total(value):
         variable.assign(value)
-        return bar @ moments(rule, y, MEANS, VARIANCES, alpha).log_normaliser
+        return bar @ moments(rule, y, MEANS, VARIANCES, alpha).log_partition
 
     start = variable.numpy()
     difference = (total(start + STEP) - total(start - STEP)) / (2.0 * STEP)
@@ -130,10 +133,10 @@ def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
 
 
 def test_sensitivity_to_what_does_not_matter():
-    rule, other = site_rule("kl", StudentT()), tf.Variable(1.0, dtype=tf.float64)
-    rows = Rows(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
+    rule, other = tilted_rule(StudentT(), KL()), tf.Variable(1.0, dtype=tf.float64)
+    rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
-    (found,) = rule.sensitivity(Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other])
+    (found,) = rule.log_partition_vjp(Cavity(one, one), rows, tf.constant(0.5, tf.float64), one, [other])
     assert float(found) == 0.0
 
 
@@ -145,26 +148,26 @@ def test_gaussian(moments, alpha):
     likelihood = Gaussian(0.3)
     closed, quadrature = (
         moments(rule, 0.4, MEANS, VARIANCES, alpha)
-        for rule in (GaussianTilting(likelihood), AdaptiveQuadrature(likelihood))
+        for rule in (GaussianTilting(likelihood), QuadratureRule(likelihood))
     )
     assert_close(quadrature, closed, EXACT)
     if alpha > 1e-3:  # N(y; f, s)^α = (2πs)^((1-α)/2) α^(-1/2) N(y; f, s/α)
         spread = 0.3 / alpha + VARIANCES
         log_Z = 0.5 * (1 - alpha) * np.log(2 * np.pi * 0.3) - 0.5 * np.log(alpha)
         log_Z += -0.5 * np.log(2 * np.pi * spread) - 0.5 * (0.4 - MEANS) ** 2 / spread
-        np.testing.assert_allclose(closed.log_normaliser, log_Z / alpha, rtol=1e-12)
+        np.testing.assert_allclose(closed.log_partition, log_Z / alpha, rtol=1e-12)
     elif alpha == 0.0:
         expected = gpflow.likelihoods.Gaussian(0.3).variational_expectations(
             np.zeros((6, 1)), MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 0.4)
         )
-        np.testing.assert_allclose(closed.log_normaliser, expected, rtol=1e-13)
+        np.testing.assert_allclose(closed.log_partition, expected, rtol=1e-13)
 
 
 def test_probit(moments):
     for labels, ys in (((0, 1), (0.0, 1.0)), ((-1, 1), (-1.0, 1.0))):
         likelihood = Probit(labels=labels)
         for y in ys:
-            rules = site_rule("kl", likelihood), ProbitTilting(likelihood), AdaptiveQuadrature(likelihood)
+            rules = tilted_rule(likelihood, KL()), ProbitTilting(likelihood), QuadratureRule(likelihood)
             chosen, closed, quadrature = (moments(rule, y, MEANS, VARIANCES, 1.0) for rule in rules)
             assert_close(quadrature, closed, EXACT)
             np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
@@ -173,8 +176,8 @@ def test_probit(moments):
 def test_poisson_far_from_its_mode(moments):
     """exp(f) at the cavity's mean is huge, and Newton's steps from there are of length 1."""
     means, variances, y, alpha = np.array([68.0, 200.0, 300.0]), np.array([1.0, 1.0, 1e4]), 3, mpf("0.5")
-    rule = site_rule("kl", Poisson())
-    exact, rough = (moments(one, float(y), means, variances, float(alpha)) for one in (rule, rule.rough()))
+    rule = tilted_rule(Poisson(), KL())
+    exact, rough = (moments(rule, float(y), means, variances, float(alpha), accurate=one) for one in (True, False))
     with mp.workdps(40):
         for row, (m, v) in enumerate(zip(means, variances, strict=True)):
             m, v = mpf(m), mpf(v)
@@ -193,16 +196,16 @@ def test_poisson_far_from_its_mode(moments):
             log_Z = (mp.log(Z) + log_pi(mode) - mp.log(2 * mp.pi * v) / 2) / alpha
             d1, ratio = (mode + first / Z - m) / (alpha * v), (second / Z - (first / Z) ** 2) / v
             for found, tolerance in ((exact, 1e-8), (rough, 0.1)):
-                assert found.log_normaliser[row] == pytest.approx(float(log_Z), rel=min(tolerance, 1e-3))
+                assert found.log_partition[row] == pytest.approx(float(log_Z), rel=min(tolerance, 1e-3))
                 assert found.d1[row] == pytest.approx(float(d1), rel=tolerance)
                 assert found.d2[row] == pytest.approx(float((ratio - 1) / (alpha * v)), rel=tolerance)
-                assert found.ratio[row] == pytest.approx(float(ratio), rel=10 * tolerance)
+                assert found.variance_ratio[row] == pytest.approx(float(ratio), rel=10 * tolerance)
 
 
 @pytest.mark.parametrize("binsize", [1.0, 0.05])
 def test_poisson(moments, binsize):
     likelihood = Poisson(binsize=binsize)
-    rules = site_rule("kl", likelihood), PoissonExpectation(likelihood), AdaptiveQuadrature(likelihood)
+    rules = tilted_rule(likelihood, KL()), PoissonExpectation(likelihood), QuadratureRule(likelihood)
     chosen, closed, quadrature = (moments(rule, 4.0, MEANS, VARIANCES, 0.0) for rule in rules)
     assert_close(quadrature, closed, EXACT)
     np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
@@ -214,7 +217,7 @@ def test_poisson(moments, binsize):
 def test_gamma(moments, make):
     """Also where the mass of exp(-f) is seven standard deviations from m, and its window would cut it off."""
     likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
-    rules = site_rule("kl", likelihood), GammaExpectation(likelihood), AdaptiveQuadrature(likelihood)
+    rules = tilted_rule(likelihood, KL()), GammaExpectation(likelihood), QuadratureRule(likelihood)
     chosen, closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
     assert_close(quadrature, closed, EXACT)
     np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
@@ -222,17 +225,17 @@ def test_gamma(moments, make):
     assert wide.d2 == pytest.approx(-1.7 * np.exp(-0.3 + 24.5), rel=1e-13)  # exp(24) is good to 24 roundings
     if isinstance(likelihood, Exponential):
         gpflow_says = likelihood.variational_expectations(X, MEANS[:, None], VARIANCES[:, None], np.full((6, 1), 1.7))
-        np.testing.assert_allclose(closed.log_normaliser, gpflow_says, rtol=1e-13)
+        np.testing.assert_allclose(closed.log_partition, gpflow_says, rtol=1e-13)
 
 
 @pytest.mark.parametrize(("make", "y"), [(Probit, 1.0), (Poisson, 2.0), (Gamma, 2.0)])
 def test_the_power_may_change_in_a_compiled_graph(moments, make, y):
     """Into closed forms and out of them."""
-    rule = site_rule("kl", make())
+    rule = tilted_rule(make(), KL())
 
     @tf.function
     def compiled(mean, variance, power):
-        rows = Rows(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
+        rows = Observations(tf.zeros([6, 1], tf.float64), tf.fill([6, 1], tf.constant(y, tf.float64)))
         return tuple(rule.moments(Cavity(mean, variance), rows, power))
 
     for alpha in (0.25, 0.0, 1.0):
@@ -254,13 +257,13 @@ def test_noise_that_depends_on_the_input(moments, alpha):
         (Gaussian, Gaussian(variance=gpflow.functions.Linear([[0.2]], [0.4]))),
         (StudentT, StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]))),
     ):
-        rule = site_rule("kl", depends)
+        rule = tilted_rule(depends, KL())
         together = np.stack(moments(rule, 0.4, MEANS, VARIANCES, alpha, X=X))
         for n in (0, 3, 5):
-            alone = moments(site_rule("kl", kind(noise[n])), 0.4, MEANS[n], VARIANCES[n], alpha)
+            alone = moments(tilted_rule(kind(noise[n]), KL()), 0.4, MEANS[n], VARIANCES[n], alpha)
             # softplus and its inverse between the value given and the one used: 1e-14.
             np.testing.assert_allclose(together[:, n], np.stack(alone)[:, 0], rtol=1e-11)
-        quadrature = moments(AdaptiveQuadrature(depends), 0.4, MEANS, VARIANCES, alpha, X=X)
+        quadrature = moments(QuadratureRule(depends), 0.4, MEANS, VARIANCES, alpha, X=X)
         np.testing.assert_allclose(np.stack(quadrature), together, rtol=EXACT)
 
 
@@ -273,8 +276,10 @@ def test_switched(alpha, projection):
 
     def found(likelihood, Y):
         cavity = Cavity(tf.constant(MEANS), tf.constant(VARIANCES))
-        rows = Rows(tf.zeros([6, 1], tf.float64), tf.constant(Y))
-        return np.stack(site_rule(projection, likelihood).moments(cavity, rows, tf.constant(alpha, tf.float64)))
+        rows = Observations(tf.zeros([6, 1], tf.float64), tf.constant(Y))
+        return np.stack(
+            tilted_rule(likelihood, PROJECTIONS[projection]).moments(cavity, rows, tf.constant(alpha, tf.float64))
+        )
 
     together = found(SwitchedLikelihood(parts), np.stack([y, which], axis=1).astype(float))
     each = np.stack([found(part, y[:, None]) for part in parts])  # [2, 4, 6]
@@ -329,7 +334,7 @@ def test_likelihoods_that_are_differentiated_automatically(moments, name):
             Z, Ex, Exx = (moment(power) for power in range(3))
             mean, variance = Ex / Z, Exx / Z - (Ex / Z) ** 2
             expected = [mp.log(Z) / alpha, mean / (alpha * v), (variance / v - 1) / (alpha * v), variance / v]
-        found = moments(site_rule("kl", make()), y, 0.6, 1.7, alpha)
+        found = moments(tilted_rule(make(), KL()), y, 0.6, 1.7, alpha)
         np.testing.assert_allclose(np.stack(found)[:, 0], np.array(list(map(float, expected))), rtol=1e-8)
 
 
@@ -338,6 +343,7 @@ def test_likelihoods_that_are_differentiated_automatically(moments, name):
 
 def test_what_is_refused():
     with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'laplace'"):
-        site_rule("laplace", Probit())
-    with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood, got Softmax"):
-        site_rule("kl", gpflow.likelihoods.Softmax(3))
+        rule_for(Probit(), "laplace")
+    likelihood = gpflow.likelihoods.HeteroskedasticTFPConditional()
+    with pytest.raises(ValueError, match=r"likelihood must be a gpflow ScalarLikelihood, .* HeteroskedasticTFP"):
+        tilted_rule(likelihood, KL())

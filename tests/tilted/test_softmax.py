@@ -10,19 +10,19 @@ import pytest
 import tensorflow as tf
 from scipy.special import expit, log_expit, log_softmax
 
-from gpflow_pep.sites import Cavity, Rows, joint_rule, log_normaliser
+from gpflow_pep.tilted import Cavity, Observations, log_partition, rule_for
 
 POWERS = (0.0, 1e-3, 0.5, 1.0)
 CLOSE = 1e-9
 
 
 def rows_of(label):
-    return Rows(tf.zeros([len(label), 1], tf.float64), tf.constant(np.asarray(label, float)[:, None]))
+    return Observations(tf.zeros([len(label), 1], tf.float64), tf.constant(np.asarray(label, float)[:, None]))
 
 
 def tilted(label, mean, variance, alpha):
     """log Z / α [n], d1, d2 and ratio [C, n]."""
-    rule = joint_rule("kl", gpflow.likelihoods.Softmax(len(mean)))
+    rule = rule_for(gpflow.likelihoods.Softmax(len(mean)), "kl")
     cavity = Cavity(tf.constant(mean, tf.float64), tf.constant(variance, tf.float64))
     log_Z, *others = rule.moments(cavity, rows_of(label), tf.constant(alpha, tf.float64))
     return [log_Z.numpy()[0], *(value.numpy() for value in others)]
@@ -136,11 +136,11 @@ def test_derivatives_of_the_normaliser(alpha):
     """As tied factors and minibatches see it: in means and variances; by differences, h = 3e-3, h⁴ F(5)/30 = 1e-9."""
     generator = np.random.default_rng(125)
     C, n = 4, 5
-    rule, rows = joint_rule("kl", gpflow.likelihoods.Softmax(C)), rows_of(generator.integers(0, C, n))
+    rule, rows = rule_for(gpflow.likelihoods.Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
     sources = [tf.Variable(generator.normal(size=(C, n))), tf.Variable(generator.uniform(0.3, 3.0, (C, n)))]
 
     def value():
-        return tf.reduce_sum(log_normaliser(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power))
+        return tf.reduce_sum(log_partition(rule, Cavity(*map(tf.convert_to_tensor, sources)), rows, power))
 
     power = tf.constant(alpha, tf.float64)
     with tf.GradientTape() as tape:
@@ -215,7 +215,7 @@ def test_compiled_for_any_number_of_rows():
     C, n = 30, 10
     mean, variance = 2.0 * generator.normal(size=(C, n)), 10.0 ** generator.uniform(-2.0, 1.0, (C, n))
     label = generator.integers(0, C, n)
-    rule = joint_rule("kl", gpflow.likelihoods.Softmax(C))
+    rule = rule_for(gpflow.likelihoods.Softmax(C), "kl")
 
     @tf.function(
         input_signature=[
@@ -224,12 +224,12 @@ def test_compiled_for_any_number_of_rows():
         ]
     )  # fmt: skip
     def compiled(mean, variance, Y, alpha):
-        return rule.moments(Cavity(mean, variance), Rows(Y, Y), alpha)
+        return rule.moments(Cavity(mean, variance), Observations(Y, Y), alpha)
 
     expected = tilted(label, mean, variance, 0.4)
     for rows in (slice(0, n), slice(5, 6)):
         found = compiled(mean[:, rows], variance[:, rows], label[rows, None].astype(float), 0.4)
-        assert found.log_normaliser.shape[0] == 1 and found.d1.shape == mean[:, rows].shape
+        assert found.log_partition.shape[0] == 1 and found.d1.shape == mean[:, rows].shape
         for actual, wanted in zip(found, expected, strict=True):
             np.testing.assert_allclose(np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12)
 
@@ -242,4 +242,4 @@ def test_labels_are_checked(label):
 
 def test_no_quantile_propagation():
     with pytest.raises(ValueError, match='projection must be "kl" for Softmax, got'):
-        joint_rule("wasserstein", gpflow.likelihoods.Softmax(3))
+        rule_for(gpflow.likelihoods.Softmax(3), "wasserstein")

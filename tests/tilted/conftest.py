@@ -1,6 +1,6 @@
 """Tilted distributions with 40 digits by mpmath: what tests/data/tilted.json holds, and what a few tests repeat.
 
-`python tests/sites/conftest.py` renews that file, in five minutes on two cores.
+`python tests/tilted/conftest.py` renews that file, in five minutes on two cores.
 """
 
 import itertools
@@ -16,7 +16,9 @@ import tensorflow as tf
 from mpmath import mp, mpf
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.sites.tilted import Cavity, Rows
+from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_density
+from gpflow_pep.tilted.adaptive import AdaptivePanels
+from gpflow_pep.tilted.levels import locate
 
 DATA = Path(__file__).parents[1] / "data"
 DIGITS = 40
@@ -99,7 +101,7 @@ POWERS = (0.0, 0.01, 0.5, 1.0)
 class Reference(NamedTuple):
     """The tilted distribution, mpf each."""
 
-    log_normaliser: mpf
+    log_partition: mpf
     d1: mpf
     d2: mpf
     ratio: mpf
@@ -220,22 +222,22 @@ def tilted(density, m, v, alpha):
         mass, Ex, Exx, E1, E11, E2, A1, A2 = (value / sums[0] for value in sums)
         mass = sums[0]
         log_Z = top + mp.log(mass) - mp.log(2 * mp.pi) / 2
-        log_normaliser = change if not alpha else log_Z / alpha
+        log_partition = change if not alpha else log_Z / alpha
         if alpha and abs(alpha * change) < 0.5:
             accurate = mp.log1p(alpha * change) / alpha
-            assert abs(accurate - log_normaliser) <= mpf(10) ** -20 * (abs(accurate) + 1 / alpha)
-            log_normaliser = accurate
+            assert abs(accurate - log_partition) <= mpf(10) ** -20 * (abs(accurate) + 1 / alpha)
+            log_partition = accurate
         d1, d2, ratio = E1, E2 + alpha * (E11 - E1 * E1), Exx - Ex * Ex
         if alpha:
             assert abs(Ex / (alpha * sd) - d1) <= mpf(10) ** -20 * (abs(d1) + (1 + abs(Ex)) / (alpha * sd))
             assert abs((ratio - 1) / (alpha * v) - d2) <= mpf(10) ** -20 * (abs(d2) + (1 + Exx) / (alpha * v))
         near_one = abs(log_Z) < 0.5
-        scales = (change_modulus if near_one or not alpha else abs(log_normaliser), A1, A2 + alpha * (E11 - E1 * E1))
+        scales = (change_modulus if near_one or not alpha else abs(log_partition), A1, A2 + alpha * (E11 - E1 * E1))
 
         def unnormalised(f):
             return mp.exp(alpha * density.at(f)[0] - (f - m) ** 2 / (2 * v) - top)
 
-        return Reference(log_normaliser, d1, d2, ratio, scales, resolved, unnormalised)
+        return Reference(log_partition, d1, d2, ratio, scales, resolved, unnormalised)
 
 
 def _short(function, left, right):
@@ -335,13 +337,32 @@ def high_precision():
     return globals()
 
 
-def _moments(rule, y, mean, variance, alpha, X=None):
+def _moments(rule, y, mean, variance, alpha, X=None, accurate=True):
     mean, variance, y = (np.atleast_1d(np.asarray(a, float)) for a in (mean, variance, y))
     mean, variance, y = np.broadcast_arrays(mean, variance, y)
     X = np.zeros((len(mean), 1)) if X is None else X
     cavity = Cavity(tf.constant(mean), tf.constant(variance))
-    found = rule.moments(cavity, Rows(tf.constant(X), tf.constant(y[:, None])), tf.constant(alpha, tf.float64))
+    observations = Observations(tf.constant(X), tf.constant(y[:, None]))
+    found = rule.moments(cavity, observations, tf.constant(alpha, tf.float64), accurate)
     return type(found)(*(value.numpy() for value in found))
+
+
+class PanelRule(TiltedRule):
+    """Adaptive panels for all rows; what the trapezoid rule says is not used, but for where to begin."""
+
+    def __init__(self, likelihood):
+        self._density = log_density(likelihood)
+
+    def moments(self, cavity, observations, alpha, accurate=True):
+        alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
+        centre = locate(self._density, cavity, observations, alpha).centre
+        return AdaptivePanels(self._density).moments(cavity, observations, alpha, centre)
+
+
+@pytest.fixture(scope="session")
+def panel_rule():
+    """The class of rules that use adaptive panels alone."""
+    return PanelRule
 
 
 @pytest.fixture(scope="session")
@@ -360,7 +381,7 @@ if __name__ == "__main__":
     with Pool(2) as pool:
         groups = pool.map(_group, OBSERVED, chunksize=1)
         deviations = pool.map(_deviation, QUANTILE_CASES, chunksize=1)
-    columns = ["mean", "variance", "alpha", "log_normaliser", "d1", "d2", "ratio"]
+    columns = ["mean", "variance", "alpha", "log_partition", "d1", "d2", "variance_ratio"]
     columns += [f"scale of {name}" for name in columns[3:6]]
     heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
     parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups, strict=True)]

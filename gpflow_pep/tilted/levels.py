@@ -1,0 +1,80 @@
+"""The trapezoid rule on windows that follow the tilted distributions: few points for all rows, more for some."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .densities import LogDensity
+from .rule import Cavity, Observations, Tilted
+from .trapezoid import Window, following, trapezoid, weights
+
+_FEW, _MANY = 50, 160  # points
+_HALF = 8.0  # of the first window, in standard deviations of the cavity
+_MAX_LEVELS = 24
+_SHRINKS = 0.5  # ratio of windows that differ
+_CENTRE = 5  # column of the results
+_TABLE = np.concatenate([weights(_FEW), weights(_MANY)], axis=1)
+
+
+class Located(NamedTuple):
+    """Tilted distributions, accurate in most rows; [R] each."""
+
+    tilted: Tilted
+    is_accurate: tf.Tensor
+    """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
+    centre: tf.Tensor
+    """The tilted mean, or the mode of rows that are not accurate."""
+
+
+def locate(density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Located:
+    """
+    Compute tilted distributions on points about the cavity's mean, then, for rows that need it, where π is.
+
+    :param alpha: [R].
+    """
+    m, v = cavity
+    dtype, R = m.dtype, tf.shape(m)[0]
+    table = tf.constant(_TABLE, dtype)
+    of_rows = tf.stack([m, v, alpha], axis=1)
+
+    def level(
+        number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        is_first = tf.equal(number, 0)
+        X, Y, rows = tf.cond(
+            is_first,
+            lambda: (*observations, of_rows),
+            lambda: tuple(tf.gather(value, row) for value in (*observations, of_rows)),
+        )
+        begin, size = tf.where(is_first, 0, _FEW), tf.where(is_first, _FEW, _MANY)
+        points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
+        mean, variance, power = tf.unstack(rows, axis=1)
+        window = Window(middle, half)
+        found = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points)
+        flag = tf.cast(found.is_accurate, dtype)
+        values = tf.stack([*found.tilted, flag, mean + power * variance * found.tilted.d1], axis=1)
+        results = tf.tensor_scatter_nd_update(results, row[:, None], values)
+
+        rest = tf.where(~found.is_accurate)[:, 0]
+        log_pi = tf.gather(found.log_pi, rest, axis=1)
+        row, mean, variance, is_near, middle, half = (
+            tf.gather(value, rest) for value in (row, mean, variance, found.is_near, middle, half)
+        )
+        wanted, peak = following(log_pi, is_near, Window(middle, half), points)
+        place = tf.stack([row, tf.fill(tf.shape(row), _CENTRE)], axis=1)
+        results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
+        # Not those that have been integrated where they are: more points would not do.
+        change = wanted.half / half
+        again = tf.where(is_first | (change < _SHRINKS) | (change > 1.0 / _SHRINKS))[:, 0]
+        return number + 1, *(tf.gather(value, again) for value in (row, *wanted)), results
+
+    start = (tf.range(R), tf.zeros_like(m), tf.fill([R], tf.constant(_HALF, dtype)), tf.zeros([R, 6], dtype))
+    *_, results = tf.while_loop(
+        lambda number, row, *_: (number < _MAX_LEVELS) & (tf.size(row) > 0),
+        level,
+        (tf.constant(0), *start),
+        shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
+    )
+    *tilted, flag, centre = tf.unstack(results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.5, centre)

@@ -1,0 +1,194 @@
+"""The registry of tilted rules: the examples of CONTRIBUTING.md, executed, and what is refused.
+
+Closed forms agree with GPflow's Gaussian of variance 1 to rounding, 1e-12, and with quadrature to its 1e-8.
+"""
+
+import re
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.tilted import (
+    KL,
+    AtPower,
+    Cavity,
+    LogDensity,
+    Observations,
+    Projection,
+    QuadratureRule,
+    log_density,
+    log_partition,
+    registry,
+    rule_for,
+    tilted_rule,
+)
+
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+POWERS = (0.0, 0.3, 1.0)
+MIXED = np.array([0.0, 0.5, 1.0, 0.5, 0.0, 1.0])
+rng = np.random.default_rng(131)
+MEAN, VARIANCE = rng.normal(size=(1, 6)), rng.uniform(0.1, 4.0, (1, 6))
+
+
+@pytest.fixture
+def registered():
+    """A dictionary to execute examples in; what they register is taken back."""
+    functions, names = dict(tilted_rule.funcs), dict(registry._PROJECTIONS)
+    yield {}
+    registry._PROJECTIONS.clear()
+    registry._PROJECTIONS.update(names)
+    tilted_rule.funcs.clear()
+    tilted_rule._cache.clear()
+    for signature, function in functions.items():
+        tilted_rule.add(signature, function)
+
+
+def examples():
+    section = CONTRIBUTING.read_text().split("## Adding a likelihood or a projection")[1].split("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def moments(rule, Y, alpha, accurate=True):
+    observations = Observations(tf.zeros([len(Y), 1], tf.float64), tf.constant(np.asarray(Y, float)[:, None]))
+    cavity = Cavity(tf.constant(MEAN[:, : len(Y)]), tf.constant(VARIANCE[:, : len(Y)]))
+    return np.stack(rule.moments(cavity, observations, tf.constant(alpha, tf.float64), accurate))
+
+
+@pytest.mark.parametrize("alpha", [*POWERS, pytest.param(MIXED, id="mixed")])
+def test_a_likelihood_in_closed_form(registered, alpha):
+    exec(examples()[0], registered)
+    likelihood = registered["UnitNoise"]()
+    rule, Y = rule_for(likelihood, "kl"), rng.normal(size=6)
+    found = moments(rule, Y, alpha)
+    expected = moments(rule_for(gpflow.likelihoods.Gaussian(1.0), KL()), Y, alpha)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'narrowing'"):
+        rule_for(likelihood, "narrowing")
+
+
+def test_a_projection(registered):
+    for example in examples():
+        exec(example, registered)
+    likelihood, Y = gpflow.likelihoods.StudentT(scale=0.2), 6.0 * rng.normal(size=6)
+    kl, narrowing = (rule_for(likelihood, name) for name in ("kl", "narrowing"))
+    found, expected = (moments(rule, Y, 1.0) for rule in (narrowing, kl))
+    assert np.any(expected[2] > 0.0)  # likelihoods that widen a cavity are among them
+    np.testing.assert_array_equal(found[:2], expected[:2])
+    np.testing.assert_array_equal(found[2:], np.minimum(expected[2:], [[[0.0]], [[1.0]]]))
+    same = moments(rule_for(likelihood, registered["Narrowing"]()), Y, 1.0)
+    np.testing.assert_array_equal(same, found)
+    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', 'narrowing', got 'laplace'"):
+        rule_for(likelihood, "laplace")
+    with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', 'narrowing' for StudentT"):
+        tilted_rule(likelihood, type("Unregistered", (Projection,), {})())
+
+
+def test_examples_are_short():
+    assert [len(example.strip().splitlines()) < 45 for example in examples()] == [True, True]
+
+
+def test_a_name_belongs_to_one_projection(registered):
+    with pytest.raises(ValueError, match="name must be new for each projection, got 'kl', which KL has"):
+        type("Other", (Projection,), {"name": "kl"})
+
+
+def test_a_log_density_of_one_s_own():
+    """A subclass that overrides the log density does not get what is registered for its base class."""
+
+    class Shifted(gpflow.likelihoods.StudentT):
+        def _scalar_log_prob(self, X, F, Y):
+            return super()._scalar_log_prob(X, F - 1.0, Y)
+
+    class Same(gpflow.likelihoods.StudentT):
+        pass
+
+    f, zero = tf.constant([[0.3]], tf.float64), tf.zeros([1, 1], tf.float64)
+    base, same = (log_density(kind()).log_prob(f, zero, zero) for kind in (gpflow.likelihoods.StudentT, Same))
+    assert float(base) == float(same)
+    shifted = log_density(Shifted()).log_prob(f + 1.0, zero, zero)
+    assert float(shifted) == pytest.approx(float(base), rel=1e-12)
+
+    @log_density.register(Shifted)
+    def _(likelihood):
+        return LogDensity(lambda F, X, Y: -tf.square(F))
+
+    assert float(log_density(Shifted())(f, zero, zero).curvature) == pytest.approx(-2.0)
+
+
+# --- a power per row ------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "probit": (Probit, lambda: rng.integers(0, 2, 6)),
+    "poisson": (gpflow.likelihoods.Poisson, lambda: rng.poisson(3.0, 6)),
+    "student t": (gpflow.likelihoods.StudentT, lambda: rng.normal(size=6)),
+    "gaussian": (gpflow.likelihoods.Gaussian, lambda: rng.normal(size=6)),
+}
+
+
+@pytest.mark.parametrize("projection", ["kl", "wasserstein"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_power_per_row(name, projection):
+    """Each row as it is if all have its power; the same operations but for the order of sums, 100 roundings."""
+    make, observe = KINDS[name]
+    rule, Y = rule_for(make(), projection), observe()
+    together = moments(rule, Y, MIXED)
+    for alpha in np.unique(MIXED):
+        alone = moments(rule, Y, alpha)
+        np.testing.assert_allclose(together[..., alpha == MIXED], alone[..., alpha == MIXED], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda: gpflow.likelihoods.Softmax(3), lambda: gpflow.likelihoods.MultiClass(3)])
+def test_a_power_per_row_of_several_classes(make):
+    rule, label = rule_for(make(), "kl"), tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
+    cavity = Cavity(tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6))))
+    together = rule.moments(cavity, Observations(label, label), tf.constant(MIXED))
+    for alpha in np.unique(MIXED):
+        alone = rule.moments(cavity, Observations(label, label), tf.constant(alpha, tf.float64))
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9)
+
+
+def test_rows_with_a_closed_form_do_not_spoil_others():
+    """exp(m + v/2) overflows at α = 0, and nothing of it is seen at α = 1/2, nor in derivatives of parameters."""
+    likelihood = gpflow.likelihoods.Gamma(shape=2.0)
+    rule, shape = rule_for(likelihood, "kl"), likelihood.shape.unconstrained_variable
+    cavity = Cavity(tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64))
+    Y = tf.constant([[1.0], [2.0]], tf.float64)
+    observations, alpha = Observations(tf.zeros_like(Y), Y), tf.constant([0.5, 0.0], tf.float64)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(log_partition(rule, cavity, observations, alpha))
+    assert np.isfinite(float(total)) and np.isfinite(float(tape.gradient(total, shape)))
+    assert np.all(np.isfinite(np.stack(rule.moments(cavity, observations, alpha))))
+
+
+def test_a_closed_form_replaces_quadrature_at_its_power_only():
+    """In compiled graphs too, where the power is a tensor."""
+    likelihood, Y = Probit(), rng.integers(0, 2, 6)
+    rule = tilted_rule(likelihood, KL())
+    assert isinstance(rule, AtPower)
+    quadrature = moments(rule_for(likelihood, "wasserstein"), Y, MIXED)[:2]  # log Z and d1 are those of KL
+    np.testing.assert_allclose(moments(rule_for(likelihood, "kl"), Y, MIXED)[:2], quadrature, rtol=1e-8)
+    assert isinstance(tilted_rule(gpflow.likelihoods.StudentT(), KL()), QuadratureRule)
+
+
+def test_not_accurate_is_close():
+    """Without panels: of a narrow likelihood in wide cavities to a few digits, of others the same."""
+    rule, Y = rule_for(gpflow.likelihoods.StudentT(scale=0.3), "kl"), rng.normal(size=6)
+    one, other = (moments(rule, Y, 0.5, accurate) for accurate in (True, False))
+    np.testing.assert_allclose(other, one, rtol=1e-2)
+    compiled = tf.function(lambda accurate: moments_of(rule, Y, accurate))
+    for accurate, expected in ((True, one), (False, other)):
+        np.testing.assert_allclose(np.stack(compiled(tf.constant(accurate))), expected, rtol=1e-12)
+
+
+def moments_of(rule, Y, accurate):
+    observations = Observations(tf.zeros([6, 1], tf.float64), tf.constant(Y[:, None]))
+    return tuple(
+        rule.moments(
+            Cavity(tf.constant(MEAN), tf.constant(VARIANCE)), observations, tf.constant(0.5, tf.float64), accurate
+        )
+    )
