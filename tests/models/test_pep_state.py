@@ -1,0 +1,572 @@
+"""What PEP keeps: its sites, which follow every change by themselves; data, compiled functions, copies, checkpoints."""
+
+import copy
+import dataclasses
+import math
+import warnings
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import HeteroskedasticTFPConditional, MultiClass, Poisson
+
+from gpflow_pep import PEP, PEPClassifier
+from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
+
+rng = np.random.default_rng(11)
+X = rng.uniform(-2.0, 2.0, (14, 2))
+Y = np.where(X[:, :1] * X[:, 1:] + 0.3 * rng.normal(size=(14, 1)) > 0.0, 1.0, 0.0)
+XNEW = rng.uniform(-2.0, 2.0, (5, 2))
+Z = X[:5] + 0.1
+TOL = 1e-8
+CLOSE = 1e-6  # of predictions: TOL over 1 - contraction, for means and deviations of order 1
+
+
+def make(**options):
+    parts = {"mean_function": gpflow.functions.Constant(0.1), "tol": TOL, **options}
+    return PEP((X, Y), SquaredExponential(2.0, lengthscales=[0.8, 1.1]), Probit(), Z.copy(), **parts)
+
+
+@pytest.fixture(scope="module")
+def _shared():
+    """Two models that are the same."""
+    models = make(), make()
+    return models, gpflow.utilities.read_values(models[0])
+
+
+def as_in_the_beginning(model, values):
+    model.data = (X, Y)
+    model.alpha, model.tol, model.max_sweeps, model.damping = 0.5, TOL, 1000, 1.0
+    gpflow.utilities.multiple_assign(model, values)
+    model.reset_sites()
+    model._warned.assign(False)
+    assert model.update_sites().converged
+    return model
+
+
+@pytest.fixture
+def model(_shared):
+    """Always the same, compiled once, as it was in the beginning: its sites have converged."""
+    (model, _), values = _shared
+    return as_in_the_beginning(model, values)
+
+
+@pytest.fixture
+def other(_shared):
+    """Another one like it."""
+    (_, model), values = _shared
+    return as_in_the_beginning(model, values)
+
+
+def sites(model):
+    return np.stack([model.sites.precision, model.sites.linear])
+
+
+def assert_same_predictions(actual, expected, atol=0.0):
+    for one, two in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0.0, atol=atol)
+
+
+# --- what follows changes -------------------------------------------------------------------------------------------
+
+CHANGES = {
+    "variance": lambda model: model.kernel.variance.assign(2.5),
+    "lengthscales": lambda model: model.kernel.lengthscales.assign([0.8, 1.2]),
+    "Z": lambda model: model.inducing_variable.Z.assign(Z + 0.05),
+    "mean": lambda model: model.mean_function.c.assign(0.2),
+    "alpha": lambda model: setattr(model, "alpha", 0.9),
+    "alpha by assign": lambda model: model.alpha.assign(0.9),
+    "data": lambda model: setattr(model, "data", (X, 1.0 - Y)),
+    "labels by assign": lambda model: model.data[1].assign(1.0 - Y),
+    "fewer data": lambda model: setattr(model, "data", (X[:9], Y[:9])),
+}
+USES = {
+    "predict_f": lambda model: model.predict_f(XNEW, full_cov=True),
+    "predict_y": lambda model: model.predict_y(XNEW),
+    "predict_log_density": lambda model: [model.predict_log_density((XNEW, np.ones((5, 1))))],
+    "posterior": lambda model: model.posterior().predict_f(XNEW),
+    "compute_qu": lambda model: model.compute_qu(),
+    "leave one out": lambda model: [model.loo_log_predictive_density()],
+    "objective": lambda model: [model.maximum_log_likelihood_objective()],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_everything_follows_a_change(model, other, change):
+    """With no further call, each as the other model has it, whose sites start from nothing."""
+    before = model.predict_f(XNEW)
+    CHANGES[change](other)
+    other.reset_sites()
+    start = sites(model)
+    for use in USES.values():
+        CHANGES[change](model)
+        if sites(model).shape == start.shape:
+            model.sites.precision.assign(start[0])
+            model.sites.linear.assign(start[1])
+        assert_same_predictions(use(model), use(other), CLOSE)
+        assert model.sites_status.converged
+    assert np.abs(model.predict_f(XNEW)[0] - before[0]).max() > 1e-3
+
+
+def test_a_new_model_predicts():
+    """No call before it: not the prior."""
+    mean, variance = make().predict_f(X)
+    assert np.mean((mean > 0.0) == (Y > 0.5)) > 0.8
+    assert np.max(variance) < 2.0
+
+
+@pytest.mark.parametrize(
+    "change", [lambda model: model.reset_sites(), lambda model: list(model.minibatches(7))], ids=["reset", "minibatches"]
+)
+def test_sites_alone_change_nothing(model, change):
+    before = model.predict_f(XNEW)
+    change(model)
+    assert_same_predictions(model.predict_f(XNEW), before, CLOSE)
+
+
+def test_nothing_moves_where_nothing_has_changed(model):
+    """One sweep finds it so, and results are the same bit by bit."""
+    before = sites(model)
+    for use in USES.values():
+        first = use(model)
+        assert model.sites_status.sweeps == 0
+        assert_same_predictions(use(model), first)
+    np.testing.assert_array_equal(sites(model), before)
+
+
+def test_a_tighter_tolerance_is_met_at_once(model):
+    model.tol = 1e-3
+    model.kernel.variance.assign(3.0)
+    model.training_loss()
+    assert 1e-10 < model.sites_status.change <= 1e-3
+    model.tol = 1e-10
+    model.training_loss()
+    assert model.sites_status.change <= 1e-10
+
+
+def test_data_of_another_size(model):
+    model.data = (X[:9], Y[:9])
+    assert sites(model).shape == (2, 9, 1) and not sites(model).any()
+    assert model.loo_log_predictive_density().shape == [9]
+    with pytest.raises(ValueError, match=r"data \(X\) must keep 2 columns, got 1"):
+        model.data = (X[:, :1], Y)
+    with pytest.raises(ValueError, match=r"data \(Y\) must keep 1 columns, got 2"):
+        model.data = (X, np.hstack([Y, Y]))
+    assert sites(model).shape == (2, 9, 1) and sites(model).all()
+
+
+def test_reset_sites(model, energy_at_sites):
+    """Without sites q is the prior, and the energy at them, for alpha = 1, the product of what the prior predicts."""
+    model.alpha = 1.0
+    model.reset_sites()
+    assert not sites(model).any()
+    z = (2.0 * Y - 1.0) * 0.1 / np.sqrt(1.0 + 2.0)
+    expected = np.sum(np.log(0.5 + 0.5 * np.vectorize(math.erf)(z / np.sqrt(2.0))))
+    assert energy_at_sites(model) == pytest.approx(expected, rel=1e-12)
+
+
+# --- sites that have not converged ----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_where_they_have(model, capfd):
+    for use in USES.values():
+        use(model)
+    tf.function(model.predict_f)(XNEW)
+    assert "gpflow_pep" not in capfd.readouterr().err
+
+
+def test_a_warning_is_given_once(model, capfd):
+    model.max_sweeps = 1
+    model.reset_sites()
+    with pytest.warns(UserWarning, match=r"The sites have not converged.*max_sweeps.*sites_status") as caught:
+        model.predict_f(XNEW)
+    assert len(caught) == 1
+    status = model.sites_status
+    assert not status.converged and status.sweeps == 1 and status.change > TOL
+    model.reset_sites()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict_f(XNEW)
+        model.training_loss()
+        tf.function(model.training_loss)()
+    assert not model.sites_status.converged
+    assert "gpflow_pep" not in capfd.readouterr().err
+
+
+def test_a_compiled_function_prints_it_once(model, capfd):
+    predict = tf.function(model.predict_f)
+    predict(XNEW)
+    assert "gpflow_pep" not in capfd.readouterr().err
+    model.max_sweeps = 1
+    for _ in range(2):
+        model.reset_sites()
+        predict(XNEW)
+        assert not model.sites_status.converged
+    assert capfd.readouterr().err.count("gpflow_pep: the sites have not converged") == 1
+    assert predict.experimental_get_tracing_count() == 1
+    model.max_sweeps = 1000
+    assert_same_predictions(predict(XNEW), model.predict_f(XNEW), CLOSE)
+    assert model.sites_status.converged
+
+
+def test_few_sweeps_at_a_time_converge_too(model):
+    """From where the sites are: training need not wait for them."""
+    expected = model.predict_f(XNEW)
+    model.max_sweeps = 1
+    model.reset_sites()
+    with pytest.warns(UserWarning, match="have not converged"):
+        changes = [model.update_sites().change for _ in range(60)]
+    assert model.sites_status.converged
+    assert changes[-1] <= TOL < changes[0]
+    assert_same_predictions(model.predict_f(XNEW), expected, CLOSE)
+
+
+# --- compiled functions ---------------------------------------------------------------------------------------------
+
+
+def traces(model):
+    """How often any function that belongs to the model was traced."""
+    step = type(PEP._converge)
+    names = [name for name in dir(PEP) if isinstance(getattr(PEP, name), step)]
+    return sum(getattr(model, name).experimental_get_tracing_count() for name in names)
+
+
+class Counted(SquaredExponential):
+    """Counts how often it is called in Python: when something is traced, or computed eagerly."""
+
+    calls = 0
+
+    def __call__(self, *args, **kwargs):
+        Counted.calls += 1
+        return super().__call__(*args, **kwargs)
+
+
+def test_nothing_is_traced_again():
+    model = PEP((X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1))
+    loss = tf.function(model.training_loss)
+
+    def use():
+        with tf.GradientTape() as tape:
+            value = loss()
+        tape.gradient(value, model.trainable_variables)
+        model.training_loss()
+        model.update_sites()
+        model.update_sites(batch_size=4)
+        list(model.minibatches(7))
+        model.loo_log_predictive_density()
+
+    use()
+    model.data = (X[:11], Y[:11])  # sizes of minibatches may be relaxed once
+    use()
+    before, calls = traces(model), Counted.calls
+    assert before >= 5 and calls > 0
+    for change in ("variance", "Z", "mean", "alpha", "data", "fewer data"):
+        CHANGES[change](model)
+        use()
+    model.tol, model.max_sweeps, model.damping = 1e-7, 500, 0.9
+    use()
+    assert traces(model) == before
+    assert Counted.calls == calls
+    assert loss.experimental_get_tracing_count() == 1
+    predict = tf.function(model.predict_f)
+    predict(XNEW)
+    calls = Counted.calls
+    CHANGES["data"](model)
+    predict(XNEW)
+    assert Counted.calls == calls and traces(model) == before
+
+
+def test_a_compiled_loss_sees_what_changes(model, other):
+    """Alpha, data, tolerance and sweeps are variables."""
+    loss = tf.function(model.training_loss)
+    for change in ("alpha", "data", "fewer data", "variance"):
+        loss()
+        CHANGES[change](model)
+        CHANGES[change](other)
+        other.reset_sites()
+        assert float(loss()) == pytest.approx(float(other.training_loss()), abs=1e-10)
+    assert loss.experimental_get_tracing_count() == 1
+    model.max_sweeps, model._warned = 2, tf.Variable(True)
+    model.reset_sites()
+    loss()
+    assert model.sites_status.sweeps == 2 and not model.sites_status.converged
+
+
+def test_replaced_parts_are_seen():
+    """A parameter, the kernel, the likelihood: as a new model has them."""
+    model = make()
+
+    def replaced(part, name, value):
+        before = float(model.maximum_log_likelihood_objective())
+        setattr(part, name, value)
+        now = float(model.maximum_log_likelihood_objective())
+        assert abs(now - before) > 1e-4
+        return now
+
+    model.kernel.variance.assign(3.0)
+    expected = float(model.maximum_log_likelihood_objective())
+    model.kernel.variance.assign(2.0)
+    # The energy is stationary, so that sites off by 1e-8 leave 1e-14; but rounding.
+    parameter = gpflow.Parameter(3.0, transform=gpflow.utilities.positive())
+    assert replaced(model.kernel, "variance", parameter) == pytest.approx(expected, rel=1e-10)
+    replaced(model, "kernel", Matern52(0.7))
+    found = replaced(model, "likelihood", gpflow.likelihoods.Bernoulli())
+    fresh = PEP((X, Y), Matern52(0.7), gpflow.likelihoods.Bernoulli(), Z.copy(), mean_function=model.mean_function)
+    assert found == pytest.approx(float(fresh.maximum_log_likelihood_objective()), rel=1e-10)
+
+
+def test_settings_that_are_no_parameters_are_seen():
+    """Jitter, projection, plain attributes of a likelihood; and what was compiled before is used again."""
+    likelihood = gpflow.likelihoods.StudentT(scale=0.4, df=3.0)
+    model = PEP((X, X[:, :1] * X[:, 1:]), SquaredExponential(2.0), likelihood, Z.copy(), tol=TOL)
+    found = [float(model.training_loss())]
+    with gpflow.config.as_context(dataclasses.replace(gpflow.config.config(), jitter=1e-2)):
+        found.append(float(model.training_loss()))
+    assert float(model.training_loss()) == pytest.approx(found[0], rel=1e-10)
+    likelihood.df = 30.0
+    found.append(float(model.training_loss()))
+    likelihood.df = 3.0
+    model.training_loss()
+    before = sites(model)
+    model.projection = "wasserstein"
+    model.training_loss()
+    assert np.abs(sites(model) - before).max() > 1e-3
+    assert np.diff(np.sort(found)).min() > 1e-3
+
+
+# --- copies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicate", [gpflow.utilities.deepcopy, copy.deepcopy], ids=["gpflow", "copy"])
+def test_a_copy_has_sites_of_its_own(model, duplicate):
+    before, predictions = sites(model), model.predict_f(XNEW)
+    other = duplicate(model)
+    np.testing.assert_array_equal(sites(other), before)
+    other.kernel.variance.assign(5.0)
+    other.alpha = 1.0
+    other.tol = 1e-4
+    assert other.update_sites().converged
+    assert np.abs(sites(other) - before).max() > 0.01
+    np.testing.assert_array_equal(sites(model), before)
+    assert model.tol == TOL
+    assert_same_predictions(model.predict_f(XNEW), predictions)
+    other.data = (X[:9], Y[:9])
+    assert other.loo_log_predictive_density().shape == [9]
+
+
+def test_a_checkpoint_restores_the_sites(model, tmp_path):
+    model.kernel.variance.assign(3.0)
+    model.update_sites()
+    path = tf.train.Checkpoint(model=model).save(str(tmp_path / "sites"))
+    fresh = make()
+    tf.train.Checkpoint(model=fresh).restore(path).assert_consumed()
+    np.testing.assert_array_equal(sites(fresh), sites(model))
+    assert_same_predictions(fresh.predict_f(XNEW), model.predict_f(XNEW))
+    assert fresh.sites_status.sweeps == 0
+
+
+SPEC = [tf.TensorSpec([None, 2], tf.float64)]
+
+
+def exported(module, path):
+    tf.saved_model.save(module, str(path))
+    return tf.saved_model.load(str(path))
+
+
+def test_an_export_predicts(tmp_path):
+    """Sites, kernel and likelihood go with it: probabilities are those of the model, to rounding."""
+    model = make()
+    expected = model.predict_y(XNEW)
+    model.predict = tf.function(lambda Xnew: model.predict_y(Xnew), input_signature=SPEC)
+    loaded = exported(model, tmp_path)
+    assert_same_predictions(loaded.predict(XNEW), expected, 1e-13)
+
+
+def test_an_exported_posterior(model, tmp_path):
+    """It need not know of sites."""
+    module, posterior = tf.Module(), model.posterior()
+    module.posterior, module.predict = posterior, tf.function(posterior.predict_f, input_signature=SPEC)
+    loaded = exported(module, tmp_path)
+    expected = model.predict_f(XNEW)
+    model.kernel.variance.assign(4.0)
+    assert_same_predictions(loaded.predict(XNEW), expected, 1e-12)
+
+
+def test_an_export_after_minibatches(model, tmp_path):
+    list(model.minibatches(7))
+    model.update_sites()
+    expected = model.predict_y(XNEW)
+    model.predict = tf.function(lambda Xnew: model.predict_y(Xnew), input_signature=SPEC)
+    try:
+        loaded = exported(model, tmp_path)
+    finally:
+        del model.predict
+    assert_same_predictions(loaded.predict(XNEW), expected, 1e-13)
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.1}, "alpha must be in"),
+        ({"alpha": -1e-9}, "alpha must be in"),
+        ({"alpha": np.nan}, "alpha must be in"),
+        ({"alpha": [0.5, 0.5]}, "alpha must be"),
+        ({"alpha": np.full((14, 1), 0.5)}, "alpha must be"),
+        ({"alpha": "much"}, "alpha must be"),
+        ({"scale": 0.0}, "scale must be"),
+        ({"scale": -1.0}, "scale must be"),
+        ({"scale": np.nan}, "scale must be"),
+        ({"projection": "Wasserstein"}, "projection must be one of 'kl', 'wasserstein', got 'Wasserstein'"),
+        ({"tol": 0.0}, "tol must be"),
+        ({"tol": np.nan}, "tol must be"),
+        ({"max_sweeps": 0}, "max_sweeps must be"),
+        ({"max_sweeps": 2.5}, "max_sweeps must be"),
+        ({"damping": 1.5}, "damping must be"),
+        ({"damping": 0.0}, "damping must be"),
+        ({"num_latent_gps": 2}, "num_latent_gps must be 1 for these data and likelihood, got 2"),
+        ({"chunk_size": 0}, "chunk_size must be a whole number"),
+        ({"max_jitter": -1.0}, "max_jitter must be a positive number"),
+        ({"mean_function": 3.0}, "mean_function must be a gpflow function"),
+    ],
+)
+def test_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_likelihoods_without_a_rule():
+    message = "likelihood must be a gpflow ScalarLikelihood, .*Softmax.*of HeteroskedasticTFPConditional are"
+    with pytest.raises(ValueError, match=message):
+        PEP((X, Y), SquaredExponential(), HeteroskedasticTFPConditional(), Z)
+
+
+@pytest.mark.parametrize("likelihood", ["probit", None])
+def test_what_is_no_likelihood(likelihood):
+    with pytest.raises(ValueError, match=f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}"):
+        PEP((X, Y), SquaredExponential(), likelihood, Z)
+
+
+def test_no_quantile_propagation_of_several_classes():
+    with pytest.raises(ValueError, match='projection must be "kl" for MultiClass, got'):
+        PEP((X, Y), SquaredExponential(), MultiClass(3), Z, projection="wasserstein")
+
+
+@pytest.mark.parametrize(
+    ("labels", "chosen"),
+    [
+        (Y, Probit),
+        (2.0 * Y - 1.0, Probit),
+        (np.hstack([Y, 1.0 - Y]), Probit),
+        (Y + (X[:, :1] > 1.0), MultiClassRobustMax),
+    ],
+)
+def test_a_classifier_chooses_its_likelihood(labels, chosen):
+    model = PEPClassifier((X, labels), SquaredExponential(), inducing_variable=Z)
+    assert type(model.likelihood) is chosen and isinstance(model, PEP)
+    assert model.num_latent_gps == (labels.shape[1] if chosen is Probit else 3)
+    model.likelihood.log_prob(X, np.zeros((len(X), model.num_latent_gps)), labels)  # takes them
+
+
+@pytest.mark.parametrize(
+    ("labels", "likelihood", "message"),
+    [
+        (Y, Poisson(), r"likelihood must be one of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP"),
+        (Y, gpflow.likelihoods.StudentT(), "got StudentT"),
+        (Y, gpflow.likelihoods.Gaussian(), "got Gaussian"),
+        (3.0 * Y, None, "every label 0, 1, ..., 3 where likelihood is None, got none of class 1"),
+        (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
+        (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
+        (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
+    ],
+)
+def test_a_classifier_refuses_what_are_no_labels(labels, likelihood, message):
+    with pytest.raises(ValueError, match=message):
+        PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
+
+
+def test_a_classifier_needs_inducing_points():
+    with pytest.raises(ValueError, match=r"inducing_variable must be given: .* got None"):
+        PEPClassifier((X, Y), SquaredExponential())
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("tol", [0.0, np.nan]), ("max_sweeps", [0, 2.5]), ("damping", [0.0, 1.5]), ("alpha", [1.5, -0.1, np.nan, [0.1, 0.2]])],
+)
+def test_refused_settings(model, name, values):
+    before, kept = sites(model), getattr(model, name)
+    kept = float(kept)
+    for value in values:
+        with pytest.raises(ValueError, match=f"^{name} must be"):
+            setattr(model, name, value)
+    assert float(getattr(model, name)) == kept
+    np.testing.assert_array_equal(sites(model), before)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda model: model.update_sites(batch_size=0),
+        lambda model: model.update_sites(batch_size=3.0),
+        lambda model: model.minibatches(5, damping=-1.0),
+        lambda model: model.minibatches(5, damping=50.0),
+        lambda model: model.minibatches(-5),
+        lambda model: model.minibatches(2.5),
+    ],
+)
+def test_refused_by_updates(model, update):
+    """At the door, before anything is computed."""
+    before = sites(model)
+    with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
+        update(model)
+    np.testing.assert_array_equal(sites(model), before)
+
+
+def test_a_status_is_of_python(model):
+    with pytest.raises(RuntimeError, match=r"outside of a tf\.function"):
+        tf.function(model.update_sites)()
+
+
+def test_sites_survive_what_cannot_be_updated(model):
+    """And every use says that it cannot be."""
+    before = sites(model)
+    model.mean_function.c.unconstrained_variable.assign(np.nan)
+    for use in (model.update_sites, model.training_loss, tf.function(model.training_loss), model.posterior):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="NaN, infinite or overflowing"):
+            use()
+    np.testing.assert_array_equal(sites(model), before)
+
+
+def test_alpha_past_the_door(model):
+    model.alpha.assign(1.5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="alpha must be in"):
+        model.update_sites()
+
+
+# --- a power of each row; it comes last, since it is compiled anew ---------------------------------------------------
+
+
+def test_a_power_of_each_row_stays_with_the_rows():
+    model = make(alpha=np.linspace(0.0, 1.0, 14))
+    assert model.alpha.numpy().shape == (14,)
+    with pytest.raises(ValueError, match="alpha must stay one number for each row"):
+        model.alpha = 0.5
+    with pytest.raises(ValueError, match="data must keep 14 rows, since each has an alpha of its own, got 9"):
+        model.data = (X[:9], Y[:9])
+    with pytest.raises(ValueError, match="alpha must be one number for an update"):
+        model.update((X, Y))
+    assert not model.is_lower_bound
+    model.alpha = np.zeros(14)
+    assert model.is_lower_bound
+    assert float(model.training_loss()) == pytest.approx(float(make(alpha=0.0).training_loss()), rel=1e-10)
+
+
+def test_one_power_stays_one(model):
+    with pytest.raises(ValueError, match="alpha must stay one number"):
+        model.alpha = np.full(14, 0.5)
