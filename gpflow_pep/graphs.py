@@ -140,8 +140,8 @@ def _registered_since(entries: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _graph_of(gradient: Any) -> tf.Graph | None:
     """The graph in which a custom gradient was traced; None if it is not one as tf.custom_gradient registers them."""
-    results = _enclosed(_enclosed(gradient, "tape_grad_fn"), "result")
-    return next((each.graph for each in tf.nest.flatten(results) if tf.is_symbolic_tensor(each)), None)
+    results = tf.nest.flatten(_enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True)
+    return next((each.graph for each in results if tf.is_symbolic_tensor(each)), None)
 
 
 def _enclosed(function: Any, name: str) -> Any:

@@ -65,7 +65,7 @@ def train_with_scipy():
 
 def train_classifier():
     model = PEPClassifier((X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4], alpha=0.5)
-    model.update_sites(max_sweeps=100)
+    model.update_sites()
     fit(model, max_iterations=1)
 
 
