@@ -15,7 +15,7 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 
-from gpflow_pep import PEPClassifier
+from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.observations import check_observations
 
@@ -71,7 +71,7 @@ def name(value):
 def test_accepted(likelihood, values):
     check_observations(likelihood(), column(*values))
     kernel = gpflow.kernels.SquaredExponential()
-    model = PEPClassifier((X, column(*values)), kernel, likelihood(), X[:2])
+    model = PEP((X, column(*values)), kernel, likelihood(), X[:2])
     np.testing.assert_array_equal(model.data[1], column(*values))
 
 
@@ -82,7 +82,7 @@ def test_refused(likelihood, values, what, which):
     for part in (what, which, type(likelihood()).__name__):
         assert part in str(caught.value)
     with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as at_the_door:
-        PEPClassifier((X, column(*values)), gpflow.kernels.SquaredExponential(), likelihood(), X[:2])
+        PEP((X, column(*values)), gpflow.kernels.SquaredExponential(), likelihood(), X[:2])
     assert str(at_the_door.value) == str(caught.value)
 
 
@@ -106,11 +106,11 @@ def test_switched():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_a_number(bad):
     with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite.*row 1"):
-        PEPClassifier((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+        PEP((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
 
 
 def test_new_data_are_checked_too():
-    model = PEPClassifier((X, column(0, 1, 1, 0)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+    model = PEP((X, column(0, 1, 1, 0)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
     before = [values.numpy() for values in (*model.data, model.sites.precision)]
     for Y in (column(-1, 1, 1, -1), column(0, 1, np.nan, 1)):
         with pytest.raises(ValueError, match=r"data\[1\]"):

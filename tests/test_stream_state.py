@@ -31,7 +31,6 @@ def classifier():
         [gpflow.inducing_variables.InducingPoints(X[start : start + 6]) for start in (0, 3, 9)]
     )
     model = PEPClassifier((X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5)
-    model.update_sites()
     return model
 
 
@@ -60,13 +59,10 @@ def train(model, start):
 def go_on(model, observations, start):
     """The next batch, and a step of training."""
     model.update((X[start : start + 20], observations[start : start + 20]), moved_share=0.4)
-    if hasattr(model, "update_sites"):
-        model.update_sites()
     train(model, start)
     return [value.numpy() for value in model.predict_f(X)]
 
 
-@pytest.mark.filterwarnings("ignore:hyperparameters, data or alpha have changed")
 @pytest.mark.parametrize("name", MODELS)
 def test_it_goes_on_bit_for_bit(name, tmp_path):
     make, parts, options, observations = MODELS[name]
