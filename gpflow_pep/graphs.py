@@ -73,7 +73,7 @@ class _Compiled:
         return self._run(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._key = f"{owner.__qualname__}.{name}"
+        self._key = f"_compiled {owner.__qualname__}.{name}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

@@ -32,7 +32,7 @@ _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so mu
 _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
-_LAST_ATTEMPT = 2
+_SHARES = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
 _FEW = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
 
@@ -106,7 +106,7 @@ class _Loop(NamedTuple):
     preliminary: tf.Tensor
     """Whether these are the first sweeps from empty sites."""
     attempt: tf.Tensor
-    """From which sites it started: those given (0), none with preliminary sweeps (1), none without (2)."""
+    """From the sites given (0), from none with preliminary sweeps (1), from none without (2 and more)."""
     halvings: tf.Tensor
     sweeps: tf.Tensor
     returning: tf.Tensor
@@ -197,7 +197,7 @@ def _reaches_floor(problem: SitesProblem, options: Options, loop: _Loop, point: 
 
 def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
     last, dtype = loop.point, point.change.dtype
-    fraction = tf.where(loop.comparable, _adapted(loop, point, found, options.damping), loop.fraction)
+    fraction = tf.where(loop.comparable, _adapted(loop, point, found, _largest(options, loop.attempt)), loop.fraction)
     ends = (point.change < tf.maximum(tf.constant(_PRELIMINARY, dtype), options.tol)) | (point.change > last.change)
     ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
     ends &= loop.preliminary
@@ -240,6 +240,11 @@ def _adapted(loop: _Loop, point: Point, found: Sweep, largest: tf.Tensor) -> tf.
     return tf.where(halve, tf.maximum(0.5 * loop.fraction, least), tf.minimum(1.2 * loop.fraction, largest))
 
 
+def _largest(options: Options, attempt: tf.Tensor) -> tf.Tensor:
+    """Return the largest fraction of an update that is taken."""
+    return options.damping * tf.gather(tf.constant(_SHARES, options.damping.dtype), attempt)
+
+
 def _reject(options: Options, loop: _Loop) -> _Loop:
     """Take a plain update instead of an accelerated one, then a smaller fraction; scale down improper initial sites."""
     fraction = tf.where(loop.is_plain & loop.is_valid, 0.5 * loop.fraction, loop.fraction)
@@ -270,7 +275,7 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
     ending = tf.where(out, tf.where(loop.is_valid, LIMIT, IMPROPER), loop.ending)
     fails = (ending > CONVERGED) & tf.equal(loop.returning, RUNNING)
-    restarts = fails & ~out & (loop.attempt < _LAST_ATTEMPT)
+    restarts = fails & ~out & (loop.attempt < len(_SHARES) - 1)
     goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW)
     returns = fails & ~restarts & ~goes_on & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
     candidate = tf.where(returns, loop.best, loop.candidate)
@@ -278,7 +283,7 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     return loop._replace(
         candidate=tf.where(restarts, tf.zeros_like(candidate), candidate),
         is_valid=loop.is_valid & ~restarts,
-        fraction=tf.where(restarts, options.damping, loop.fraction),
+        fraction=tf.where(restarts, _largest(options, attempt), loop.fraction),
         preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary),
         attempt=attempt,
         halvings=tf.where(restarts, 0, loop.halvings),
