@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..normal import hazard, log_ndtr
+from ..normal import log_ndtr_and_derivatives
 from .adaptive import Evaluated, Panels, integrate
 
 _MAX_NEWTON = 100
@@ -117,8 +117,7 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tf.math.log(product), h, tf.nn.relu(h * (z + h))
 
     def in_logarithms() -> tuple[tf.Tensor, ...]:
-        log_cdf = log_ndtr(z)
-        h, bend = hazard(z, log_cdf)
+        log_cdf, h, bend = log_ndtr_and_derivatives(z)
         return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(bend)
 
     smallest = np.sqrt(np.finfo(z.dtype.as_numpy_dtype).tiny)

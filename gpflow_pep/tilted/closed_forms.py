@@ -6,7 +6,7 @@ from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson, ScalarLike
 from typing_extensions import override
 
 from ..likelihoods import Probit
-from ..normal import hazard, log_ndtr
+from ..normal import log_ndtr_and_derivatives
 from ..statistics import log1p_ratio
 from .power import AtPower
 from .registry import KL, Projection, Wasserstein, tilted_rule
@@ -39,8 +39,7 @@ class ProbitTilting(TiltedRule):
         sign = self._likelihood.sign(observations.Y)[:, 0]
         total = 1.0 + cavity.variance
         z = sign * cavity.mean / tf.sqrt(total)
-        log_Z = log_ndtr(z)
-        slope, drop = hazard(z, log_Z)
+        log_Z, slope, drop = log_ndtr_and_derivatives(z)
         ratio = (1.0 + cavity.variance * tf.nn.relu(1.0 - drop)) / total
         return Tilted(log_Z, sign * slope / tf.sqrt(total), -drop / total, ratio)
 

@@ -19,7 +19,7 @@ from gpflow.likelihoods import (
 from gpflow.likelihoods.utils import inv_probit
 
 from ..likelihoods import Logit, Probit
-from ..normal import hazard, log_ndtr
+from ..normal import log_ndtr, log_ndtr_and_derivatives
 
 _EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
@@ -28,7 +28,7 @@ _JITTER = 1e-3  # of GPflow's inv_probit
 
 # How far from the real axis singularities of log p (or, with an exponential link, growth of p) begin.
 _RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT = 2.816, 0.905  # zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z)
-_RADIUS_LOGIT, _RADIUS_EXPONENTIAL = np.pi, 0.5 * np.pi
+_RADIUS_LOGIT, _RADIUS_EXPONENTIAL = np.pi, 1.5  # a little less than π/2: what grows with y stands before the rest
 
 
 class Density(NamedTuple):
@@ -144,9 +144,7 @@ def _probit(likelihood: Probit) -> LogDensity:
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         sign = likelihood.sign(Y)[:, 0]
-        x = sign * F
-        value = log_ndtr(x)
-        slope, drop = hazard(x, value)
+        value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
     return LogDensity(log_prob, derivatives, lambda X: _RADIUS_PROBIT)

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
+from ..graphs import unconverted
 from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
 
 
@@ -19,11 +20,13 @@ class EachLatent(TiltedRule):
         self._rule = rule
 
     @override
+    @unconverted
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
         tilted = self._rule.moments(*_flat(cavity, observations, alpha), accurate)
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override
+    @unconverted
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
-from .trapezoid import Window, following, trapezoid, weights
+from .trapezoid import Approximation, Window, following, trapezoid, weights
 
-_FEW, _MANY = 50, 160  # points
-_HALF = 8.0  # of the first window, in standard deviations of the cavity
+_FEW, _MANY = 54, 160  # points
+_HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _SHRINKS = 0.5  # ratio of windows that differ
 _CENTRE = 5  # column of the results
@@ -25,6 +25,17 @@ class Located(NamedTuple):
     """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
     centre: tf.Tensor
     """The tilted mean, or the mode of rows that are not accurate."""
+
+
+def first_points(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor
+) -> tuple[tf.Tensor, Approximation]:
+    """Return the points f that all rows are begun with, [K, R], and the tilted distributions from these alone."""
+    m, v = cavity
+    points = tf.constant(weights(_FEW), m.dtype)
+    window = Window(tf.zeros_like(m), tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype)))
+    F = m + tf.sqrt(v) * _HALF * points[0][:, None]
+    return F, trapezoid(density, cavity, observations, alpha, window, points)
 
 
 def locate(density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Located:

@@ -7,9 +7,10 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..derivatives import derivatives
 from .adaptive import AdaptivePanels
 from .densities import log_density
-from .levels import locate
+from .levels import first_points, locate
 from .registry import KL, tilted_rule
 from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
 
@@ -51,9 +52,27 @@ class QuadratureRule(TiltedRule):
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        centre = locate(self._density, cavity, observations, alpha).centre
-        return self._panels.log_partition_vjp(cavity, observations, alpha, centre, bar, sources)
+        """Compute the derivatives: d log_partition = E_π[d log p], on the points that give log_partition itself."""
+        shape = tf.shape(cavity.mean)
+        alpha, bar = tf.broadcast_to(alpha, shape), tf.broadcast_to(bar, shape)
+        F, found = first_points(self._density, cavity, observations, alpha)
+        weight = tf.where(found.is_accurate, bar * tf.nn.softmax(found.log_pi, axis=0), tf.zeros_like(F))
+        F = tf.where(weight == 0.0, cavity.mean, F)  # where log p is -inf its derivatives may be no numbers
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            log_prob = self._density.log_prob(F, *observations)
+            total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
+        accurate = derivatives(tape, total, sources)
+        rest = tf.where(~found.is_accurate)[:, 0]
+
+        def with_panels() -> tuple[tf.Tensor, ...]:
+            m, v, power, weights, X, Y = (tf.gather(value, rest) for value in (*cavity, alpha, bar, *observations))
+            those = Cavity(m, v), Observations(X, Y), power
+            centre = locate(self._density, *those).centre
+            others = self._panels.log_partition_vjp(*those, centre, weights, sources)
+            return tuple(one + other for one, other in zip(accurate, others, strict=True))
+
+        return tuple(tf.cond(tf.size(rest) > 0, with_panels, lambda: accurate))
 
 
 @tilted_rule.register(ScalarLikelihood, KL)

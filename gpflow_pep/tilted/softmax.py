@@ -8,6 +8,7 @@ from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
+from ..graphs import unconverted
 from ..likelihoods.robust_max import class_labels
 from ..quadrature import softmax_power
 from ..statistics import concatenate
@@ -29,6 +30,7 @@ class SoftmaxTilting(TiltedRule):
         self._num_classes = num_classes
 
     @override
+    @unconverted
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
@@ -47,6 +49,7 @@ class SoftmaxTilting(TiltedRule):
         return Tilted(log_partition[None], d1, d2, 1.0 + alpha * cavity.variance * d2)
 
     @override
+    @unconverted
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

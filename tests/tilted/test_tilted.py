@@ -110,7 +110,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize(("projection", "alpha"), [("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)])
-def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
+def test_derivatives_in_a_parameter(moments, name, projection, alpha):
     """Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained) variable's unit."""
     make, y = LIKELIHOODS[name]
     likelihood = make()
@@ -132,7 +132,7 @@ def test_sensitivity_to_a_parameter(moments, name, projection, alpha):
     assert float(found) == pytest.approx(difference, rel=10.0 * DIFFERENCE)
 
 
-def test_sensitivity_to_what_does_not_matter():
+def test_derivatives_in_what_does_not_matter():
     rule, other = tilted_rule(StudentT(), KL()), tf.Variable(1.0, dtype=tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
