@@ -118,7 +118,9 @@ def test_a_new_model_predicts():
 
 
 @pytest.mark.parametrize(
-    "change", [lambda model: model.reset_sites(), lambda model: list(model.minibatches(7))], ids=["reset", "minibatches"]
+    "change",
+    [lambda model: model.reset_sites(), lambda model: list(model.minibatches(7))],
+    ids=["reset", "minibatches"],
 )
 def test_sites_alone_change_nothing(model, change):
     before = model.predict_f(XNEW)
@@ -497,7 +499,12 @@ def test_a_classifier_needs_inducing_points():
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("tol", [0.0, np.nan]), ("max_sweeps", [0, 2.5]), ("damping", [0.0, 1.5]), ("alpha", [1.5, -0.1, np.nan, [0.1, 0.2]])],
+    [
+        ("tol", [0.0, np.nan]),
+        ("max_sweeps", [0, 2.5]),
+        ("damping", [0.0, 1.5]),
+        ("alpha", [1.5, -0.1, np.nan, [0.1, 0.2]]),
+    ],
 )
 def test_refused_settings(model, name, values):
     before, kept = sites(model), getattr(model, name)

@@ -1,0 +1,106 @@
+"""Marginals, cavities and matching sites, against what they stand for, by numpy: a few products of order 1, so 1e-12."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.ep.cavity import Marginals, Site, cavity_of_f, cavity_of_w, marginals, matching_site
+from gpflow_pep.ep.rows import Latent, Projected, project
+from gpflow_pep.statistics import SiteSums
+from gpflow_pep.tilted import Tilted
+
+CLOSE = 1e-12
+C, M, N, SCALE = 2, 3, 5, 0.7
+rng = np.random.default_rng(51)
+L = np.linalg.cholesky(np.cov(rng.normal(size=(M, 20))) + np.eye(M))
+KUF = 0.4 * rng.normal(size=(M, N))
+V = np.linalg.solve(L, KUF)
+TAU = rng.uniform(-0.1, 0.8, (C, N))
+H = rng.normal(size=(C, N))
+MEAN = rng.normal(size=(C, N))
+SITE = Site(tf.constant(TAU), tf.constant(H))
+LATENT = Latent(tf.constant(KUF), tf.constant(np.sum(V**2, axis=0) + 0.3), tf.constant(MEAN))
+POWERS = {"0": 0.0, "0.4": 0.4, "1": 1.0, "each": np.array([0.0, 0.3, 0.5, 0.8, 1.0])}
+
+
+def rows():
+    return project(tf.constant(L), LATENT, tf.constant(SCALE, tf.float64))
+
+
+def posterior():
+    A = np.einsum("mn,cn,kn->cmk", V, TAU, V)
+    return SiteSums(tf.constant(L), tf.constant(A), tf.constant((H @ V.T)[..., None])).posterior()
+
+
+def test_rows_given_the_inducing_variables():
+    """The variance that is left is multiplied by the scale; rounding below 0 is none."""
+    found = rows()
+    np.testing.assert_allclose(found.V, V, rtol=0.0, atol=CLOSE)
+    np.testing.assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
+    np.testing.assert_array_equal(found.mean, MEAN)
+    less = LATENT._replace(Kff=LATENT.Kff - 0.3 - 1e-14)
+    assert not project(tf.constant(L), less, tf.constant(SCALE, tf.float64)).conditional_variance.numpy().any()
+
+
+@pytest.mark.parametrize("parts", ["shared", "separate"])
+def test_posterior_and_marginals(parts):
+    """Also where each latent function has a V of its own."""
+    shared = tf.constant(V)
+    found = marginals(posterior(), shared if parts == "shared" else tf.stack([shared] * C))
+    for c in range(C):
+        covariance = np.linalg.inv(np.eye(M) + (V * TAU[c]) @ V.T)
+        np.testing.assert_allclose(found.mean[c], V.T @ covariance @ V @ H[c], rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(found.variance[c], np.diag(V.T @ covariance @ V), rtol=0.0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_cavities(power):
+    """Without the fraction α of each site, one at a time."""
+    alpha = np.broadcast_to(POWERS[power], N)
+    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))
+    f = cavity_of_f(w, rows())
+    for c in range(C):
+        for n in range(N):
+            without = 1.0 - alpha * (np.arange(N) == n)
+            covariance = np.linalg.inv(np.eye(M) + (V * TAU[c] * without) @ V.T)
+            mean, variance = V[:, n] @ covariance @ V @ (without * H[c]), V[:, n] @ covariance @ V[:, n]
+            assert float(w.mean[c, n]) == pytest.approx(mean, abs=CLOSE)
+            assert float(w.variance[c, n]) == pytest.approx(variance, abs=CLOSE)
+            assert float(f.mean[c, n]) == pytest.approx(mean + MEAN[c, n], abs=CLOSE)
+            assert float(f.variance[c, n]) == pytest.approx(variance + SCALE * 0.3, abs=CLOSE)
+
+
+def test_improper_cavities_are_told_and_replaced():
+    """Where 1 - α τ s is not positive the marginal stands in."""
+    marginal = Marginals(*(tf.constant([[value]], tf.float64) for value in (0.7, 2.0)))
+    site = Site(*(tf.constant([[value]], tf.float64) for value in (1.5, -3.0)))
+    w = cavity_of_w(marginal, site, tf.constant(0.5, tf.float64))
+    assert w.ratio.numpy() == pytest.approx(-0.5)
+    assert (w.mean.numpy(), w.variance.numpy()) == (pytest.approx(0.7), pytest.approx(2.0))
+
+
+def test_a_row_without_prior_variance_has_a_cavity():
+    zero = tf.zeros([1, 1], tf.float64)
+    w = cavity_of_w(Marginals(zero, zero), Site(zero, zero), tf.constant(1.0, tf.float64))
+    f = cavity_of_f(w, Projected(zero, zero[0], zero + 0.4))
+    assert f.mean.numpy()[0, 0] == 0.4 and 0.0 < f.variance.numpy()[0, 0] < 1e-20
+
+
+@pytest.mark.parametrize("power", ["0.4", "1", "each"])
+def test_matching_site(power):
+    """The fraction α of it, times the cavity of w, has the moments m + s α d1 and s + s² α d2 of the tilted one."""
+    alpha = np.broadcast_to(POWERS[power], N)
+    w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))
+    m, s, d = w.mean.numpy(), w.variance.numpy(), SCALE * 0.3
+    generator = np.random.default_rng(52)
+    d1, d2 = generator.normal(size=(C, N)), generator.uniform(-0.5, 0.2, (C, N))
+    ratio = 1.0 + alpha * (s + d) * d2
+    tilted = Tilted(None, *(tf.constant(value) for value in (d1, d2, ratio)))
+    site = matching_site(w, rows().conditional_variance, tilted)
+    precision = 1.0 / s + alpha * site.precision.numpy()
+    np.testing.assert_allclose(1.0 / precision, s + alpha * s**2 * d2, rtol=0.0, atol=CLOSE)
+    mean = (m / s + alpha * site.linear.numpy()) / precision
+    np.testing.assert_allclose(mean, m + alpha * s * d1, rtol=0.0, atol=CLOSE)
+    zero = alpha == 0.0  # the limit
+    np.testing.assert_allclose(site.precision.numpy()[:, zero], -d2[:, zero], rtol=0.0, atol=CLOSE)
+    np.testing.assert_allclose(site.linear.numpy()[:, zero], (d1 - m * d2)[:, zero], rtol=0.0, atol=CLOSE)

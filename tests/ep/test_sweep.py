@@ -1,0 +1,216 @@
+"""Sweeps over chunks and minibatches, against what they are made of, by numpy: a few products of order 1, so 1e-12."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
+
+from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
+from gpflow_pep.ep.sweep import sweep
+from gpflow_pep.statistics import OldSite, SingleRows, SiteSums, SomeRows
+from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
+
+CLOSE = 1e-12
+N, C, NOISE, SCALE = 11, 2, 0.3, 0.8
+rng = np.random.default_rng(61)
+X, Y = rng.uniform(0.0, 3.0, (N, 2)), rng.normal(size=(N, C))
+Z = np.array([[0.4, 2.2], [1.4, 0.8], [2.6, 1.9]])
+KERNEL = gpflow.kernels.Matern52(1.4, lengthscales=[0.9, 1.2])
+MEAN = gpflow.functions.Constant([0.3, -0.2])
+KUU = KERNEL(Z).numpy()
+L = np.linalg.cholesky(KUU)
+V = np.linalg.solve(L, KERNEL(Z, X).numpy())
+D = SCALE * (1.4 - np.sum(V**2, axis=0))
+POWERS = {"one": 0.6, "each": np.linspace(0.0, 1.0, N)}
+CHUNKS = [1, 4, 100, None]  # None: all rows without a loop
+NOTHING = OldSite.nothing(tf.float64)
+
+
+def constant(value):
+    return tf.constant(value, tf.float64)
+
+
+def rows(chunk_size=100, alpha=0.6, indices=None):
+    data, one_chunk = (tf.constant(X), tf.constant(Y)), chunk_size is None
+    chunks = SingleRows(chunk_size or 100)
+    if indices is not None:
+        data, chunks, one_chunk = tuple(tf.gather(values, indices) for values in data), SomeRows(indices), True
+    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C, is_one_chunk=one_chunk)
+
+
+def projected(given, *, keep):
+    return ProjectedRows(given, constant(L), constant(SCALE), keep=keep)
+
+
+def some_sites():
+    precision = np.random.default_rng(62).uniform(-0.1, 0.9, (N, C))
+    return np.stack([precision, np.random.default_rng(63).normal(size=(N, C))], axis=1)
+
+
+def sums(sites, given=None):
+    given = rows() if given is None else given
+    return SiteSums(constant(L), *sum_sites(given, projected(given, keep=False), constant(sites), constant(L)))
+
+
+def without(sites, row, c, alpha):
+    """Mean and variance of w under q without the fraction α of a site."""
+    left = 1.0 - alpha * (np.arange(N) == row)
+    precision, linear = (left * value[:, c] for value in (sites[:, 0], sites[:, 1]))
+    covariance = np.linalg.inv(np.eye(len(Z)) + (V * precision) @ V.T)
+    return V[:, row] @ covariance @ V @ linear, V[:, row] @ covariance @ V[:, row]
+
+
+class Recorded(TiltedRule):
+    """Asks for nothing in particular, and notes what it was given."""
+
+    def __init__(self):
+        self.cavities, self.observed, self.powers = [], [], []
+
+    def moments(self, cavity, observations, alpha, accurate=True):
+        self.cavities.append(cavity)
+        self.observed.append(observations)
+        self.powers.append(alpha)
+        one = tf.ones_like(cavity.mean)
+        return Tilted(2.0 * one, 0.1 * one, -0.2 * one, 1.0 - 0.2 * alpha * cavity.variance)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("chunk_size", CHUNKS)
+def test_sums(chunk_size, keep):
+    sites, given = some_sites(), rows(chunk_size)
+    A, c = sum_sites(given, projected(given, keep=keep), constant(sites), constant(L))
+    assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
+    for k in range(C):
+        np.testing.assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(c[k, :, 0], V @ sites[:, 1, k], rtol=0.0, atol=CLOSE)
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize("chunk_size", [None, 4])
+def test_what_a_rule_is_given(chunk_size, power):
+    """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
+    rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
+    sweep(given, projected(given, keep=False), rule, constant(sites), sums(sites).posterior())
+    np.testing.assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
+    np.testing.assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
+    means, variances = (np.concatenate([each[k] for each in rule.cavities], axis=1) for k in range(2))
+    for c in range(C):
+        for row, alpha in enumerate(np.broadcast_to(POWERS[power], N)):
+            mean, variance = without(sites, row, c, alpha)
+            assert means[c, row] == pytest.approx(mean + [0.3, -0.2][c], abs=CLOSE)
+            assert variances[c, row] == pytest.approx(variance + D[row], abs=CLOSE)
+    if power == "each":
+        np.testing.assert_array_equal(np.concatenate(rule.powers), POWERS["each"])
+
+
+@pytest.mark.parametrize("power", POWERS)
+@pytest.mark.parametrize(("chunk_size", "keep"), [(3, False), (3, True), (100, True), (None, False), (None, True)])
+def test_gaussian_sites_are_found_at_once(chunk_size, keep, power):
+    """Whatever the cavities: precision 1/(s + α d), mean y - m(x). And what a sweep says of q and of convergence."""
+    sites, given = some_sites(), rows(chunk_size, POWERS[power])
+    state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
+    found = sweep(given, projected(given, keep=keep), rule, constant(sites), state.posterior())
+    precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
+    shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
+    np.testing.assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
+    normalized = found.normalized(found.update)
+    ratios = []
+    for c in range(C):
+        covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
+        mean, variance = V.T @ covariance @ state.c[c, :, 0].numpy(), np.diag(V.T @ covariance @ V)
+        np.testing.assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
+        np.testing.assert_allclose(normalized[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
+        expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
+        np.testing.assert_allclose(normalized[:, 1, c], expected, rtol=0.0, atol=CLOSE)
+        ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
+    assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("chunk_size", [1, 4, 11, 100])
+def test_chunks_change_nothing(chunk_size, keep):
+    """All that a sweep returns, of a likelihood whose sites depend on the cavities."""
+    sites, rule = some_sites(), rule_for(gpflow.likelihoods.StudentT(scale=0.4), "kl")
+    results = []
+    for size, kept in ((None, False), (chunk_size, keep)):
+        given = rows(size, POWERS["each"])
+        results.append(sweep(given, projected(given, keep=kept), rule, constant(sites), sums(sites).posterior()))
+    for actual, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
+
+
+def test_a_row_without_a_cavity_stays():
+    """The smallest r says so; the others are updated."""
+    sites = some_sites()
+    sites[3, 0, 0], sites[4, 0, 0] = 40.0, -1.0 / np.sum(V[:, 4] ** 2) / 10.0
+    state, given = sums(sites), rows(alpha=1.0)
+    state = state._replace(A=0.1 * state.A)  # sums of other sites: under q the cavity of row 3 is not proper
+    found = sweep(given, projected(given, keep=False), Recorded(), constant(sites), state.posterior())
+    assert float(found.cavity_ratio) < 0.0
+    assert not np.any(found.update[3, :, 0])
+    assert np.count_nonzero(found.update[:, 0].numpy() == 0.0) == 1
+
+
+# --- some rows at a time --------------------------------------------------------------------------------------------
+
+
+def variables(values):
+    sites = Sites(N, C, tf.float64)
+    sites.precision.assign(values[:, 0])
+    sites.linear.assign(values[:, 1])
+    return sites
+
+
+def update(sites, indices, rule, alpha, damping, state=None):
+    given = rows(alpha=alpha, indices=indices)
+    state = sums(sites.stacked().numpy()) if state is None else state
+    return update_rows(given, indices, rule, sites, state, NOTHING, constant(SCALE), constant(damping))
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_rows_are_updated_and_sums_follow(power):
+    before, indices = some_sites(), np.array([7, 2, 9])
+    sites, alpha = variables(before), np.broadcast_to(POWERS[power], N)
+    chosen = POWERS[power] if power == "one" else alpha[indices]
+    after = update(sites, tf.constant(indices), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl"), chosen, 0.25)
+    precision = np.repeat(1.0 / (NOISE + alpha * D)[:, None], C, axis=1)
+    target = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1)
+    expected = before.copy()
+    expected[indices] = 0.75 * before[indices] + 0.25 * target[indices]
+    np.testing.assert_allclose(sites.stacked(), expected, rtol=0.0, atol=CLOSE)
+    for actual, value in zip(after, sums(expected), strict=True):
+        np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+
+
+class Explosive(Recorded):
+    """Asks for sites of precision -d2 at α = 0, which B cannot bear."""
+
+    def moments(self, cavity, observations, alpha, accurate=True):
+        one = tf.ones_like(cavity.mean)
+        d2 = self.d2 * one
+        return Tilted(one, one, d2, 1.0 + alpha * cavity.variance * d2)
+
+
+@pytest.mark.parametrize(("d2", "moves"), [(30.0, True), (np.inf, False)])
+def test_an_update_that_would_be_improper(d2, moves):
+    """It is halved until B is positive definite; of what is not finite nothing is taken."""
+    sites, rule = Sites(N, C, tf.float64), Explosive()
+    rule.d2 = d2
+    after = update(sites, tf.range(N), rule, 0.0, 1.0)
+    assert after.is_proper()
+    assert np.all(np.isfinite(sites.precision))
+    step = -sites.precision.numpy()[0, 0] / 30.0
+    assert (0.0 < step < 0.5 and np.log2(step) % 1.0 == 0.0) if moves else step == 0.0
+    for actual, expected in zip(after, sums(sites.stacked().numpy()), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
+
+
+def test_an_old_posterior_may_bear_what_the_prior_cannot():
+    old = OldSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
+    sites, rule = Sites(N, C, tf.float64), Explosive()
+    rule.d2 = 30.0
+    given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))
+    update_rows(given, tf.range(N), rule, sites, state, old, constant(SCALE), constant(1.0))
+    np.testing.assert_allclose(sites.precision, -30.0, rtol=1e-12)
