@@ -20,8 +20,8 @@ from .sweep import Sweep, sum_sites, sweep
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 """How the loop ended: after max_sweeps (LIMIT), where no update is proper (STUCK), or not even the prior (IMPROPER)."""
 
-# The first sweeps from empty sites: down to this change, and so many of them at most. Tilted distributions may be
-# inaccurate then, and powers are at least 1/2: where alpha is 0 their slopes may be huge, or infinite, under the prior.
+# The first sweeps from empty sites where a power is small: down to this change, and so many of them at most. Tilted
+# distributions may be inaccurate then, and powers are 1/2: at 0 their slopes may be huge, or infinite, under the prior.
 _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
 _SLACK, _ROUNDING = (
     1e-9,
@@ -131,6 +131,7 @@ def converge(
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing = tf.zeros_like(sites)
     is_empty = tf.reduce_all(tf.equal(sites, 0.0)) & (options.max_sweeps > 1)  # otherwise they would stay empty
+    is_preliminary = is_empty & tf.reduce_any(problem.rows.alpha_of_all < _PRELIMINARY_POWER)
     first = _Loop(
         point=Point(sites, nothing, nothing, A, A[..., :1], inf, -inf, zero),
         is_valid=tf.constant(False),
@@ -141,8 +142,8 @@ def converge(
         secants=Secants.none(next((depth for most, depth in _DEPTHS.items() if num_data * C <= most), 1), sites),
         best=sites,
         best_change=inf,
-        preliminary=is_empty,
-        attempt=tf.cast(is_empty, tf.int32),
+        preliminary=is_preliminary,
+        attempt=tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0)),
         halvings=tf.constant(0),
         sweeps=tf.constant(-1),
         returning=tf.constant(RUNNING),

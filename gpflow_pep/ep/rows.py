@@ -70,6 +70,11 @@ class LatentRows:
         self._covariance, self.inputs = covariance_with_rows(inducing_variable, kernel)
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
 
+    @property
+    def alpha_of_all(self) -> tf.Tensor:
+        """The power of all rows [], or one for each row [N]."""
+        return self._alpha
+
     def with_alpha(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "LatentRows":
         """Return the same rows with other powers."""
         rows = copy(self)
