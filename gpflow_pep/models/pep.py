@@ -556,7 +556,8 @@ class PEP(StreamOfBatches):
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """All that the energy is differentiated in."""
-        return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, self.scale)
+        scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
+        return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
     # --- data --------------------------------------------------------------------------------------------------------
 
