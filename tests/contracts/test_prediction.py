@@ -137,7 +137,6 @@ def test_a_tensor_cache_stays_where_it_is(model, contract):
     posterior = model.posterior()
     old = posterior.predict_f(contract.Xnew)
     model.data[1].assign_add(tf.ones_like(model.data[1]))
-    contract.refresh(model)
     contract.same_predictions(posterior.predict_f(contract.Xnew), old)
     assert np.abs(model.predict_f(contract.Xnew)[0] - old[0]).max() > 1e-3
     posterior.update_cache()
@@ -164,11 +163,24 @@ def test_more_rows_than_a_chunk(make):
 @pytest.mark.parametrize(
     ("full_cov", "compiled"), [(True, False), (False, True)], ids=["covariances eager", "variances compiled"]
 )
-def test_derivatives_of_predictions(model, contract, full_cov, compiled):
+def test_derivatives_of_predictions(model, contract, full_cov, compiled, request):
     """In Xnew and all hyperparameters, against central differences with h = 1e-5: h^2 f''' + eps / h = 1e-10 or so."""
-    rng = np.random.default_rng(8)
+    if hasattr(model, "sites"):
+        reason = "sites follow the hyperparameters; predictions are differentiated as if L, A and c were constants"
+        request.applymarker(pytest.mark.xfail(reason=reason))
     Xnew = tf.Variable(contract.Xnew[:3])
-    sources = [Xnew, *model.trainable_variables]
+    compare_derivatives(model, Xnew, [Xnew, *model.trainable_variables], full_cov=full_cov, compiled=compiled)
+
+
+@pytest.mark.parametrize("full_cov", [True, False])
+def test_derivatives_of_predictions_in_the_inputs(model, contract, full_cov):
+    Xnew = tf.Variable(contract.Xnew[:3])
+    compare_derivatives(model, Xnew, [Xnew], full_cov=full_cov, compiled=False)
+
+
+def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
+    """Of means and (co)variances, with random weights, along a random direction."""
+    rng = np.random.default_rng(8)
     weights = rng.normal(size=(2, 3, 3))
 
     def value():
@@ -181,11 +193,7 @@ def test_derivatives_of_predictions(model, contract, full_cov, compiled):
         return tape.gradient(total, sources)
 
     gradients = (tf.function(gradient) if compiled else gradient)()
-    # The scale of T-PEP is in the sites; all else is in the kernel, the noise, Z and the mean.
-    unread = contract.unread(model)
-    for source, gradient in zip(sources, gradients, strict=True):
-        assert (gradient is None) == any(source is other for other in unread), source.name
-    gradients = [tf.zeros_like(s) if g is None else g for s, g in zip(sources, gradients, strict=True)]
+    assert all(gradient is not None for gradient in gradients)
     direction = [rng.normal(size=source.shape) for source in sources]
     slope = sum(float(tf.reduce_sum(d * g)) for d, g in zip(direction, gradients, strict=True))
     values = []
