@@ -397,9 +397,10 @@ class PEP(StreamOfBatches):
     def _converged(self) -> _Posterior:
         """Update the sites; warn, once, where they have not converged."""
         # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
-        converge = self._converge.get_concrete_function(self._current_structure())
+        structure = self._current_structure()
+        converge = self._converge.get_concrete_function(structure)
         with record.stop_recording():  # derivatives are written out
-            found: _Posterior = converge()
+            found: _Posterior = converge(structure)
         if tf.executing_eagerly():
             if not self.sites_status.converged and not self._warned:
                 self._warned.assign(True)
