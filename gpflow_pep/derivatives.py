@@ -15,18 +15,18 @@ def first_only(*derivatives: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
     :raises NotImplementedError: when a tape or ``tf.gradients`` tries to (at trace time, in a compiled function).
     """
-    return tuple(_first_only(derivative) for derivative in derivatives)
+    return tuple(_first_only(*derivatives))
 
 
 @tf.custom_gradient
-def _first_only(derivative: tf.Tensor) -> Any:
-    def gradient(_: tf.Tensor) -> tf.Tensor:
+def _first_only(*derivatives: tf.Tensor) -> Any:
+    def gradient(*_: tf.Tensor) -> tf.Tensor:
         raise NotImplementedError(
             "gpflow_pep differentiates its objectives once. For second derivatives take finite differences of the "
             "gradient, or gpflow.models.SGPR."
         )
 
-    return tf.identity(derivative), gradient
+    return derivatives, gradient
 
 
 def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:

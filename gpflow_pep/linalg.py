@@ -13,10 +13,12 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from .derivatives import first_only
+from .validation import asserted
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _HALVINGS = 2  # of a triangular factor that is inverted
 _STRIP = 64  # rows; narrower products are slower than what they save
+_FEW_ROWS = 3 * _STRIP  # below, one plain operation is quicker than several that do less arithmetic
 
 
 @check_shapes(
@@ -40,15 +42,9 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     @tf.custom_gradient
     def checked(matrix: tf.Tensor) -> Any:
         factor = tf.linalg.cholesky(matrix)
-
-        def stop() -> tf.Tensor:
-            failure = tf.debugging.Assert(False, [_diagnosis(matrix, factor, name, advice)])
-            with tf.control_dependencies([failure]):
-                return tf.constant(False)
-
-        succeeded = tf.cond(_succeeded(factor), lambda: tf.constant(True), stop)
-        with tf.control_dependencies([succeeded]):
-            factor = tf.identity(factor)
+        succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
+        if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
+            factor = asserted(factor, succeeded, _diagnosis(matrix, succeeded, name, advice))
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return first_only(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
@@ -104,31 +100,33 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(factor))
 
 
-def _diagnosis(matrix: tf.Tensor, factor: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
-    """The message: the first matrix of a batch that failed, its size, smallest eigenvalue and condition number."""
-    size = tf.shape(matrix)[-1]
-    matrices = tf.reshape(matrix, [-1, size, size])  # [batch, M, M]
-    failed = ~tf.reduce_all(tf.math.is_finite(tf.reshape(factor, [-1, size, size])), axis=[1, 2])  # [batch]
-    first = tf.argmax(tf.cast(failed, tf.int32))
-    culprit = tf.gather(matrices, first)  # [M, M]
-    non_finite = tf.reduce_sum(tf.cast(~tf.math.is_finite(culprit), tf.int32))
+def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
+    """
+    The message: the size of the first matrix that failed, its smallest eigenvalue and its condition number.
 
-    def broken() -> tf.Tensor:
-        return tf.strings.format(
-            "{} of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing", non_finite
-        )
-
-    def indefinite() -> tf.Tensor:
-        eigenvalues = tf.linalg.eigvalsh(culprit)  # [M], ascending
-        condition = tf.reduce_max(tf.abs(eigenvalues)) / tf.reduce_min(tf.abs(eigenvalues))
-        return tf.strings.format(
-            "smallest eigenvalue {}, largest {}, condition number about {}",
-            (eigenvalues[0], eigenvalues[-1], condition),
-        )
-
-    facts = tf.cond(non_finite > 0, broken, indefinite)
-    heading = tf.strings.format(f"Cholesky factorisation of {name} failed: size {{}} x {{}}, ", (size, size))
-    return tf.strings.join([heading, facts, ". Try: ", advice])
+    No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
+    """
+    size = tf.shape(matrix)[-1] if matrix.shape[-1] is None else matrix.shape[-1]
+    failed = tf.where(tf.reshape(~succeeded, [-1]))  # [number of them, 1]
+    failed = failed if matrix.shape.rank == 2 else failed[:1]
+    culprit = tf.gather_nd(tf.reshape(matrix, [-1, size, size]), failed)  # [0 or 1, M, M]
+    is_finite = tf.math.is_finite(culprit)
+    num_broken = tf.math.count_nonzero(~is_finite)
+    eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
+    smallest, largest, sizes = tf.reduce_min(eigenvalues), tf.reduce_max(eigenvalues), tf.abs(eigenvalues)
+    broken = tf.strings.format(
+        "{} of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing", num_broken
+    )
+    indefinite = tf.strings.format(
+        "smallest eigenvalue {}, largest {}, condition number about {}",
+        (smallest, largest, tf.reduce_max(sizes) / tf.reduce_min(sizes)),
+    )
+    facts = tf.where(num_broken > 0, broken, indefinite)
+    heading = f"Cholesky factorisation of {name} failed: size "
+    known = isinstance(size, int)
+    start = [f"{heading}{size} x {size}, "] if known else [heading, tf.strings.format("{} x {}, ", (size, size))]
+    end = [f". Try: {advice}"] if isinstance(advice, str) else [". Try: ", advice]
+    return tf.strings.join([*start, facts, *end])
 
 
 @check_shapes(
@@ -141,17 +139,10 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 
     :raises tf.errors.InvalidArgumentError: eagerly and compiled.
     """
-    bad = tf.reduce_sum(tf.cast(~tf.math.is_finite(value), tf.int32))
-
-    def stop() -> tf.Tensor:
-        message = tf.strings.format(f"{{}} of the entries of {name} are not finite. Try: {advice}", bad)
-        failure = tf.debugging.Assert(False, [message])
-        with tf.control_dependencies([failure]):
-            return tf.constant(False)
-
-    checked = tf.cond(bad == 0, lambda: tf.constant(True), stop)
-    with tf.control_dependencies([checked]):
-        return tf.identity(value)
+    value = tf.convert_to_tensor(value)
+    num_broken = tf.math.count_nonzero(~tf.math.is_finite(value))
+    message = tf.strings.format(f"{{}} of the entries of {name} are not finite. Try: {advice}", num_broken)
+    return asserted(value, num_broken == 0, message)
 
 
 @check_shapes(
@@ -160,7 +151,9 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     "return: [batch..., N]",
 )
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
-    """diag(left' right). Summed by a product with ones, which is faster here than a reduction over rows."""
+    """diag(left' right). Many rows are summed by a product with ones, which is faster than a reduction over them."""
+    if left.shape[-2] is not None and left.shape[-2] < _STRIP:
+        return tf.reduce_sum(left * right, axis=-2)
     return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
 
 
@@ -171,11 +164,14 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 )
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
-    left right' where that is known to be symmetric (right = left diag(w), say): strips of rows up to the diagonal, and
-    their mirror image, which for many strips is half the work of a product.
+    left right' where that is known to be symmetric (right = left diag(w), say), and symmetric to the last bit: of many
+    rows strips up to the diagonal, and their mirror image, which for many strips is half the work of a product.
 
     :param upper: whether both are upper triangular, [..., M, M], which for many strips is a sixth of it.
     """
+    if _has_few_rows(left):
+        whole = tf.matmul(left, right, transpose_b=True)
+        return 0.5 * (whole + tf.linalg.matrix_transpose(whole))
     size = tf.shape(left)[-2]
     num_strips = 2 if left.shape[-2] is None else max(1, left.shape[-2] // _STRIP)
     strips = []
@@ -197,15 +193,20 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
 )
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
     """(L L')^-1 of a lower triangular L, for where every entry is needed, as of the derivative of a log det."""
-    root = tf.linalg.matrix_transpose(_inverse(L, _HALVINGS))
+    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else _HALVINGS))
     return symmetric_product(root, root, upper=True)
+
+
+def _has_few_rows(matrix: tf.Tensor) -> bool:
+    """Whether it is known to have few."""
+    return matrix.shape[-2] is not None and matrix.shape[-2] < _FEW_ROWS
 
 
 def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
     """L^-1 by halves: of [A 0; B C] it is [A^-1 0; -C^-1 B A^-1  C^-1], mostly products, which are quicker."""
-    size = tf.shape(L)[-1]
+    size = L.shape[-1] or tf.shape(L)[-1]
     if halvings == 0:
-        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype) + tf.zeros_like(L))
+        return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype))
     half = size // 2
     A = _inverse(L[..., :half, :half], halvings - 1)
     C = _inverse(L[..., half:, half:], halvings - 1)

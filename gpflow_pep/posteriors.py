@@ -15,7 +15,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from .graphs import unconverted
 from .linalg import finite
-from .statistics import SiteSums, concatenate, covariance_with_rows, prior_covariance, prior_variances
+from .statistics import Prior, SiteSums, concatenate
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -97,23 +97,24 @@ class WhitenedPosterior(AbstractPosterior):
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
         return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
 
-    def _at(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> Whitened:
+    def _at(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> Whitened:
         L, *values = cache
-        Kuf, inputs = covariance_with_rows(self.X_data, self.kernel)
-        return self._whitened(tf.linalg.triangular_solve(L, Kuf(X, *inputs)), *values)
+        return self._whitened(tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs)), *values)
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
-        T1, T2, mean = self._at(cache, X)
+        prior = Prior(self.X_data, self.kernel)
+        T1, T2, mean = self._at(cache, prior, X)
         squares = tf.reduce_sum(tf.square(T2), axis=-2) - tf.reduce_sum(tf.square(T1), axis=-2)  # [n] or [C, n]
-        variance = tf.nn.relu(prior_variances(self.X_data, self.kernel, X) + squares)
+        variance = tf.nn.relu(prior.variances(X, *prior.inputs) + squares)
         if variance.shape.rank == 1:
             variance = variance[None]
         return mean, tf.transpose(variance) * tf.ones_like(mean)
 
     def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
-        T1, T2, mean = self._at(cache, tf.reshape(X, [-1, tf.shape(X)[-1]]))
+        prior = Prior(self.X_data, self.kernel)
+        T1, T2, mean = self._at(cache, prior, tf.reshape(X, [-1, tf.shape(X)[-1]]))
         batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
 
         def gram(T: tf.Tensor) -> tf.Tensor:
@@ -123,10 +124,10 @@ class WhitenedPosterior(AbstractPosterior):
             R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]
             return tf.matmul(R, R, transpose_b=True)
 
-        prior = prior_covariance(self.X_data, self.kernel, X)
-        prior = prior[..., None, :, :] if T1.shape.rank == 2 else prior
+        Kff = prior.Kff(X, *prior.inputs)
+        Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         num_outputs = self._num_outputs(*cache[1:])
-        covariance = (prior - gram(T1) + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
+        covariance = (Kff - gram(T1) + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
 
 

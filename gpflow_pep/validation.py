@@ -238,7 +238,11 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
 
     :raises tf.errors.InvalidArgumentError: with the message, strings and tensors, where not all of `accepted` holds.
     """
-    checked = tf.debugging.Assert(tf.reduce_all(accepted), list(message))
+    accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
+    if tf.executing_eagerly():
+        checked = tf.debugging.Assert(accepted, list(message))
+    else:  # the operation itself, without the branch that tf.debugging.Assert puts around it
+        checked = tf.raw_ops.Assert(condition=accepted, data=[tf.convert_to_tensor(part) for part in message])
     with tf.control_dependencies([] if checked is None else [checked]):
         return tf.identity(value)
 

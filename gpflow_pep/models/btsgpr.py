@@ -10,7 +10,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..linalg import cholesky
-from ..statistics import EvidenceTerms, SharedBlockSites, Sites, StructuredBlockSites
+from ..statistics import EvidenceTerms, Powers, SharedBlockSites, Sites, StructuredBlockSites
 from .tsgpr import StructuredBound
 
 
@@ -64,9 +64,9 @@ class BTSGPR(StructuredBound):
             )
 
     @override
-    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if not self._shared:
-            return super()._penalty(terms)
+            return super()._penalty(terms, powers, scale)
         B = tf.cast(self._chunks.num_blocks(self.num_data), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")

@@ -128,16 +128,15 @@ class PEPR(UpperBound):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
-        m, alpha = self._scale(), self._checked_alpha()
-        shrinkage = self._block_sizes() * log1p_ratio(alpha, m - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
-        return -m * terms.penalty + 0.5 * (N * tf.math.log(m) - tf.reduce_sum(shrinkage))
+        shrinkage = self._block_sizes(N) * log1p_ratio(powers.noise, scale - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
+        return -scale * terms.penalty + 0.5 * (N * tf.math.log(scale) - tf.reduce_sum(shrinkage))
 
-    def _block_sizes(self) -> tf.Tensor:
+    def _block_sizes(self, num_data: tf.Tensor) -> tf.Tensor:
         """Rows that each alpha belongs to: N for a single one [], those of each block for one per block [B]."""
         if self._alpha.shape.rank == 0:
-            return tf.cast(self.num_data, default_float())
+            return num_data
         return tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0

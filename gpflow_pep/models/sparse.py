@@ -21,7 +21,7 @@ from .. import validation
 from ..graphs import unconverted
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
-from ..statistics import SiteSums, inducing_covariance
+from ..statistics import Prior, SiteSums
 from .predictions import CheckedPredictions
 
 ADVICE_KUU = (
@@ -133,9 +133,14 @@ class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
     def _sums(self) -> SiteSums:
         """What the sites add up to."""
 
-    def _inducing_covariance(self) -> tf.Tensor:
-        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
-        return _differentiable_in_parameters(covariance, self.kernel)
+    def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
+        """
+        Kuu.
+
+        :param prior: that of the model, where it is at hand.
+        """
+        prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
+        return _differentiable_in_parameters(prior.Kuu(default_jitter()), self.kernel)
 
     def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:

@@ -19,7 +19,7 @@ from typing_extensions import override
 from .. import validation
 from ..graphs import compiled
 from ..inducing import greedy_conditional_variance
-from ..statistics import Carried, OldPosterior, OldSite, SiteSums, carried, independent_parts
+from ..statistics import Carried, OldPosterior, OldSite, Prior, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
 from .moving_points import all_points, are_points, given_points, moved_points, place
 from .sparse import SparseGP
@@ -255,8 +255,8 @@ class StreamOfBatches(Stream, SparseGP):
         return self._sums()
 
     @override
-    def _inducing_covariance(self) -> tf.Tensor:
-        return self._with_same_points(super()._inducing_covariance())
+    def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
+        return self._with_same_points(super()._inducing_covariance(prior))
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:

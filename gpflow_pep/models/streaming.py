@@ -1,5 +1,7 @@
 """StreamingSGPR: collapsed sparse GP regression of data that arrive in batches."""
 
+from typing import Any
+
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import RegressionData, TensorData
@@ -81,19 +83,25 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
     @unconverted
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
-        sums, terms, old_terms = self._with_old_site()
-        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * self._penalty(terms) + old_terms
+        powers, scale = self._powers(), self._scale()
+        sums, terms, old_terms = self._with_old_site(powers, scale)
+        penalty = self._penalty(terms, powers, scale)
+        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * penalty + old_terms
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @override
     def _sums(self) -> SiteSums:
-        return self._with_old_site()[0]
+        return self._with_old_site(self._powers(), self._scale())[0]
 
-    def _with_old_site(self) -> tuple[SiteSums, EvidenceTerms, tf.Tensor]:
+    def _with_old_site(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms, tf.Tensor]:
         """The sums of the batch and the old site, and what the evidence needs of the one and of the other."""
-        batch, terms = self._collected()
-        old = self._old_site(batch.L, self._checked_alpha())
+        batch, terms = self._collected(powers, scale)
+        old = self._old_site(batch.L, powers.noise)
         return batch.plus(old.A, old.c), terms, old.terms
+
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.in_one_chunk
 
     @override
     def _powers(self) -> Powers:
@@ -101,5 +109,5 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
 
     @override
-    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty

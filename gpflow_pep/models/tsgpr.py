@@ -22,7 +22,7 @@ class StructuredBound(UpperBound):
         return Powers(noise=zero, penalty=zero + 1.0, weight=zero + 0.5)
 
     @override
-    def _penalty(self, terms: EvidenceTerms) -> tf.Tensor:
+    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
 

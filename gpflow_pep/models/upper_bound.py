@@ -28,7 +28,7 @@ class UpperBound(CollapsedRegression):
         half = tf.constant(0.5, default_float())
         zero = tf.zeros_like(half)
         vfe = Powers(noise=zero, penalty=zero, weight=half)
-        rows = SingleRows(self._chunk_size)
+        rows = self._visited(SingleRows(self._chunk_size))
         sums, terms = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
         wider = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
         bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))

@@ -1,9 +1,10 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
 from .block import BlockSites
-from .chunks import CHUNKS_IN_FLIGHT, Blocks, Chunks, SingleRows, SomeRows, add_up, concatenate
+from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, add_up, concatenate
 from .collect import collect
 from .covariances import (
+    Prior,
     covariance_with_rows,
     independent_parts,
     inducing_covariance,
@@ -22,6 +23,7 @@ from .sums import InducingPosterior, SiteSums, factorise_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
+    "AllRows",
     "BlockSites",
     "Blocks",
     "Carried",
@@ -32,6 +34,7 @@ __all__ = [
     "OldPosterior",
     "OldSite",
     "Powers",
+    "Prior",
     "RegressionRows",
     "RowSource",
     "Rows",

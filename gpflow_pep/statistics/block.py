@@ -61,8 +61,12 @@ class BlockSites(Sites):
     """One site a block; any noise, any penalty, one latent function."""
 
     @override
-    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+        return _quantities(L, rows, powers, scale)
+
+    @override
+    def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, D, s, r, factor = quantities
         U = _flat(tf.linalg.triangular_solve(factor, V))  # [n, M]
         rho = _flat(tf.linalg.triangular_solve(factor, r))  # [n, P]
         return ChunkSums(
@@ -74,8 +78,10 @@ class BlockSites(Sites):
         )
 
     @override
-    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
-        V, D, s, r, factor = _quantities(L, rows, powers, scale)
+    def adjoint(
+        self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, D, s, r, factor = quantities
         VA = tf.matmul(V, bar.A)  # [G, b, M]
         Vc = tf.matmul(V, bar.c)  # [G, b, P]
         precision = inverse_of_product(factor)

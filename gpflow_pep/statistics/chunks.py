@@ -62,6 +62,26 @@ class SingleRows(Chunks):
         return values if values.shape.rank == 0 else self.take(values, chunk)
 
 
+class AllRows(Chunks):
+    """Every row is a block of its own, and all of them are one chunk, however many there are."""
+
+    @override
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.constant(1)
+
+    @override
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        return num_data
+
+    @override
+    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        return values
+
+    @override
+    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+        return values
+
+
 class SomeRows(SingleRows):
     """Some of the rows only, in a given order; arrays have all rows."""
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from ..derivatives import first_only
 from ..linalg import cholesky_adjoint
-from .chunks import Chunks, add_up
+from .chunks import AllRows, Chunks, add_up
 from .independent import IndependentSites, LinearAdjoint
-from .rows import RowSource, watched
+from .rows import Rows, RowSource, watched
 from .sites import ChunkSums, EvidenceTerms, Powers, Sites
 from .sums import SiteSums
 
@@ -48,34 +48,34 @@ def collect(
     """
     factor = factorise(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
-    passes = _Passes(rows, chunks, sites, powers, L)
-    # TensorFlow hands the trainable variables to `gradient`; the others must be arguments, or who watches one of them
-    # would get the derivative through Kuu alone.
-    fixed = [variable for variable in rows.variables if not variable.trainable]
+    in_one = isinstance(chunks, AllRows)
+    passes: _OneChunk | _ManyChunks = (_OneChunk if in_one else _ManyChunks)(rows, chunks, sites, powers, L)
 
     @tf.custom_gradient
-    def summed(Kuu: tf.Tensor, scale: tf.Tensor, *inputs_and_fixed: tf.Tensor) -> Any:
-        inputs = inputs_and_fixed[: len(rows.inputs)]
-        sums = passes.forward(scale, inputs)
+    def summed(Kuu: tf.Tensor, scale: tf.Tensor, *sources: tf.Tensor) -> Any:
+        sums, pull_back = passes.forward(scale, sources)
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             bar = ChunkSums(*sums_bar)
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
-            VDV, scale_bar, *sources_bar = passes.backward(scale, [*inputs, *fixed, *variables], sums, bar)
+            VDV, scale_bar, *sources_bar = pull_back(bar, variables)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
-            VV = 2.0 * (tf.matmul(bar.A, sums.A) - VDV) + tf.matmul(bar.c, sums.c, transpose_b=True)
-            bars = first_only(cholesky_adjoint(L, -VV), tf.reduce_sum(scale_bar), *sources_bar)
-            num_inputs = 2 + len(inputs_and_fixed)
+            LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
+            bars = first_only(cholesky_adjoint(L, LtL_bar), tf.reduce_sum(scale_bar), *sources_bar)
+            num_inputs = 2 + len(sources)
             return bars[:num_inputs], list(bars[num_inputs:])
 
         return tuple(sums), gradient
 
-    A, c, *terms = summed(Kuu, scale, *rows.inputs, *map(tf.convert_to_tensor, fixed))
+    A, c, *terms = summed(Kuu, scale, *passes.sources())
     return SiteSums(factor, A, c), EvidenceTerms(*terms)
 
 
-class _Passes(NamedTuple):
-    """The pass over the chunks that adds up, and the one that goes back."""
+PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
+
+
+class _OneChunk(NamedTuple):
+    """All rows at once: they are differentiated like anything else, and what the way back needs is kept."""
 
     rows: RowSource
     chunks: Chunks
@@ -83,27 +83,74 @@ class _Passes(NamedTuple):
     powers: Powers
     L: tf.Tensor
 
-    def forward(self, scale: tf.Tensor, inputs: Sequence[tf.Tensor]) -> ChunkSums:
+    def sources(self) -> tuple[tf.Tensor, ...]:
+        """The rows."""
+        return tuple(self.rows(tf.constant(0), *self.rows.inputs))
+
+    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
+        """The sums, and a function from the derivatives in them to VDV and those in the scale and the rows."""
+        rows = Rows(*sources)
+        quantities = self.sites.quantities(self.L, rows, self.powers, scale)
+
+        def pull_back(bar: ChunkSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+            adjoint = self.sites.adjoint(self.L, quantities, rows, self.powers, scale, bar)
+            return adjoint.VDV, adjoint.scale, *adjoint.rows
+
+        return self.sites.forward(quantities, rows, self.powers, scale), pull_back
+
+
+class _ManyChunks(NamedTuple):
+    """One pass over the chunks that adds up, and one that goes back and computes each chunk again."""
+
+    rows: RowSource
+    chunks: Chunks
+    sites: Sites
+    powers: Powers
+    L: tf.Tensor
+
+    def sources(self) -> tuple[tf.Tensor, ...]:
+        """
+        The inputs of the rows and the variables that are not trainable.
+
+        TensorFlow hands the trainable ones to the gradient; the others must be arguments, or who watches one of them
+        would get the derivative through Kuu alone.
+        """
+        return (*self.rows.inputs, *map(tf.convert_to_tensor, self._fixed()))
+
+    def _fixed(self) -> list[tf.Variable]:
+        return [variable for variable in self.rows.variables if not variable.trainable]
+
+    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
+        """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
+        inputs = sources[: len(self.rows.inputs)]
+
         def part(chunk: tf.Tensor) -> ChunkSums:
-            return self.sites.forward(self.L, self.rows(chunk, *inputs), self._powers(chunk), scale)
+            rows, powers = self.rows(chunk, *inputs), self._powers(chunk)
+            return self.sites.forward(self.sites.quantities(self.L, rows, powers, scale), rows, powers, scale)
 
-        return ChunkSums(*add_up(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
+        sums = ChunkSums(*add_up(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
 
-    def backward(
+        def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+            return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, bar)
+
+        return sums, pull_back
+
+    def _backward(
         self,
         scale: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
         sums: ChunkSums,
         bar: ChunkSums,
     ) -> tuple[tf.Tensor, ...]:
-        """V D_bar V' and the derivatives in the scale and in the sources: the rows' inputs, then variables."""
         inputs = sources[: len(self.rows.inputs)]
         zeros = [tf.zeros_like(source) for source in sources]
 
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-                values, pull_back = watched(self.rows, chunk, inputs, sources)
-                adjoint = self.sites.adjoint(self.L, values, self._powers(chunk), scale, bar)
+                rows, pull_back = watched(self.rows, chunk, inputs, sources)
+                powers = self._powers(chunk)
+                quantities = self.sites.quantities(self.L, rows, powers, scale)
+                adjoint = self.sites.adjoint(self.L, quantities, rows, powers, scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
             return add_up(
@@ -114,8 +161,8 @@ class _Passes(NamedTuple):
             adjoint = LinearAdjoint(self.L, self.powers, bar)
 
             def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-                values, pull_back = watched(self.rows, chunk, inputs, sources)
-                return pull_back(adjoint(values))
+                rows, pull_back = watched(self.rows, chunk, inputs, sources)
+                return pull_back(adjoint(rows))
 
             return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *add_up(self.rows.num_chunks(), part, tuple(zeros))
 

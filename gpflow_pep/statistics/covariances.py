@@ -1,11 +1,12 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
 Those of the squared exponential at inducing points, which most models use, are computed here: centred, so that they are
-right far from the origin, and with what all rows share computed once. All others are GPflow's.
+right far from the origin, with what all rows share computed once, and with their derivatives written out. All others
+are GPflow's.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
@@ -57,155 +58,165 @@ def _each(values: list[Any], count: int) -> list[Any]:
     return values * count if len(values) == 1 else values
 
 
+class Prior:
+    """
+    Covariances under the prior, of one latent function or of several, from one reading of the parameters.
+
+    What they share is in `inputs`, tensors, for who differentiates the covariances with rows in them.
+    """
+
+    def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
+        """
+        :raises ValueError: where the latent functions are not independent, or do not match in number.
+        """
+        self._parts = [_part(*part) for part in independent_parts(inducing_variable, kernel)]
+        self.inputs = tuple(value for part in self._parts for value in part.inputs)
+
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
+        return stacked(part.Kuu(jitter) for part in self._parts)
+
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        """Covariance of the inducing variables with rows X [n, D], [M, n] or [C, M, n]; `inputs` are the prior's."""
+        return stacked(part.Kuf(X, *own) for part, own in self._with_own(inputs))
+
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        """Variances of rows X [n, D], [n] or [C, n]; `inputs` are the prior's."""
+        return stacked(part.variances(X, *own) for part, own in self._with_own(inputs))
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        """
+        Covariance of rows X [..., n, D], centred as the inducing variables are: [..., n, n], of separate latent
+        functions [..., C, n, n]; `inputs` are the prior's.
+        """
+        return stacked((part.Kff(X, *own) for part, own in self._with_own(inputs)), axis=-3)
+
+    def _with_own(
+        self, inputs: Sequence[tf.Tensor]
+    ) -> Iterator[tuple["_SquaredExponential | _Other", list[tf.Tensor]]]:
+        left = iter(inputs)
+        return ((part, [next(left) for _ in part.inputs]) for part in self._parts)
+
+
+class _Other:
+    """GPflow's covariances of one latent function."""
+
+    inputs: tuple[tf.Tensor, ...] = ()
+
+    def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
+        self._inducing_variable, self._kernel = inducing_variable, kernel
+
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
+
+    def Kuf(self, X: tf.Tensor) -> tf.Tensor:
+        return Kuf(self._inducing_variable, self._kernel, X)
+
+    def variances(self, X: tf.Tensor) -> tf.Tensor:
+        return self._kernel(X, full_cov=False)
+
+    def Kff(self, X: tf.Tensor) -> tf.Tensor:
+        return self._kernel(X)
+
+
+class _SquaredExponential:
+    """
+    Those of the squared exponential at inducing points, moved so that `centre` is at the origin.
+
+    In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
+    [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
+    """
+
+    def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
+        self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)
+        self._centre = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
+        lengthscales, variance = map(tf.convert_to_tensor, (kernel.lengthscales, kernel.variance))
+        log_variance = tf.math.log(variance)
+        self.inputs = (self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance)
+
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        variance = tf.exp(self.inputs[-1])  # rounded as the other entries are
+        size = self._Z.shape[0] or tf.shape(self._Z)[0]
+        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs), tf.fill([size], variance + jitter))
+
+    def Kuf(self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+        return _exponential(left, self._centred(X), lengthscales)
+
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        _, _, variance, _ = inputs
+        return tf.fill(tf.shape(X)[:-1], variance)
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        _, lengthscales, _, log_variance = inputs
+        return _exponential(self._left(X, lengthscales, log_variance), self._centred(X), lengthscales)
+
+    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+        """[z, log variance - |z|^2/2, 1], [..., M, D + 2]."""
+        z = self._centred(Z) / lengthscales
+        constant = log_variance - 0.5 * tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
+        return tf.concat([z, constant, tf.ones_like(constant)], axis=-1)
+
+    def _centred(self, X: tf.Tensor) -> tf.Tensor:
+        """The inputs that the kernel uses, [..., n, D]."""
+        if X.shape[-1] not in (None, self._Z.shape[-1]):
+            raise ValueError(f"X must have {self._Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
+        X = tf.ensure_shape(X, [*X.shape[:-1], self._Z.shape[-1]])  # one column would be broadcast
+        centred = X - self._centre
+        dims = self._kernel.active_dims
+        return centred if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(centred, None)[0]
+
+
+@tf.custom_gradient
+def _exponential(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> Any:
+    """exp(left [x, 1, -|x|^2/2]') with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n]."""
+    x = X / lengthscales
+    square = -0.5 * tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
+    right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
+    K = tf.exp(tf.matmul(left, right, transpose_b=True))
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G = bar * K
+        right_bar = tf.matmul(G, left, transpose_a=True)
+        D = x.shape[-1]
+        X_bar = (right_bar[..., :D] - x * right_bar[..., D + 1 :]) / lengthscales
+        over = range(X.shape.rank - lengthscales.shape.rank)
+        lengthscales_bar = -tf.reduce_sum(X_bar * x, axis=list(over))
+        return tf.matmul(G, right), X_bar, lengthscales_bar
+
+    return K, gradient
+
+
 def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
-    """Covariance Kuu [M, M] or [C, M, M] of the inducing variables, with `jitter` on its diagonal."""
-    return _stacked(_inducing_covariance(*part, jitter) for part in independent_parts(inducing_variable, kernel))
-
-
-def _inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
-    if _is_squared_exponential(inducing_variable, kernel):
-        Z = tf.convert_to_tensor(inducing_variable.Z)
-        covariance, shared = _squared_exponential(kernel, Z, _centre(Z))
-        variance = tf.exp(tf.math.log(kernel.variance))  # rounded as the other entries are
-        return tf.linalg.set_diag(covariance(Z, *shared), tf.fill([tf.shape(Z)[0]], variance + jitter))
-    return Kuu(inducing_variable, kernel, jitter=jitter)
-
-
-def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """
-    Covariance Kff [..., n, n] of rows X [..., n, D], centred as their covariance with the inducing variables is; of
-    separate latent functions [..., C, n, n].
-    """
-    return _stacked((_prior_covariance(*part, X) for part in independent_parts(inducing_variable, kernel)), axis=-3)
-
-
-def _prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    if _is_squared_exponential(inducing_variable, kernel):
-        covariance, shared = _squared_exponential(kernel, X, _centre(tf.convert_to_tensor(inducing_variable.Z)))
-        return covariance(X, *shared)
-    return kernel(X)
-
-
-def prior_variances(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """Variances of rows X [n, D], [n] or [C, n]."""
-    return _stacked(part(X, full_cov=False) for _, part in independent_parts(inducing_variable, kernel))
+    """:meth:`Prior.Kuu`."""
+    return Prior(inducing_variable, kernel).Kuu(jitter)
 
 
 def covariance_with_rows(
     inducing_variable: InducingVariables, kernel: Kernel
 ) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    """A function of rows X [n, D] and of the tensors returned beside it that computes Kuf, [M, n] or [C, M, n]."""
-    parts = [_covariance_with_rows(*part) for part in independent_parts(inducing_variable, kernel)]
-
-    def covariance(X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        left = iter(inputs)
-        return _stacked(each(X, *(next(left) for _ in own)) for each, own in parts)
-
-    return covariance, tuple(value for _, own in parts for value in own)
+    """:meth:`Prior.Kuf` and the inputs of the prior."""
+    prior = Prior(inducing_variable, kernel)
+    return prior.Kuf, prior.inputs
 
 
-def _covariance_with_rows(
-    inducing_variable: InducingVariables, kernel: Kernel
-) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    if _is_squared_exponential(inducing_variable, kernel):
-        Z = tf.convert_to_tensor(inducing_variable.Z)
-        return _squared_exponential(kernel, Z, _centre(Z))
-    return lambda X: Kuf(inducing_variable, kernel, X), ()
+def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """:meth:`Prior.Kff`."""
+    prior = Prior(inducing_variable, kernel)
+    return prior.Kff(X, *prior.inputs)
 
 
-class OldCovariances(NamedTuple):
-    """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
-
-    same: tf.Tensor
-    """1 where a new point is that old one, otherwise 0, [M, Ma]."""
-    Kba: tf.Tensor
-    """[M, Ma], without jitter."""
-    Kaa: tf.Tensor
-    """[Ma, Ma], with it."""
+def prior_variances(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    """Variances of rows X [n, D], [n] or [C, n]."""
+    return stacked(part(X, full_cov=False) for _, part in independent_parts(inducing_variable, kernel))
 
 
-def old_covariances(
-    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
-) -> OldCovariances:
-    """
-    Covariances with old inducing points.
-
-    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each.
-    """
-    Z_old = tf.convert_to_tensor(Z_old)
-    parts = independent_parts(inducing_variable, kernel)
-    found = [
-        _old_covariances(*part, Z_old[number % Z_old.shape[0]], jitter) for number, part in enumerate(parts)
-    ]  # (the remainder is 0 where they are the same)
-    return OldCovariances(*(_stacked(values) for values in zip(*found, strict=True)))
-
-
-def _old_covariances(
-    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
-) -> OldCovariances:
-    Z = tf.convert_to_tensor(inducing_variable.Z)
-    if _is_squared_exponential(inducing_variable, kernel):
-        both, shared = _squared_exponential(kernel, tf.concat([Z, Z_old], axis=0), _centre(Z))
-        Kba, Kaa = tf.split(both(Z_old, *shared), [tf.shape(Z)[0], tf.shape(Z_old)[0]])
-    else:
-        Kba, Kaa = kernel(Z, Z_old), kernel(Z_old)
-    return OldCovariances(_same(Z, Z_old), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
-
-
-def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
-    """Whether points are the same, [M, Ma]; of those that occur several times the first is the first, and so on."""
-    with tf.device("CPU"):  # other devices have it for vectors only
-        both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
-        place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
-    new, old = tf.split(place, [tf.shape(Z)[0], tf.shape(Z_old)[0]])
-    same = (new[:, None] == old) & (_occurrence(new)[:, None] == _occurrence(old))
-    return tf.cast(same, Z.dtype)
-
-
-def _occurrence(place: tf.Tensor) -> tf.Tensor:
-    """How many before each one are the same, [n]."""
-    return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)
-
-
-def _stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
+def stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
     """One dimension more if there are several."""
     values = list(values)
     return tf.stack(values, axis) if len(values) > 1 else values[0]
 
 
-def _is_squared_exponential(inducing_variable: InducingVariables, kernel: Kernel) -> bool:
-    """Not for derived classes, which may have a covariance of their own."""
-    return type(kernel) is SquaredExponential and type(inducing_variable) is InducingPoints
-
-
-def _centre(Z: tf.Tensor) -> tf.Tensor:
-    """Where the squared exponential's inputs are moved to the origin from, [D]; it does not depend on the origin."""
-    return tf.stop_gradient(tf.reduce_mean(Z, axis=0))
-
-
-def _squared_exponential(
-    kernel: SquaredExponential, Z: tf.Tensor, centre: tf.Tensor
-) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    """
-    Between Z [..., M, D] and rows [..., n, D], moved so that `centre` is at the origin.
-
-    In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
-    [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
-    """
-    z, _ = kernel.slice(Z - centre, None)
-    lengthscales = tf.convert_to_tensor(kernel.lengthscales)
-    z = z / lengthscales  # [M, D]
-    constant = tf.math.log(kernel.variance) - 0.5 * tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)  # [M, 1]
-    left = tf.concat([z, constant, tf.ones_like(constant)], axis=-1)  # [M, D + 2]
-
-    def covariance(X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
-        if X.shape[-1] not in (None, Z.shape[-1]):
-            raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
-        X = tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])  # one column would be broadcast
-        x, _ = kernel.slice(X - centre, None)
-        x = x / lengthscales  # [n, D]
-        square = -0.5 * tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [n, 1]
-        right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [n, D + 2]
-        return tf.exp(tf.matmul(left, right, transpose_b=True))  # [M, n]
-
-    return covariance, (left, lengthscales)
+def _part(inducing_variable: InducingVariables, kernel: Kernel) -> _SquaredExponential | _Other:
+    """One latent function's; classes derived from the squared exponential may have a covariance of their own."""
+    is_here = type(kernel) is SquaredExponential and type(inducing_variable) is InducingPoints
+    return (_SquaredExponential if is_here else _Other)(inducing_variable, kernel)

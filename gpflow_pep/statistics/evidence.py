@@ -16,29 +16,29 @@ def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> t
     The Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
+
+    Its derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c.
     """
-    num_outputs = tf.cast(tf.shape(sums.c)[-1], sums.c.dtype)
-    log_2pi = tf.constant(np.log(2.0 * np.pi), sums.c.dtype)
-    constant = num_outputs * (tf.cast(num_data, sums.c.dtype) * log_2pi + terms.log_noise)
-    return -0.5 * (constant + terms.quadratic) + _integral(sums.A, sums.c)
+    P = tf.cast(tf.shape(sums.c)[-1], sums.c.dtype) if sums.c.shape[-1] is None else float(sums.c.shape[-1])
+    constant = np.log(2.0 * np.pi) * tf.cast(num_data, sums.c.dtype)
 
+    @tf.custom_gradient
+    def value(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Any:
+        factor = factorise_B(A)
+        whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
+        distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
 
-@tf.custom_gradient
-def _integral(A: tf.Tensor, c: tf.Tensor) -> Any:
-    """-P/2 log det B + c'B^-1 c / 2, [...]; the derivative in A is -(P B^-1 + b b')/2, in c it is b = B^-1 c."""
-    num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-    factor = factorise_B(A)
-    whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
-    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
-    value = 0.5 * (tf.reduce_sum(tf.square(whitened), axis=[-2, -1]) - num_outputs * log_det)
+        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
+            covariance = P * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
+            half = -0.5 * bar
+            of_matrix = half if bar.shape.rank == 0 else half[..., None, None]
+            return first_only(of_matrix * covariance, -2.0 * of_matrix * b, half, P * half)
 
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        b = tf.linalg.triangular_solve(factor, whitened, adjoint=True)
-        covariance = num_outputs * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
-        bar = bar[..., None, None]
-        return first_only(-0.5 * bar * covariance, bar * b)
+        return -0.5 * (P * (constant + log_noise + log_det) + distance), gradient
 
-    return value, gradient
+    return value(sums.A, sums.c, terms.quadratic, terms.log_noise)
 
 
 def mahalanobis(sums: SiteSums, terms: EvidenceTerms) -> tf.Tensor:

@@ -30,11 +30,11 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
 
 def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], beside a penalty."""
-    Vw = V * w[..., None, :]
+    wr = tf.expand_dims(w, -1) * r
     return ChunkSums(
-        A=symmetric_product(Vw, V),
-        c=tf.matmul(Vw, r),
-        quadratic=tf.reduce_sum(w[..., None] * tf.square(r), axis=[-2, -1]),
+        A=symmetric_product(V * tf.expand_dims(w, -2), V),
+        c=tf.matmul(V, wr),
+        quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
         log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
         penalty=penalty,
     )
@@ -45,30 +45,42 @@ def weighted_adjoint(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Half the derivative in V [..., M, n], and those in v = 1/w [..., n] and r [..., n, P], but for the penalty."""
     AV = tf.matmul(bar.A, V)  # [..., M, n]
-    cV = tf.matmul(V, bar.c, transpose_a=True)  # [..., n, P]
-    q_bar = bar.quadratic[..., None, None]
-    w_bar = column_products(AV, V) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)  # [..., n]
-    half_V_bar = AV * w[..., None, :] + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True)
-    return half_V_bar, w * (bar.log_noise[..., None] - w * w_bar), w[..., None] * (cV + 2.0 * q_bar * r)
+    qr = _with_trailing(bar.quadratic, 2) * r
+    cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
+    w_bar = column_products(AV, V) + tf.reduce_sum(cV * r, axis=-1)  # [..., n]
+    column = tf.expand_dims(w, -1)  # [..., n, 1]
+    half_V_bar = AV * tf.expand_dims(w, -2) + tf.matmul(0.5 * bar.c, column * r, transpose_b=True)
+    return half_V_bar, w * (_with_trailing(bar.log_noise, 1) - w * w_bar), column * (cV + qr)
+
+
+def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
+    """A value for each latent function, [...], with trailing dimensions; a single one, [], broadcasts as it is."""
+    return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
 
 
 class IndependentSites(Sites):
     """One site a row; any noise, any penalty, any number of latent functions."""
 
     @override
-    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        V, _, w, x = _quantities(L, rows, powers, scale)
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+        return _quantities(L, rows, powers, scale)
+
+    @override
+    def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, _, w, x = quantities
         penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1)
         return weighted_sums(V, w, rows.residual, penalty)
 
     @override
-    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
-        V, d, w, x = _quantities(L, rows, powers, scale)
+    def adjoint(
+        self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, d, w, x = quantities
         half_V_bar, v_bar, r_bar = weighted_adjoint(V, w, rows.residual, bar)
-        weight = bar.penalty[..., None] * powers.weight  # [..., n]
+        weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
         slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
         d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
-        Vd = V * d_bar[..., None, :]
+        Vd = V * tf.expand_dims(d_bar, -2)
         m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
         return ChunkAdjoint(
             rows=Rows(

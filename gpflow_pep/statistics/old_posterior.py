@@ -14,7 +14,7 @@ from gpflow.kernels import Kernel
 
 from ..derivatives import first_only
 from ..linalg import cholesky, finite
-from .covariances import old_covariances
+from .old_covariances import old_covariances
 from .penalty import factored_log_det_ratio
 from .sums import SiteSums
 

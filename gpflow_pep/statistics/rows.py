@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
-from gpflow.mean_functions import MeanFunction
+from gpflow.mean_functions import MeanFunction, Zero
 from typing_extensions import override
 
 from ..derivatives import derivatives
 from .chunks import Blocks, Chunks
-from .covariances import covariance_with_rows, prior_covariance
+from .covariances import Prior
 
 
 class Rows(NamedTuple):
@@ -58,16 +58,20 @@ class RegressionRows(RowSource):
         likelihood: Gaussian,
         mean_function: MeanFunction,
         noise_factor: tf.Tensor | None = None,
+        *,
+        prior: Prior | None = None,
     ):
         """
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
+        :param prior: that of kernel and inducing variable, where it is at hand.
         """
+        prior = Prior(inducing_variable, kernel) if prior is None else prior
         self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
-        self._chunks, self._kernel, self._inducing_variable = chunks, kernel, inducing_variable
-        self._likelihood, self._mean_function = likelihood, mean_function
-        self._covariance, covariance_inputs = covariance_with_rows(inducing_variable, kernel)
-        one = tf.ones([], self._Y.dtype)
-        self.inputs = (one if noise_factor is None else noise_factor, *covariance_inputs)
+        self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
+        noise = likelihood.variance
+        self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
+        noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], self._Y.dtype)
+        self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
         self.num_outputs = self._Y.shape[-1]
         self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 
@@ -77,20 +81,21 @@ class RegressionRows(RowSource):
 
     @override
     def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
-        noise_factor, *covariance_inputs = inputs
+        noise, *prior_inputs = inputs
         X = self._chunks.take(self._X, chunk)  # [n, D]
         Y = self._chunks.take(self._Y, chunk)  # [n, P]
-        return Rows(
-            Kuf=self._covariance(X, *covariance_inputs),
-            Kff=self._prior(X, chunk),
-            noise=self._likelihood.variance_at(X)[:, 0] * noise_factor,
-            residual=Y - self._mean_function(X),
-        )
-
-    def _prior(self, X: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         if isinstance(self._chunks, Blocks):
-            return prior_covariance(self._inducing_variable, self._kernel, self._chunks.divide(X, chunk))  # [G, b, b]
-        return self._kernel(X, full_cov=False)  # [n]
+            Kff = self._prior.Kff(self._chunks.divide(X, chunk), *prior_inputs)  # [G, b, b]
+        else:
+            Kff = self._prior.variances(X, *prior_inputs)  # [n]
+        return Rows(
+            Kuf=self._prior.Kuf(X, *prior_inputs),
+            Kff=Kff,
+            noise=tf.fill(tf.shape(X)[:1], noise)
+            if self._is_constant
+            else self._likelihood.variance_at(X)[:, 0] * noise,
+            residual=Y if type(self._mean_function) is Zero else Y - self._mean_function(X),
+        )
 
 
 def watched(

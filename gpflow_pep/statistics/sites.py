@@ -1,6 +1,6 @@
 """What the Gaussian sites of a collapsed method are, and what a chunk of rows adds to their sums."""
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -93,10 +93,15 @@ class Sites(Protocol):
         c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
-    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Any:
+        """What both directions need of a chunk: V = L^-1 Kuf, D = Kff - V'V and the site noise."""
+
+    def forward(self, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         """A chunk's sums."""
 
-    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
+    def adjoint(
+        self, L: tf.Tensor, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
         """A chunk's part of the derivatives, given those with respect to the sums."""
 
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:

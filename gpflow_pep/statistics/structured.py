@@ -40,13 +40,19 @@ class StructuredBlockSites(Sites):
     """The penalty is the sum of weight log|I + X|; the noise power is 0, the penalty's and the scale m are 1."""
 
     @override
-    def forward(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        V, _, D, root = _quantities(L, rows)
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+        return _quantities(L, rows)
+
+    @override
+    def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, _, D, root = quantities
         return weighted_sums(V, 1.0 / rows.noise, rows.residual, self._penalty(_scaled(root, D), powers.weight))
 
     @override
-    def adjoint(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
-        V, Vt, D, root = _quantities(L, rows)
+    def adjoint(
+        self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, Vt, D, root = quantities
         half_V_bar, v_bar, r_bar = weighted_adjoint(V, 1.0 / rows.noise, rows.residual, bar)
         D_bar = _scaled(root, self._penalty_adjoint(_scaled(root, D), powers.weight, bar.penalty))  # [G, b, b]
         VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, tf.shape(V)[0]]))  # V D_bar, [M, n]

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.linalg import cholesky
-from gpflow_pep.statistics import Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
+from gpflow_pep.statistics import AllRows, Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
 from gpflow_pep.statistics import collect as engine
 
 
@@ -137,7 +137,7 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
 
 def make_blocks(kind, N):
     """Index arrays of the partition."""
-    if kind == "rows":
+    if kind.startswith("rows"):
         return [np.array([n]) for n in range(N)]
     if kind == "equal":  # of one size where 4 divides N
         return [np.arange(start, min(start + 4, N)) for start in range(0, N, 4)]
@@ -151,6 +151,8 @@ def make_blocks(kind, N):
 
 
 def make_chunks(kind, blocks, chunk_size=None):
+    if kind == "rows at once":
+        return AllRows()
     if kind == "rows":
         return SingleRows(chunk_size)
     return Blocks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)

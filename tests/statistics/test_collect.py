@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.statistics import (
+    AllRows,
     BlockSites,
     IndependentSites,
     Powers,
@@ -88,11 +89,12 @@ def with_symmetric_covariances(gradients):
 
 
 @pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("kind", ["rows", "rows at once", "equal", "unequal"])
 def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
     problem = dense.problem(seed=1)
     blocks = dense.blocks(kind, 13)
     powers = powers_of(len(blocks))
-    sites = IndependentSites() if kind == "rows" else BlockSites()
+    sites = IndependentSites() if kind.startswith("rows") else BlockSites()
     sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
     for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True):
         # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
@@ -250,12 +252,12 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
     [*POWERS.values(), Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))],
     ids=[*POWERS, "one per row"],
 )
-def test_several_latent_functions_are_several_calls(dense, powers):
+@pytest.mark.parametrize("chunks", [SingleRows(5), AllRows()], ids=["in chunks", "at once"])
+def test_several_latent_functions_are_several_calls(dense, powers, chunks):
     problems = [dense.problem(seed) for seed in (11, 12, 13)]
     together = type(problems[0])(
         **{name: np.stack([getattr(problem, name) for problem in problems]) for name in vars(problems[0])}
     )
-    chunks = SingleRows(5)
     sources = [tf.constant(getattr(together, name)) for name in ("Kuu", "Kuf", "Kff", "noise", "residual")]
     weights = [dense.cotangents(dense.numpy_sums(p, dense.blocks("rows", 13), powers, 1.2), 5) for p in problems]
     scale = tf.constant(1.2, tf.float64)
@@ -320,9 +322,9 @@ def test_rounding_below_zero_is_no_variance(dense):
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 
-def test_compiled_with_an_unknown_number_of_rows(dense):
+@pytest.mark.parametrize("chunks", [SingleRows(4), AllRows()], ids=["in chunks", "at once"])
+def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
     """One trace for any N, and the same numbers as eagerly."""
-    chunks = SingleRows(4)
     problems = [dense.problem(seed, N=N) for seed, N in ((1, 13), (2, 7), (3, 4), (4, 1))]
     spec = [tf.TensorSpec(shape, tf.float64) for shape in ([5, 5], [5, None], [None], [None], [None, 2])]
 

@@ -35,7 +35,7 @@ def value_and_gradient(function, sources):
 
 def ours(kernel, inducing_variable, inputs=X):
     covariance, shared = covariance_with_rows(inducing_variable, kernel)
-    return covariance(tf.constant(inputs), *shared)
+    return covariance(tf.convert_to_tensor(inputs), *shared)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,7 +55,8 @@ def test_values_and_derivatives_are_those_of_gpflow(
 def test_it_is_one_product_of_what_is_shared():
     """The special form is in use: it hands out tensors that all rows share."""
     kernel, inducing_variable = KERNELS["one lengthscale"](), gpflow.inducing_variables.InducingPoints(Z)
-    assert len(covariance_with_rows(inducing_variable, kernel)[1]) == 2
+    left, *_ = covariance_with_rows(inducing_variable, kernel)[1]
+    assert left.shape == (4, X.shape[1] + 2)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -76,6 +77,26 @@ def test_inputs_far_from_the_origin(name):
     np.testing.assert_allclose(value, exact, rtol=EXACT)
     for actual, expected in zip(far, near, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT * np.max(np.abs(expected)))
+
+
+@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+def test_it_can_be_differentiated_twice(way):
+    """In the inputs, as acquisition functions may be: the written-out derivatives are differentiable in turn."""
+    kernel, points = KERNELS["one lengthscale"](), gpflow.inducing_variables.InducingPoints(Z)
+
+    def hessian(covariance):
+        inputs = tf.constant(X)
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                value = tf.reduce_sum(tf.square(covariance(kernel, points, inputs)))
+            slope = tf.reduce_sum(tf.sin(inner.gradient(value, inputs)))
+        return outer.gradient(slope, inputs)
+
+    actual = way(lambda: hessian(ours))()
+    expected = hessian(lambda kernel, points, inputs: kernel(points.Z, inputs))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT * np.max(np.abs(expected)))
 
 
 def test_a_subclass_uses_its_own_covariance():

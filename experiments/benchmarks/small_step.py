@@ -1,0 +1,129 @@
+"""A loss and its gradients on few rows, where TensorFlow's own time counts: compiled steps, and the first call.
+
+Each model is compared with GPflow's on one core. Warm steps take turns within a round; the first call (tracing, without
+the constructor) is that of a fresh process each, and processes take turns. Times are the processor's, so that its other
+users count little; medians of them, and of the ratios within a round, so that a speed that drifts does not matter.
+
+    python -m experiments.benchmarks.small_step [--rows 400] [--inducing 30] [--inputs 1 8] [--rounds 30] [--starts 7]
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from gpflow_pep import PEPR
+
+from .collapsed_step import Step, compiled_step
+
+STEPS_PER_ROUND = 20
+
+
+class Problem(NamedTuple):
+    """What the models are made of."""
+
+    data: tuple[AnyNDArray, AnyNDArray]
+    """X [N, D] and Y [N, 1]."""
+    Z: AnyNDArray
+    """[M, D]"""
+
+    def kernel(self) -> gpflow.kernels.Kernel:
+        """A squared exponential with a lengthscale for each input."""
+        return gpflow.kernels.SquaredExponential(lengthscales=np.full(self.Z.shape[1], 1.5))
+
+
+class Entry(NamedTuple):
+    """A row of the table."""
+
+    make: Callable[[Problem], Any]
+    """The model."""
+    peer: str | None
+    """The row that it is compared with."""
+
+
+ENTRIES = {
+    "SGPR": Entry(lambda p: gpflow.models.SGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), None),
+    "PEPR 0": Entry(lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.0), "SGPR"),
+    "PEPR 0.5": Entry(lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, alpha=0.5), "SGPR"),
+}
+
+
+def main() -> None:
+    """Print one table per number of inputs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--inducing", type=int, default=30)
+    parser.add_argument("--inputs", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--rounds", type=int, default=30, help="of warm steps")
+    parser.add_argument("--starts", type=int, default=7, help="fresh processes of each model")
+    parser.add_argument("--first", choices=ENTRIES, help=argparse.SUPPRESS)  # what a fresh process is asked for
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for num_inputs in arguments.inputs:
+        problem = make_problem(arguments.rows, arguments.inducing, num_inputs)
+        if arguments.first:
+            print(seconds(compiled_step(ENTRIES[arguments.first].make(problem)), 1))
+        else:
+            compare(problem, arguments.rounds, arguments.starts)
+
+
+def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
+    """Data of a smooth function with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 4.0, (num_data, num_inputs))
+    Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
+    return Problem((X, Y), X[rng.choice(num_data, num_inducing, replace=False)].copy())
+
+
+def seconds(step: Step, count: int) -> float:
+    """Of the processor, for each of some calls."""
+    start = time.process_time()
+    for _ in range(count):
+        step()
+    return (time.process_time() - start) / count
+
+
+def compare(problem: Problem, rounds: int, starts: int) -> None:
+    """Time every model and print the table."""
+    X, _ = problem.data
+    (N, D), M = X.shape, len(problem.Z)
+    steps = {name: compiled_step(entry.make(problem)) for name, entry in ENTRIES.items()}
+    for step in steps.values():
+        seconds(step, 1)
+    warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), rounds)
+    cold = in_turns(lambda name: in_a_fresh_process(name, N, M, D), starts)
+    print(
+        f"\nN = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts"
+    )
+    print(f"{'model':12}{'step, ms':>10}{'of peer':>9}{'first, s':>10}{'of peer':>9}  peer")
+    for name, entry in ENTRIES.items():
+        row = f"{name:12}"
+        for times, unit in ((warm, 1e3), (cold, 1.0)):
+            ratio = "" if entry.peer is None else f"{np.median(times[name] / times[entry.peer]):.2f}"
+            row += f"{unit * np.median(times[name]):10.2f}{ratio:>9}"
+        print(f"{row}  {entry.peer or ''}".rstrip(), flush=True)
+
+
+def in_turns(time_of: Callable[[str], float], rounds: int) -> dict[str, AnyNDArray]:
+    """Times of each model, one a round, [rounds]."""
+    times = np.array([[time_of(name) for name in ENTRIES] for _ in range(rounds)])
+    return dict(zip(ENTRIES, times.T, strict=True))
+
+
+def in_a_fresh_process(name: str, num_data: int, num_inducing: int, num_inputs: int) -> float:
+    """Seconds of the first call there."""
+    numbers = {"--rows": num_data, "--inducing": num_inducing, "--inputs": num_inputs}
+    options = [str(part) for pair in numbers.items() for part in pair]
+    command = [sys.executable, "-m", "experiments.benchmarks.small_step", "--first", name, *options]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""All rows at once while they are few: the same numbers, whatever the rows become, from a graph as small as GPflow's.
+
+Orders of summation differ, 100 terms: 1e-10 leaves room for the conditioning of Kuu, 1e3 here.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEPR, TSGPR, StreamingSGPR
+
+RNG = np.random.default_rng(8)
+X, Z = RNG.uniform(0.0, 4.0, size=(130, 2)), RNG.uniform(0.0, 4.0, size=(6, 2))
+Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * RNG.normal(size=(130, 1))
+FEW = (X[:40], Y[:40])
+MODELS = {
+    "PEPR 0": lambda data, **options: PEPR(data, alpha=0.0, **options),
+    "PEPR 0.5": lambda data, **options: PEPR(data, alpha=0.5, **options),
+    "T-PEP": lambda data, **options: PEPR(data, alpha=0.5, scale=gpflow.Parameter(0.7), **options),
+    "TSGPR": TSGPR,
+    "streaming": StreamingSGPR,
+}
+
+
+def make(name, data, chunk_size=50):
+    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
+    options = {"kernel": kernel, "inducing_variable": Z, "noise_variance": 0.1, "chunk_size": chunk_size}
+    return MODELS[name](data, **options)
+
+
+def compiled(model):
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    return step
+
+
+def assert_close(actual, expected):
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-10 * np.max(np.abs(other)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_compiled_function_follows_any_number_of_rows(name):
+    model = make(name, FEW)
+    assert model.in_one_chunk
+    step = compiled(model)
+    assert_close(step(), compiled(make(name, FEW, chunk_size=7))())
+    model.data = (X, Y)
+    assert not model.in_one_chunk
+    many = compiled(make(name, (X, Y)))()
+    assert_close(step(), many)
+    assert step.experimental_get_tracing_count() == 1
+    assert_close(compiled(model)(), many)  # in chunks
+
+
+def test_once_they_were_many_chunks_stay():
+    """A stream whose batches are now above and now below a chunk does not compile again and again."""
+    model = make("PEPR 0.5", (X, Y))
+    model.data = FEW
+    assert not model.in_one_chunk
+
+
+def test_refused_data_change_nothing():
+    model = make("PEPR 0.5", FEW)
+    with pytest.raises(ValueError, match="columns"):
+        model.data = (X[:, :1], Y)
+    assert model.in_one_chunk
+
+
+def test_a_stream_compiles_what_it_carries_over_once_more():
+    model = make("streaming", FEW)
+    for batch in (FEW, (X, Y), FEW, (X, Y)):
+        model.update(batch)
+    assert model._carry.experimental_get_tracing_count() == 2
+
+
+@pytest.mark.parametrize("name", ["PEPR 0", "PEPR 0.5"])
+def test_the_graph_is_as_small_as_gpflows(name):
+    """To trace, compile and start an operation takes longer than most of them run here: no branches, no loops."""
+    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
+    peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
+    ours, theirs = (compiled(model).get_concrete_function().graph.as_graph_def() for model in (make(name, FEW), peer))
+    assert not ours.library.function
+    assert len(ours.node) <= 1.1 * len(theirs.node)
