@@ -1,4 +1,4 @@
-"""Marginals, cavities and matching sites, against what they stand for, by numpy: a few products of order 1, so 1e-12."""
+"""Marginals, cavities, matching sites, against what they stand for, by numpy: a few products of order 1, so 1e-12."""
 
 import numpy as np
 import pytest

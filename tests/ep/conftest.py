@@ -1,0 +1,46 @@
+"""What the tests of the loop share: its state after every sweep."""
+
+from typing import NamedTuple
+
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.ep import Options, SitesProblem, convergence
+
+
+class Trace(NamedTuple):
+    """A loop that was run step by step."""
+
+    loops: list
+    """Its state after each step."""
+    result: object
+
+
+@pytest.fixture
+def trace(monkeypatch):
+    """Converges the sites of a model as its compiled loop does, and keeps every state; the model's own sites stay."""
+    while_loop = tf.while_loop
+
+    def run(model):
+        loops = []
+
+        def recorded(cond, body, loop_vars, **options):
+            if not isinstance(loop_vars[0], convergence._Loop):
+                return while_loop(cond, body, loop_vars, **options)
+            while cond(*loop_vars):
+                loop_vars = compiled(*loop_vars)
+                loops.append(loop_vars[0])
+            return loop_vars
+
+        prior = model._prior()
+        problem = SitesProblem(prior.rows, model._projected(prior), model._rule, prior.L, prior.old, model._is_bound())
+        options = Options(*map(tf.convert_to_tensor, model._options))
+        compiled = tf.function(lambda loop: [convergence._step(problem, options, loop)], autograph=False)
+        monkeypatch.setattr(convergence.tf, "while_loop", recorded)
+        try:
+            found = convergence.converge(problem, model.sites.stacked(), options, num_data=int(model.num_data))
+        finally:
+            monkeypatch.undo()
+        return Trace(loops, found)
+
+    return run

@@ -1,0 +1,396 @@
+"""The loop: its status, that it converges from where it starts, and that nothing improper or worse is left behind."""
+
+import os
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.datasets import load_breast_cancer
+
+from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier, datasets
+from gpflow_pep.ep import SitesStatus, convergence
+from gpflow_pep.likelihoods import Probit
+
+rng = np.random.default_rng(31)
+X = rng.uniform(-2.0, 2.0, (20, 1))
+Y = np.where(np.sin(2.5 * X) + 0.3 * rng.normal(size=X.shape) > 0.0, 1.0, 0.0)
+Z = np.linspace(-1.8, 1.8, 6)[:, None]
+
+
+def assert_proper(model):
+    """B is positive definite, and so is every cavity, 1 - α τ s > 0: by numpy, from q(u) = N(m, S)."""
+    Kuu = model.kernel(model.inducing_variable.Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z))
+    W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, model.data[0]).numpy())
+    t = model.sites.precision.numpy()[:, 0]
+    L = np.linalg.cholesky(Kuu)
+    V = L.T @ W
+    B = np.eye(len(L)) + (V * t) @ V.T
+    assert np.linalg.eigvalsh(B).min() > 0.0
+    s = np.sum(V * np.linalg.solve(B, V), axis=0)
+    assert np.min(1.0 - float(model.alpha) * t * s) > 0.0
+
+
+@pytest.fixture(scope="module")
+def _shared():
+    return PEP((X, Y), gpflow.kernels.SquaredExponential(4.0), Probit(), Z)
+
+
+@pytest.fixture
+def model(_shared):
+    """Compiled once; always the same, with sites that say nothing."""
+    _shared.kernel.variance.assign(4.0)
+    _shared.kernel.lengthscales.assign(1.0)
+    _shared.alpha, _shared.tol, _shared.max_sweeps, _shared.damping = 0.5, 1e-6, 1000, 1.0
+    _shared._warned.assign(False)
+    _shared.reset_sites()
+    return _shared
+
+
+def test_status(model):
+    reports = []
+    model.tol, model.damping = 1e-7, 0.7
+    status = model.update_sites(report=reports.append)
+    assert isinstance(status, SitesStatus) and status.converged
+    assert reports == [status] and model.sites_status == status
+    assert status.change <= 1e-7
+    assert 0.0 < status.damping <= 0.7
+    assert status.sweeps > 2
+    assert status.log_evidence == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-12)
+    again = model.update_sites()
+    assert again.sweeps == 0 and again.change <= 1e-7
+
+
+def test_reports_of_batches(model):
+    """After every sweep."""
+    reports = []
+    model.tol = 1e-7
+    status = model.update_sites(batch_size=7, report=reports.append)
+    assert status.converged and len(reports) > 3
+    assert not any(report.converged for report in reports[:-2])
+    assert all(report.change > 1e-7 for report in reports[:-2])
+    assert reports[0].change > reports[-1].change <= 1e-7
+
+
+def test_what_the_status_says_is_so(model, trace):
+    """The change that an update would make, by numpy from q(u) = N(m, S) and the tilted moments that are matched."""
+    model.tol = 1e-3
+    found = trace(model).result
+    assert int(found.ending) == convergence.CONVERGED
+    status = model.update_sites()
+    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.point.change), rel=1e-6)
+    before = model.sites.stacked().numpy()[..., 0]
+    mean, covariance = (value.numpy() for value in model.compute_qu())
+    w = np.linalg.solve(
+        model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)), model.kernel(Z, X).numpy()
+    )
+    m, s = w.T @ mean[:, 0], np.sum(w * (covariance @ w), axis=0)
+    update = found.point.update.numpy()[..., 0]
+    change = [np.abs(update[:, 0] * s), np.abs(update[:, 1] - m * update[:, 0]) * np.sqrt(s)]
+    assert status.change == pytest.approx(np.max(change), rel=1e-5)
+    assert 1e-6 < status.change <= 1e-3
+    model.tol = 1e-9
+    model.update_sites()
+    assert np.abs(model.sites.stacked().numpy()[..., 0] - before).max() > 1e-6
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_too_few_sweeps_are_no_secret(model, batch_size):
+    model.tol, model.max_sweeps = 1e-10, 2
+    with pytest.warns(UserWarning, match=r"The sites have not converged: .* Raise max_sweeps"):
+        status = model.update_sites(batch_size=batch_size)
+    assert not status.converged and status.sweeps == 2 and status.change > 1e-10
+    model.max_sweeps = 1000
+    more = model.update_sites(batch_size=batch_size)
+    assert more.converged and more.change <= 1e-10
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("variance", [4.0, 50.0, 1000.0])
+@pytest.mark.filterwarnings("ignore:The sites have not converged")
+def test_few_sweeps_at_a_time(model, variance, alpha):
+    """From empty sites, and where whole updates overshoot for ever: each call goes on where the one before ended."""
+    model.kernel.variance.assign(variance)
+    model.alpha = alpha
+    expected = model.update_sites()
+    assert expected.converged
+    for max_sweeps, calls in ((1, 150), (3, 60)):
+        model.max_sweeps = max_sweeps
+        model.reset_sites()
+        changes = [model.update_sites().change for _ in range(calls)]
+        assert model.sites_status.converged, changes[::10]
+        assert model.sites_status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-6)
+
+
+def test_the_best_sites_are_kept(model, trace):
+    """Where the loop ends without convergence, with those of the smallest change that it saw, or began with."""
+    model.kernel.variance.assign(400.0)
+    model.tol, model.max_sweeps = 1e-12, 11
+    run = trace(model)
+    assert int(run.result.ending) == convergence.LIMIT
+    seen = [float(loop.point.change) for loop in run.loops if not loop.preliminary and loop.is_valid]
+    assert float(run.result.point.change) == min(seen)
+    model.max_sweeps = 1000
+    model.update_sites()
+    model.max_sweeps = 11
+    before = model.sites_status.change
+    model.tol = 1e-300  # which cannot be met
+    with pytest.warns(UserWarning, match="have not converged"):
+        assert model.update_sites().change <= before
+
+
+def test_batches_take_fewer_sweeps(model):
+    """One after the other sites see each other's updates; together they overshoot, and are damped."""
+    model.alpha, model.tol, reports = 1.0, 1e-9, []
+    parallel = model.update_sites()
+    model.reset_sites()
+    one_by_one = model.update_sites(batch_size=1, report=reports.append)
+    assert parallel.converged and one_by_one.converged
+    assert len(reports) - 2 <= parallel.sweeps
+    assert one_by_one.log_evidence == pytest.approx(parallel.log_evidence, abs=1e-10)
+
+
+JUMPS = [(4.0, 1.0), (400.0, 0.3), (0.01, 3.0), (1e4, 0.5), (50.0, 10.0), (4.0, 1.0)]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.filterwarnings("error")
+def test_hyperparameters_that_jump(model, alpha):
+    """From the sites of other hyperparameters, which may be improper here, to the same sites as from none."""
+    model.alpha, model.tol = alpha, 1e-8
+    evidence = {}
+    for variance, lengthscales in JUMPS:
+        model.kernel.variance.assign(variance)
+        model.kernel.lengthscales.assign(lengthscales)
+        status = model.update_sites()
+        assert status.converged
+        assert_proper(model)
+        kept = evidence.setdefault((variance, lengthscales), status.log_evidence)
+        assert status.log_evidence == pytest.approx(kept, abs=1e-8)
+    model.reset_sites()
+    assert model.update_sites().log_evidence == pytest.approx(status.log_evidence, abs=1e-8)
+
+
+@pytest.mark.parametrize("precision", [-100.0, 1e4], ids=["B", "cavities"])
+def test_sites_that_are_improper(model, trace, precision):
+    """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
+    model.tol = 1e-9
+    expected = model.update_sites()
+    values = np.where(np.arange(len(Y))[:, None] == 3, precision, -0.02 if precision < 0.0 else -precision / 100.0)
+    model.sites.precision.assign(values)
+    model.sites.linear.assign(np.zeros_like(Y))
+    run = trace(model)
+    assert not run.loops[0].is_valid and int(run.loops[0].halvings) == 1
+    first = next(loop for loop in run.loops if loop.is_valid)
+    scaled = first.point.sites.numpy()[:, 0] / values
+    np.testing.assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
+    assert scaled[0, 0] == 0.0 or np.log2(scaled[0, 0]) % 1.0 == 0.0
+    status = model.update_sites()
+    assert status.converged
+    assert_proper(model)
+    assert status.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)
+
+
+def test_nothing_improper_is_accepted(trace):
+    """At no sweep, though candidates are: of a likelihood with two modes, whose sites have negative precision."""
+    likelihood, observed = HARD["Poisson square"]
+    kernel = gpflow.kernels.SquaredExponential(1.0)
+    model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy(), alpha=0.5)
+    run = trace(model)
+    L = np.linalg.cholesky(kernel(LINE[1::4, None]).numpy() + gpflow.default_jitter() * np.eye(6))
+    V = np.linalg.solve(L, kernel(LINE[1::4, None], LINE[:, None]).numpy())
+    rejected, lowest = 0, 0.0
+    for loop in run.loops:
+        rejected += not loop.comparable
+        if loop.is_valid:
+            precision = loop.point.sites.numpy()[:, 0, 0]
+            B = np.eye(6) + (V * precision) @ V.T
+            assert np.linalg.eigvalsh(B).min() > 0.0
+            assert np.min(1.0 - 0.5 * precision * np.sum(V * np.linalg.solve(B, V), axis=0)) > 0.0
+            assert np.isfinite(loop.point.log_evidence) and np.isfinite(loop.point.change)
+            lowest = min(lowest, precision.min())
+    assert rejected > 0 and lowest < 0.0
+
+
+@pytest.mark.parametrize("sweep", [1, 3])
+def test_an_interrupt(model, sweep):
+    """By hand, between two sweeps in batches: the sites are proper, the options as they were, and it goes on."""
+    left, model.tol = [sweep + 1], 1e-10
+
+    def interrupt(status):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.update_sites(batch_size=6, report=interrupt)
+    assert model.max_sweeps == 1000
+    assert_proper(model)
+    assert model.sites.precision.numpy().any()
+    assert model.update_sites(batch_size=6).converged
+
+
+def test_no_sweep_lowers_a_bound(trace):
+    """At alpha = 0, where the energy is one; labels that are often wrong make steps overshoot."""
+    generator = np.random.default_rng(2)
+    inputs = generator.uniform(0.0, 3.0, (80, 2))
+    labels = np.where(generator.uniform(size=80) < 0.2, generator.integers(0, 3, 80), inputs[:, 0] // 1.0)[:, None]
+    kernel = gpflow.kernels.SquaredExponential(20.0)
+    model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0)
+    assert model.is_lower_bound
+    run = trace(model)
+    assert int(run.result.ending) == convergence.CONVERGED
+    accurate = [loop for loop in run.loops if loop.is_valid and not loop.preliminary]
+    bounds = np.array([float(loop.point.log_evidence) for loop in accurate])
+    assert len(bounds) > 10 and bounds[-1] > bounds[0]
+    assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
+
+
+@pytest.fixture(scope="module")
+def outliers():
+    """A sine with three gross errors, by Student's t, whose log density is convex away from the observations."""
+    Y = np.sin(2.0 * X) + 0.1 * rng.normal(size=X.shape)
+    Y[[3, 9, 15]] += [[4.0], [-5.0], [3.0]]
+    return PEP((X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.StudentT(scale=0.1), Z)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.8])
+def test_sites_of_negative_precision(outliers, alpha):
+    outliers.alpha = alpha
+    outliers.reset_sites()
+    status = outliers.update_sites()
+    assert status.converged
+    negative = np.flatnonzero(outliers.sites.precision.numpy() < 0.0)
+    assert {3, 9, 15} <= set(negative)
+    assert_proper(outliers)
+    mean, _ = outliers.predict_f(X)
+    assert np.abs(mean - np.sin(2.0 * X)).max() < 0.5  # gross errors are disregarded
+
+
+# --- real data ------------------------------------------------------------------------------------------------------
+
+ALPHAS = (0.0, 0.2, 0.5, 0.8, 1.0)
+
+
+def converges_on(X, Y):
+    """From nothing and with default settings, for small and large variance, M = 30."""
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    Z = MiniBatchKMeans(30, random_state=0, n_init=1).fit(X).cluster_centers_
+    kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=np.sqrt(X.shape[1]))
+    model = PEPClassifier((X, Y), kernel, Probit(), Z)
+    evidence = []
+    for variance in (1.0, 50.0):
+        for alpha in ALPHAS:
+            model.kernel.variance.assign(variance)
+            model.alpha = alpha
+            model.reset_sites()
+            status = model.update_sites()
+            assert status.converged, (variance, alpha, status)
+            evidence.append(status.log_evidence)
+    small, large = np.reshape(evidence, (2, len(ALPHAS)))
+    assert np.all(small > len(Y) * np.log(0.5))  # better than a coin
+    for values in (small, large):
+        assert np.all(np.diff(values) > 0.0)  # the slack of the bound shrinks, as it is known to on such data
+
+
+@pytest.mark.filterwarnings("error::UserWarning:gpflow_pep")
+def test_breast_cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    converges_on(X, y[:, None].astype(float))
+
+
+@pytest.mark.data
+@pytest.mark.skipif(
+    not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"
+)
+@pytest.mark.parametrize("name", ["australian", "breast", "crabs", "iono", "pima", "sonar", "banana"])
+def test_binary_sets(name):
+    split = datasets.load(name, split=0)
+    converges_on(split.X_train, split.Y_train)
+
+
+@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson])
+def test_a_prior_under_which_rates_are_huge(likelihood):
+    """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 5.0, (40, 1))
+    Y = 1.0 * rng.poisson(np.exp(2.0 * np.sin(3.0 * X) + 1.0))
+    kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=0.5)
+    model = PEP((X, Y + 0.1 * (likelihood is gpflow.likelihoods.Exponential)), kernel, likelihood(),
+                np.linspace(0.0, 5.0, 8)[:, None], alpha=0.0)  # fmt: skip
+    status = model.update_sites()
+    assert status.converged
+    assert status.log_evidence == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-8)
+
+
+# --- bad luck: it converges from defaults, or says that it does not -------------------------------------------------
+
+
+def column(values):
+    return np.asarray(values, float)[:, None]
+
+
+LINE = np.linspace(-2.0, 2.0, 24)
+SMOOTH = np.sin(3.0 * LINE)
+HARD = {
+    "separable": (Probit, column(LINE > 0.1)),
+    "one label only": (Probit, column(0.0 * LINE)),
+    "logit separable": (gpflow.likelihoods.Bernoulli, column(LINE > 0.1)),
+    "StudentT": (lambda: gpflow.likelihoods.StudentT(scale=0.1), column(SMOOTH + 4.0 * (np.arange(24) % 7 == 0))),
+    "Poisson exp": (gpflow.likelihoods.Poisson, column(np.floor(np.exp(1.5 * SMOOTH + 1.0)))),
+    "Poisson square": (
+        lambda: gpflow.likelihoods.Poisson(invlink=tf.square),
+        column(np.floor(np.exp(1.5 * SMOOTH + 1.0))),
+    ),
+    "ordinal": (lambda: gpflow.likelihoods.Ordinal(np.array([-0.5, 0.5])), column(np.digitize(SMOOTH, [-0.5, 0.5]))),
+}
+# At alpha = 0 the expected rate is infinite, or E[(log f²)''] is: there is no bound, which is said.
+NO_BOUND = {"Poisson exp": (1e4,), "Poisson square": (1.0, 1e4)}
+CERTAIN = ("separable", "one label only", "logit separable", "Poisson exp")  # log-concave: these do converge
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.filterwarnings("ignore:The sites have not converged")
+def test_bad_luck(case):
+    """For large and small prior variances and every power: an end that is finite, proper, and what it says it is."""
+    likelihood, observed = HARD[case]
+    kernel = gpflow.kernels.SquaredExponential(1.0)
+    model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy())
+    for variance in (1.0, 1e4):
+        for alpha in (0.0, 0.5, 1.0):
+            kernel.variance.assign(variance)
+            model.alpha = alpha
+            model.reset_sites()
+            if alpha == 0.0 and variance in NO_BOUND.get(case, ()):
+                with pytest.raises(tf.errors.InvalidArgumentError, match="tilted distributions are not finite"):
+                    model.update_sites()
+                assert not model.sites.stacked().numpy().any()
+                continue
+            status = model.update_sites()
+            assert np.isfinite(status.log_evidence) and np.isfinite(status.change), (variance, alpha)
+            assert status.converged == (status.change <= model.tol)
+            assert status.converged or case not in CERTAIN, (variance, alpha, status)
+            mean, spread = model.predict_f(LINE[:, None])
+            assert np.all(np.isfinite(mean)) and np.all(spread > 0.0)
+            again = model.update_sites()
+            assert again.change <= max(status.change, model.tol)
+            if variance == 1.0:
+                assert status.converged or case in ("StudentT", "Poisson square"), (variance, alpha, status)
+
+
+def test_what_cannot_be_updated_is_said():
+    """Not even under the prior; the sites stay what they were."""
+    kernel = gpflow.kernels.SquaredExponential(1.0)
+    likelihood = gpflow.likelihoods.Poisson()
+    observed = np.full((24, 1), 2.0)
+    mean = gpflow.functions.Constant(0.0)
+    model = PEP((LINE[:, None], observed), kernel, likelihood, LINE[1::4, None].copy(), mean_function=mean)
+    assert model.update_sites().converged
+    before = model.sites.stacked().numpy()
+    mean.c.assign(1e4)  # a rate that overflows, whatever the sites
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"The sites cannot be updated.*overflowing"):
+        model.predict_f(LINE[:, None])
+    np.testing.assert_array_equal(model.sites.stacked(), before)
+    mean.c.assign(0.0)
+    assert model.update_sites().sweeps == 0
