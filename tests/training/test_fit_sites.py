@@ -263,9 +263,7 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     assert result.sites.change <= 1e-8
     model.max_sweeps = 1
     sweeps = []
-    result = fit(
-        model, optimiser="adam", max_iterations=4, report=lambda *_: sweeps.append(model.sites_status.sweeps)
-    )
+    result = fit(model, optimiser="adam", max_iterations=4, report=lambda *_: sweeps.append(model.sites_status.sweeps))
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
 

@@ -1,0 +1,212 @@
+"""
+T-PEP for any likelihood (`scale`), and a power for each row, against the models for regression that have them.
+
+Problems are tiny (N = 24, M = 5), Kuu has a condition number below 1e3; two routes to one number differ by 1e-9 at the
+worst, as in test_limits.py: CLOSE, relative to the largest, is that with a power of ten.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Matern52, SquaredExponential
+from gpflow.likelihoods import Gaussian
+from gpflow.utilities import positive
+
+from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP, TSVGP
+from gpflow_pep.likelihoods import Probit
+
+CLOSE, TOL = 1e-8, 1e-12
+N = 24
+MIXED = np.resize([0.0, 0.5, 1.0, 0.3], N)
+
+
+def parts(Z):
+    return {
+        "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]),
+        "likelihood": Gaussian(0.15),
+        "inducing_variable": InducingPoints(Z),
+        "mean_function": gpflow.functions.Constant(0.3),
+    }
+
+
+@pytest.fixture(scope="module", params=["one", "each"])
+def pair(problem, request):
+    """PEPR and PEP made of the same parts, a trainable scale among them; alpha is one number or one for each row."""
+    X, Y, Z, Xnew = problem()
+    shared = {**parts(Z), "scale": gpflow.Parameter(0.7, transform=positive())}
+    by_row = request.param == "each"
+    alpha = MIXED if by_row else 0.5
+    pepr = PEPR((X, Y), alpha=alpha, blocks=1 if by_row else None, **shared)
+    return pepr, PEP((X, Y), alpha=alpha, tol=TOL, **shared), Xnew
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, "mixed"])
+def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
+    """Objective, derivatives (also in m), q(u) and predictions."""
+    pepr, model, Xnew = pair
+    by_row = model.alpha.shape.rank == 1
+    if alpha == "mixed" and not by_row:
+        alpha = 0.3
+    for each in (pepr, model):
+        each.alpha = MIXED if alpha == "mixed" else np.full(N, alpha) if by_row else alpha
+    model.scale.assign(scale)
+    assert pepr.scale is model.scale
+    assert_same(model, pepr, CLOSE)
+    assert_close(model.predict_f(Xnew, full_cov=True), pepr.predict_f(Xnew, full_cov=True), CLOSE)
+    assert_close(model.predict_y(Xnew), pepr.predict_y(Xnew), CLOSE)
+    assert_close(model.compute_qu(), pepr.compute_qu(), CLOSE)
+
+
+@pytest.fixture(scope="module")
+def labelled(problem):
+    """A model of labels with a scale, compiled once."""
+    X, Y, Z, _ = problem()
+    labels = np.where(np.median(Y) < Y, 1.0, 0.0)
+    kernel = Matern52(1.5, lengthscales=0.9)
+    scale = gpflow.Parameter(0.7, transform=positive())
+    return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
+
+
+def test_a_scale_of_one_is_pep(labelled):
+    """And others are not."""
+    X, Y = (values.numpy() for values in labelled.data)
+    plain = PEP((X, Y), labelled.kernel, Probit(), labelled.inducing_variable, alpha=0.5, tol=1e-10)
+    assert not plain.scale.trainable and float(plain.scale.numpy()) == 1.0
+    expected = float(plain.maximum_log_likelihood_objective())
+    for scale, is_same in ((1.0, True), (0.5, False), (2.0, False)):
+        labelled.scale.assign(scale)
+        value = float(labelled.maximum_log_likelihood_objective())
+        assert (value == pytest.approx(expected, abs=1e-11)) == is_same
+    plain.scale.assign(2.0)  # a parameter, so that compiled steps see it
+    assert float(plain.maximum_log_likelihood_objective()) == pytest.approx(value, abs=1e-11)
+
+
+def test_at_alpha_zero_it_is_a_bound_that_m_can_raise(labelled):
+    """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
+    labelled.alpha = 0.0
+    assert labelled.is_lower_bound
+    values = {}
+    for scale in (0.25, 0.5, 0.7, 1.0, 2.0):
+        labelled.scale.assign(scale)
+        values[scale] = float(labelled.maximum_log_likelihood_objective())
+    labelled.alpha = 0.5
+    best = max(values, key=values.get)
+    assert best in (0.5, 0.7) and values[best] > values[1.0] + 0.1
+    X, Y = labelled.data
+    full = PEP((X.numpy(), Y.numpy()), labelled.kernel, Probit(), X.numpy(), alpha=1.0)
+    assert values[best] < float(full.maximum_log_likelihood_objective()) + 0.05  # EP's evidence is off by less
+
+
+def uncollapsed(model, kind, **options):
+    """A model with the q(u) of another one."""
+    q_mu, q_cov = model.compute_qu()
+    options |= {"q_mu": q_mu, "q_sqrt": np.linalg.cholesky(q_cov)[None], "whiten": False}
+    return kind(model.kernel, model.likelihood, model.inducing_variable, mean_function=model.mean_function, **options)
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.7])
+def test_at_alpha_zero_it_is_pepsvgp(pair, scale):
+    """Its bound at q, where that is stationary: off by CLOSE times the curvature, some 1e3."""
+    _, model, _ = pair
+    model.alpha = np.zeros(N) if model.alpha.shape.rank == 1 else 0.0
+    model.scale.assign(scale)
+    bound = uncollapsed(model, PEPSVGP, alpha=0.0, scale=scale, num_data=N)
+    with tf.GradientTape() as tape:
+        value = bound.maximum_log_likelihood_objective(model.data)
+    slopes = tape.gradient(value, [bound.q_mu.unconstrained_variable, bound.q_sqrt.unconstrained_variable])
+    assert float(value) == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=CLOSE)
+    assert max(np.abs(slope).max() for slope in slopes) < 1e-5
+
+
+def test_the_best_scale_at_alpha_zero_is_tsvgp():
+    """Where d is the same in all rows, TSVGP's best scale of each row, 1/(1 + d/σ²), is one for all."""
+    X = np.array([[-1.0], [1.0], [-1.0], [1.0]])
+    Y = np.array([[0.3], [-0.5], [0.1], [0.9]])
+    kernel, Z, noise = SquaredExponential(1.4), np.array([[0.0]]), 0.3
+    d = 1.4 - kernel(Z, X).numpy()[0, 0] ** 2 / (1.4 + gpflow.default_jitter())
+    model = PEP((X, Y), kernel, Gaussian(noise), Z, alpha=0.0, scale=1.0 / (1.0 + d / noise), tol=TOL)
+    bound = uncollapsed(model, TSVGP, num_data=4)
+    expected = float(bound.maximum_log_likelihood_objective((X, Y)))
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-10)
+
+
+# --- models whose factors are tied ----------------------------------------------------------------------------------
+
+TIED = {"APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
+
+
+@pytest.fixture(scope="module")
+def tied(problem):
+    """All three, with one q(u), and SVGP; of two latent functions."""
+    X, Y, Z, _ = problem(P=2)
+    rng = np.random.default_rng(91)
+    q_sqrt = np.tril(0.2 * rng.normal(size=(2, len(Z), len(Z)))) + 0.5 * np.eye(len(Z))
+    given = {"q_mu": rng.normal(size=(len(Z), 2)), "q_sqrt": q_sqrt, "num_data": N, "num_latent_gps": 2}
+    likelihood = gpflow.likelihoods.StudentT(scale=0.5)
+    likelihood.quadrature = gpflow.quadrature.NDiagGHQuadrature(1, 150)
+    made_of = (SquaredExponential(1.3, lengthscales=[0.8, 1.1]), likelihood, InducingPoints(Z))
+    models = {}
+    for name, kind in TIED.items():
+        scale = gpflow.Parameter(0.7, transform=positive())
+        models[name] = kind(*made_of, alpha=0.0, scale=scale, **given)
+    return models, gpflow.models.SVGP(*made_of, **given), (X, Y)
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("name", TIED)
+def test_tied_models_at_alpha_zero(tied, name, scale):
+    """
+    SVGP's bound with m d in place of d, and N/2 log m - N (m - 1)/2 for each latent function. Student's t has its poles
+    within a few nodes' distance: 150 Gauss-Hermite nodes leave 1e-6 of its expectations.
+    """
+    models, svgp, (X, Y) = tied
+    model = models[name]
+    model.scale.assign(scale)
+    model.alpha = 0.0
+    mean, variance = svgp.predict_f(X)
+    Z, kernel = svgp.inducing_variable.Z.numpy(), svgp.kernel
+    Kuu = kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+    Kuf = kernel(Z, X).numpy()
+    d = kernel(X, full_cov=False).numpy() - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0)
+    expectations = svgp.likelihood.variational_expectations(X, mean, variance + (scale - 1.0) * d[:, None], Y)
+    expected = float(tf.reduce_sum(expectations) - svgp.prior_kl()) + N * (np.log(scale) - scale + 1.0)
+    actual = float(model.maximum_log_likelihood_objective((X, Y)))
+    assert actual == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("name", TIED)
+def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
+    """A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order 10."""
+    models, _, data = tied
+    model, h = models[name], 1e-2
+    model.scale.assign(0.7)
+    model.alpha = alpha
+    variable = model.scale.unconstrained_variable
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        value = model.maximum_log_likelihood_objective(data)
+    slope = float(tape.gradient(value, variable))
+    start, values = variable.numpy(), []
+    for steps in (1, -1, 2, -2):
+        variable.assign(start + steps * h)
+        values.append(float(model.maximum_log_likelihood_objective(data)))
+    variable.assign(start)
+    difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * h)
+    assert abs(slope) > 1e-2
+    assert slope == pytest.approx(difference, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_tied_models_with_a_scale_of_one(tied, name):
+    models, _, data = tied
+    model = models[name]
+    q = {"q_mu": model.q_mu, "q_sqrt": model.q_sqrt, "num_data": N, "num_latent_gps": 2}
+    plain = TIED[name](model.kernel, model.likelihood, model.inducing_variable, alpha=0.4, **q)
+    model.alpha = 0.4
+    model.scale.assign(1.0)
+    expected = float(plain.maximum_log_likelihood_objective(data))
+    assert float(model.maximum_log_likelihood_objective(data)) == pytest.approx(expected, rel=1e-12)
