@@ -219,7 +219,7 @@ def test_labels_that_no_function_explains():
     with pytest.warns(UserWarning, match="have not converged"):
         status = model.update_sites()
     assert not status.converged
-    assert status.sweeps < 100
+    assert status.sweeps < 300  # of 1000: it gives up, after some attempts
     assert -400.0 < status.log_evidence < -90.0 * np.log(2.0)
     again = model.update_sites()
     assert again.change <= status.change
