@@ -106,8 +106,8 @@ class PEP(StreamOfBatches):
     Objective, predictions and posterior update the sites themselves until they have converged, starting from where they
     are. They are functions of hyperparameters, data and alpha alone, so that every optimizer and sampler of GPflow and
     TensorFlow Probability can be used. The gradient is that of the converged energy, exactly so for "kl"; for
-    "wasserstein" see :meth:`maximum_log_likelihood_objective`. :meth:`update` absorbs the sites and goes on with a new
-    batch of data.
+    "wasserstein" see :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the
+    hyperparameters: q is held fixed there. :meth:`update` absorbs the sites and goes on with a new batch of data.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
