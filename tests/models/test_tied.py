@@ -372,7 +372,9 @@ def test_what_is_not_finite_is_told(kind):
 def test_labels_are_checked(kind):
     wrong = X, np.full((N, 1), 3.0)
     model = make(kind)
-    with pytest.raises(ValueError, match=r"\(Y\) must hold the labels 0, 1, ..., 2 .* got 3 in row 0 \(12 such values\)"):
+    with pytest.raises(
+        ValueError, match=r"\(Y\) must hold the labels 0, 1, ..., 2 .* got 3 in row 0 \(12 such values\)"
+    ):
         model.training_loss(wrong)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\(Y\) must hold the labels"):
         tf.function(model.training_loss)(wrong)
