@@ -115,7 +115,8 @@ class ProblemWithSites(Problem):
     @property
     @override
     def carried(self) -> dict[str, tf.Variable]:
-        return {"precision": self.model.sites.precision, "linear": self.model.sites.linear}
+        sites = self.model.sites  # the status has the fraction of an update that few sweeps at a time begin with
+        return {"precision": sites.precision, "linear": sites.linear, "status": self.model._status}
 
     @override
     def look(self, step: int) -> Evaluation:
