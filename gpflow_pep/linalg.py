@@ -107,26 +107,37 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
     """
     size = tf.shape(matrix)[-1] if matrix.shape[-1] is None else matrix.shape[-1]
-    failed = tf.where(tf.reshape(~succeeded, [-1]))  # [number of them, 1]
-    failed = failed if matrix.shape.rank == 2 else failed[:1]
-    culprit = tf.gather_nd(tf.reshape(matrix, [-1, size, size]), failed)  # [0 or 1, M, M]
+    if matrix.shape.rank == 2:
+        culprit = tf.broadcast_to(matrix, [tf.cast(~succeeded, tf.int32), size, size])  # [0 or 1, M, M]
+    else:
+        first = tf.where(tf.reshape(~succeeded, [-1]))[:1]  # [0 or 1, 1]
+        culprit = tf.gather_nd(tf.reshape(matrix, [-1, size, size]), first)
     is_finite = tf.math.is_finite(culprit)
-    num_broken = tf.math.count_nonzero(~is_finite)
+    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
-    smallest, largest, sizes = tf.reduce_min(eigenvalues), tf.reduce_max(eigenvalues), tf.abs(eigenvalues)
-    broken = tf.strings.format(
-        "{} of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing", num_broken
+    sizes = tf.abs(eigenvalues)
+    numbers = (eigenvalues[:, 0], eigenvalues[:, -1], tf.reduce_max(sizes, axis=1) / tf.reduce_min(sizes, axis=1))
+    smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
+    shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))
+    heading = [f"Cholesky factorisation of {name} failed: size ", shape, ", "]
+    broken = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
+    end = [". Try: ", advice]
+    return tf.where(
+        num_broken > 0,
+        tf.strings.join([*heading, tf.strings.as_string(num_broken), broken, *end]),
+        tf.strings.join(
+            [
+                *heading,
+                "smallest eigenvalue ",
+                smallest,
+                ", largest ",
+                largest,
+                ", condition number about ",
+                condition,
+                *end,
+            ]
+        ),
     )
-    indefinite = tf.strings.format(
-        "smallest eigenvalue {}, largest {}, condition number about {}",
-        (smallest, largest, tf.reduce_max(sizes) / tf.reduce_min(sizes)),
-    )
-    facts = tf.where(num_broken > 0, broken, indefinite)
-    heading = f"Cholesky factorisation of {name} failed: size "
-    known = isinstance(size, int)
-    start = [f"{heading}{size} x {size}, "] if known else [heading, tf.strings.format("{} x {}, ", (size, size))]
-    end = [f". Try: {advice}"] if isinstance(advice, str) else [". Try: ", advice]
-    return tf.strings.join([*start, facts, *end])
 
 
 @check_shapes(
@@ -139,10 +150,12 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 
     :raises tf.errors.InvalidArgumentError: eagerly and compiled.
     """
-    value = tf.convert_to_tensor(value)
-    num_broken = tf.math.count_nonzero(~tf.math.is_finite(value))
-    message = tf.strings.format(f"{{}} of the entries of {name} are not finite. Try: {advice}", num_broken)
-    return asserted(value, num_broken == 0, message)
+    value, message = tf.convert_to_tensor(value), f" of the entries of {name} are not finite. Try: {advice}"
+    is_finite = tf.math.is_finite(value)
+    if value.shape.rank == 0:
+        return asserted(value, is_finite, f"1{message}")
+    num_broken = tf.math.count_nonzero(~is_finite)
+    return asserted(value, num_broken == 0, tf.strings.as_string(num_broken) + message)
 
 
 @check_shapes(

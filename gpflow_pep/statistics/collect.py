@@ -61,9 +61,9 @@ def collect(
             VDV, scale_bar, *sources_bar = pull_back(bar, variables)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
             LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
-            bars = first_only(cholesky_adjoint(L, LtL_bar), tf.reduce_sum(scale_bar), *sources_bar)
-            num_inputs = 2 + len(sources)
-            return bars[:num_inputs], list(bars[num_inputs:])
+            Kuu_bar, *sources_bar = first_only(cholesky_adjoint(L, LtL_bar), *sources_bar)
+            (scale_bar,) = first_only(tf.reduce_sum(scale_bar))  # by itself: nobody may ask for it
+            return (Kuu_bar, scale_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
         return tuple(sums), gradient
 

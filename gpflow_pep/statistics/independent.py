@@ -17,6 +17,7 @@ from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
 
 class _Quantities(NamedTuple):
     V: tf.Tensor
+    Vw: tf.Tensor
     d: tf.Tensor
     w: tf.Tensor
     x: tf.Tensor
@@ -25,14 +26,20 @@ class _Quantities(NamedTuple):
 def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
     d = tf.nn.relu(rows.Kff - column_products(V, V))  # rounding can make it slightly negative
-    return _Quantities(V, d, 1.0 / (rows.noise + powers.noise * scale * d), d / rows.noise)
+    w = 1.0 / (rows.noise + powers.noise * scale * d)
+    return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
 
 
-def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+def weighted(V: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """V diag(w), [..., M, n]."""
+    return V * tf.expand_dims(w, -2)
+
+
+def weighted_sums(V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], beside a penalty."""
     wr = tf.expand_dims(w, -1) * r
     return ChunkSums(
-        A=symmetric_product(V * tf.expand_dims(w, -2), V),
+        A=symmetric_product(Vw, V),
         c=tf.matmul(V, wr),
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
         log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
@@ -41,16 +48,16 @@ def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) 
 
 
 def weighted_adjoint(
-    V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, bar: ChunkSums
+    V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, bar: ChunkSums
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Half the derivative in V [..., M, n], and those in v = 1/w [..., n] and r [..., n, P], but for the penalty."""
-    AV = tf.matmul(bar.A, V)  # [..., M, n]
+    AVw = tf.matmul(bar.A, Vw)  # [..., M, n]
     qr = _with_trailing(bar.quadratic, 2) * r
     cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
-    w_bar = column_products(AV, V) + tf.reduce_sum(cV * r, axis=-1)  # [..., n]
+    w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
     column = tf.expand_dims(w, -1)  # [..., n, 1]
-    half_V_bar = AV * tf.expand_dims(w, -2) + tf.matmul(0.5 * bar.c, column * r, transpose_b=True)
-    return half_V_bar, w * (_with_trailing(bar.log_noise, 1) - w * w_bar), column * (cV + qr)
+    half_V_bar = AVw + tf.matmul(0.5 * bar.c, column * r, transpose_b=True)
+    return half_V_bar, w * (_with_trailing(bar.log_noise, 1) - w_bar), column * (cV + qr)
 
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
@@ -67,20 +74,20 @@ class IndependentSites(Sites):
 
     @override
     def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        V, _, w, x = quantities
+        V, Vw, _, w, x = quantities
         penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1)
-        return weighted_sums(V, w, rows.residual, penalty)
+        return weighted_sums(V, Vw, w, rows.residual, penalty)
 
     @override
     def adjoint(
         self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
     ) -> ChunkAdjoint:
-        V, d, w, x = quantities
-        half_V_bar, v_bar, r_bar = weighted_adjoint(V, w, rows.residual, bar)
+        V, Vw, d, w, x = quantities
+        half_V_bar, v_bar, r_bar = weighted_adjoint(V, Vw, w, rows.residual, bar)
         weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
         slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
         d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
-        Vd = V * tf.expand_dims(d_bar, -2)
+        Vd = weighted(V, d_bar)
         m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
         return ChunkAdjoint(
             rows=Rows(
@@ -95,7 +102,7 @@ class IndependentSites(Sites):
 
     @override
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
-        V, d, w, _ = _quantities(L, rows, powers, scale)
+        V, _, d, w, _ = _quantities(L, rows, powers, scale)
         return Removal(V, d, V, 1.0 / w, rows.residual)
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import inverse_of_product, symmetric_product
-from .independent import weighted_adjoint, weighted_sums
+from .independent import weighted, weighted_adjoint, weighted_sums
 from .penalty import penalty_factor
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
@@ -46,14 +46,16 @@ class StructuredBlockSites(Sites):
     @override
     def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, _, D, root = quantities
-        return weighted_sums(V, 1.0 / rows.noise, rows.residual, self._penalty(_scaled(root, D), powers.weight))
+        w = 1.0 / rows.noise
+        return weighted_sums(V, weighted(V, w), w, rows.residual, self._penalty(_scaled(root, D), powers.weight))
 
     @override
     def adjoint(
         self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
     ) -> ChunkAdjoint:
         V, Vt, D, root = quantities
-        half_V_bar, v_bar, r_bar = weighted_adjoint(V, 1.0 / rows.noise, rows.residual, bar)
+        w = 1.0 / rows.noise
+        half_V_bar, v_bar, r_bar = weighted_adjoint(V, weighted(V, w), w, rows.residual, bar)
         D_bar = _scaled(root, self._penalty_adjoint(_scaled(root, D), powers.weight, bar.penalty))  # [G, b, b]
         VD = tf.transpose(tf.reshape(tf.matmul(D_bar, Vt), [-1, tf.shape(V)[0]]))  # V D_bar, [M, n]
         of_penalty = tf.reshape(tf.reduce_sum(D_bar * D, axis=-1), [-1])  # minus s times the derivative in s
