@@ -116,7 +116,11 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
-    numbers = (eigenvalues[:, 0], eigenvalues[:, -1], tf.reduce_max(sizes, axis=1) / tf.reduce_min(sizes, axis=1))
+    numbers = (
+        tf.reduce_min(eigenvalues, axis=1),  # not the first: a matrix [0, 0] has none
+        tf.reduce_max(eigenvalues, axis=1),
+        tf.reduce_max(sizes, axis=1) / tf.reduce_min(sizes, axis=1),
+    )
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))
     heading = [f"Cholesky factorisation of {name} failed: size ", shape, ", "]

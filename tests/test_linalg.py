@@ -115,6 +115,12 @@ def test_an_unknown_size_compiles():
     assert function.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
+def test_a_matrix_without_rows(way, shape):
+    """That of a stream which has seen nothing."""
+    assert way(np.zeros(shape)).shape == shape
+
+
 def test_single_precision():
     matrix = positive_definite(4).astype(np.float32)
     assert factorised(matrix).dtype == tf.float32
