@@ -27,6 +27,7 @@ from .models import (
     TSGPR,
     TSVGP,
     PEPClassifier,
+    StreamingPEP,
     StreamingSGPR,
     StreamingSVGP,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "MultiClassRobustMax",
     "PEPClassifier",
     "StreamState",
+    "StreamingPEP",
     "StreamingSGPR",
     "StreamingSVGP",
     "datasets",

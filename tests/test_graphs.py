@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from gpflow_pep import ARPEP, PEPR, PEPClassifier, StreamingSGPR, graphs
+from gpflow_pep import ARPEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
 from gpflow_pep.graphs import compiled, hand_over, unconverted
 from gpflow_pep.training import fit
 
@@ -80,14 +80,21 @@ def train_a_stream():
     model.update((X + 0.2, Y))
 
 
+def train_a_stream_with_sites():
+    model = StreamingPEP((X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4])
+    model.update((X + 0.1, LABELS), moved_share=0.5)
+    fit(model, max_iterations=1)
+
+
 @pytest.mark.parametrize("train", [train_regression, train_with_scipy, train_minibatches, train_a_stream])
 def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
 @pytest.mark.slow
-def test_a_model_with_sites_leaves_no_graphs():
-    assert_released(train_classifier)
+@pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
+def test_models_with_sites_leave_no_graphs(train):
+    assert_released(train)
 
 
 def test_a_failed_trace_leaves_no_graph():

@@ -4,7 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 
-from gpflow_pep import PEPClassifier, StreamingSGPR, StreamingSVGP, StreamState
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
 from gpflow_pep.likelihoods import MultiClassRobustMax
 
 rng = np.random.default_rng(8)
@@ -30,8 +30,7 @@ def classifier():
     points = gpflow.inducing_variables.SeparateIndependentInducingVariables(
         [gpflow.inducing_variables.InducingPoints(X[start : start + 6]) for start in (0, 3, 9)]
     )
-    model = PEPClassifier((X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5)
-    return model
+    return StreamingPEP((X[:20], LABELS[:20]), separate(), MultiClassRobustMax(3), points, alpha=0.5)
 
 
 def variational():
@@ -42,7 +41,7 @@ def variational():
 
 MODELS = {
     "StreamingSGPR": (regression, lambda: [kernel()], {"mean_function": gpflow.functions.Constant([0.0])}, Y),
-    "PEPClassifier": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
+    "StreamingPEP": (classifier, lambda: [separate(), MultiClassRobustMax(3)], {}, LABELS),
     "StreamingSVGP": (variational, lambda: [kernel(), gpflow.likelihoods.Gaussian()], {"whiten": False}, Y),
 }
 

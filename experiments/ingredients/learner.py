@@ -19,7 +19,7 @@ from experiments.learners.steps import Loss, Steps, steps
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.window import SlidingWindow
 from experiments.recording import SAVE_GIT_INFO
-from gpflow_pep import PEPClassifier, StreamingSGPR
+from gpflow_pep import StreamingPEP, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
 
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
@@ -31,7 +31,7 @@ OF_LABELS = ("STREAM", "BATCH")
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR; of labels PEPClassifier), BATCH (the same, of all rows at once), GPR or SGPR (GPflow's, on
+    # STREAM (StreamingSGPR; of labels StreamingPEP), BATCH (the same, of all rows at once), GPR or SGPR (GPflow's, on
     # the last rows) or SVGP (GPflow's, Adam on each batch)
     model = "STREAM"
 
@@ -164,7 +164,7 @@ def build_learner(
     if model in ("STREAM", "BATCH"):
         options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
         if labels:
-            classifier = trained(PEPClassifier((X, Y), covariance, Probit(), Z, **options))
+            classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
             return OnlineClassification(classifier, _iterations(), moved_share)
         regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
         return OnlineRegression(regression, _steps_of, moved_share)

@@ -10,7 +10,7 @@ from typing_extensions import override
 from experiments.initialisation import Floats
 from experiments.learners.learner import in_chunks, predictions
 from experiments.learners.steps import Steps
-from gpflow_pep import PEPClassifier, StreamingSGPR, StreamState
+from gpflow_pep import StreamingPEP, StreamingSGPR, StreamState
 from gpflow_pep.training import fit
 
 
@@ -20,7 +20,7 @@ def carried_bytes(state: StreamState) -> int:
     return sum(array.nbytes for array in kept)
 
 
-_Model = TypeVar("_Model", StreamingSGPR, PEPClassifier)
+_Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)
 
 
 class _Online(Generic[_Model]):
@@ -73,10 +73,10 @@ class OnlineRegression(_Online[StreamingSGPR]):
         return predictions(self.model, X)
 
 
-class OnlineClassification(_Online[PEPClassifier]):
-    """PEPClassifier, trained at converged sites."""
+class OnlineClassification(_Online[StreamingPEP]):
+    """StreamingPEP of labels, trained at converged sites."""
 
-    def __init__(self, model: PEPClassifier, evaluations: int, moved_share: float):
+    def __init__(self, model: StreamingPEP, evaluations: int, moved_share: float):
         """
         :param evaluations: iterations of L-BFGS after a batch, at most.
         """

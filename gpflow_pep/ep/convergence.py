@@ -44,7 +44,7 @@ class SitesProblem(NamedTuple):
     projected: ProjectedRows
     rule: TiltedRule
     L: tf.Tensor
-    old: OldSite
+    old: OldSite | None
     is_bound: tf.Tensor
     """Whether the energy is a lower bound of the log evidence, []."""
 
@@ -172,7 +172,7 @@ def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
 def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, Sweep]:
     """Sweep at the given sites. The log evidence is NaN where B is not positive definite."""
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
-    total = SiteSums(problem.L, A, c).plus(problem.old.A, problem.old.c)
+    total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
     is_proper = tf.reduce_all(tf.math.is_finite(factor))
     LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
@@ -180,7 +180,7 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
     least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
     rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
     found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary)
-    terms = found.terms + problem.old.terms
+    terms = found.terms if problem.old is None else found.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     change = tf.reduce_max(tf.abs(found.normalized(found.update)))
     cancelling = tf.abs(integral) + tf.abs(terms)

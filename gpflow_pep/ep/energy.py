@@ -52,7 +52,8 @@ class Prior(NamedTuple):
     """Its Cholesky factor."""
     scale: tf.Tensor
     """m of T-PEP, []."""
-    old: OldSite
+    old: OldSite | None
+    """Of a stream; None in any other model, whose graphs hold nothing of it."""
     terms: tf.Tensor
     """:func:`scale_terms`, []."""
 
@@ -84,10 +85,8 @@ def energy_derivatives(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         rows, Kuu, factor, scale, old, terms = prior()
-        old_A, old_c = tf.zeros_like(A) + old.A, tf.zeros_like(c) + old.c
-        old_terms = old.terms + terms
     L = tf.stop_gradient(factor)
-    q = SiteSums(L, A, c).plus(old_A, old_c).posterior()
+    q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = q.b[..., 0], inverse_of_product(q.LB)
     sources = [*rows.inputs, *variables]
     own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
@@ -118,14 +117,14 @@ def energy_derivatives(
     VdV, scale_bar, *direct = rows.add_up(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
     VV = tf.matmul(b[..., None], c - A @ b[..., None], transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
-    A_bar = -0.5 * (P + tf.matmul(b[..., None], b[..., None], transpose_b=True))
     num_inputs = len(rows.inputs)
-    indirect = derivatives(
-        tape,
-        (Kuu, *rows.inputs, scale, old_A, old_c, old_terms),
-        variables,
-        (Kuu_bar, *direct[:num_inputs], scale_bar, A_bar, b[..., None], tf.ones_like(old_terms)),
-    )
+    values = [Kuu, *rows.inputs, scale, terms]
+    bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(terms)]
+    if old is not None:
+        A_bar = -0.5 * (P + tf.matmul(b[..., None], b[..., None], transpose_b=True))
+        values += old
+        bars += OldSite(A_bar, b[..., None], tf.ones_like(old.terms))
+    indirect = derivatives(tape, values, variables, bars)
     return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
 
 

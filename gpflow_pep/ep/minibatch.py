@@ -23,7 +23,7 @@ def update_rows(
     rule: TiltedRule,
     sites: Sites,
     sums: SiteSums,
-    old: OldSite,
+    old: OldSite | None,
     scale: tf.Tensor,
     damping: tf.Tensor,
 ) -> SiteSums:
@@ -35,16 +35,17 @@ def update_rows(
     :param rows: the rows.
     :param indices: their numbers, [n].
     :param sums: of the sites of all rows.
+    :param old: the site of an old posterior, which stays.
     """
-    projected = ProjectedRows(rows, sums.L, scale, keep=False)
+    projected, total = ProjectedRows(rows, sums.L, scale, keep=False), sums.with_old(old)
     values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
-    found = sweep(rows, projected, rule, values, sums.plus(old.A, old.c).posterior())
+    found = sweep(rows, projected, rule, values, total.posterior())
     finite = tf.reduce_all(tf.math.is_finite(found.update))
     update = tf.where(tf.math.is_finite(found.update), found.update, tf.zeros_like(found.update))
     A, c = sum_sites(rows, projected, update, sums.L)
 
     def is_improper(fraction: tf.Tensor) -> tf.Tensor:
-        return ~sums.plus(old.A + fraction * A, c).is_proper() & (fraction > 0.0)
+        return ~total.plus(fraction * A, c).is_proper() & (fraction > 0.0)
 
     def halve(fraction: tf.Tensor) -> tf.Tensor:
         return tf.where(fraction < _SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)

@@ -5,6 +5,7 @@ from .classifier import PEPClassifier
 from .pep import PEP
 from .pepr import PEPR
 from .streaming import StreamingSGPR
+from .streaming_pep import StreamingPEP
 from .streaming_svgp import StreamingSVGP
 from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP
@@ -22,6 +23,7 @@ __all__ = [
     "TSGPR",
     "TSVGP",
     "PEPClassifier",
+    "StreamingPEP",
     "StreamingSGPR",
     "StreamingSVGP",
 ]

@@ -48,7 +48,7 @@ from ..statistics import OldSite, SingleRows, SiteSums, SomeRows, floating_varia
 from ..statistics.chunks import ROWS_PER_CHUNK
 from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
 from .latent_functions import independent_prior, latent_functions
-from .stream import StreamOfBatches
+from .sparse import SparseGP
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept from sweep to sweep (64 MB); of more rows it is computed anew
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -76,7 +76,7 @@ class _Posterior(NamedTuple):
     """Of the sites, [C, M, 1]."""
     log_evidence: tf.Tensor
     total: SiteSums
-    """Of the sites and an old posterior."""
+    """Of the sites, and of an old posterior if there is one."""
 
 
 class Surrogate(NamedTuple):
@@ -88,7 +88,7 @@ class Surrogate(NamedTuple):
     """v, [N, C]."""
 
 
-class PEP(StreamOfBatches):
+class PEP(SparseGP):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
 
@@ -107,11 +107,11 @@ class PEP(StreamOfBatches):
     are. They are functions of hyperparameters, data and alpha alone, so that every optimizer and sampler of GPflow and
     TensorFlow Probability can be used. The gradient is that of the converged energy, exactly so for "kl"; for
     "wasserstein" see :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the
-    hyperparameters: q is held fixed there. :meth:`update` absorbs the sites and goes on with a new batch of data.
+    hyperparameters: q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
-        {"_sites", "_status", "_options", "_warned", *StreamOfBatches._TF_MODULE_IGNORED_PROPERTIES}
+        {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
 
     def __init__(
@@ -188,7 +188,6 @@ class PEP(StreamOfBatches):
         )
         self._status = tf.Variable([0.0, 0.0, np.inf, np.nan, damping], trainable=False, dtype=default_float())
         self._warned = tf.Variable(False, trainable=False)
-        self._begin_stream([C], 1, only_points=False)
 
     # --- what may be changed -----------------------------------------------------------------------------------------
 
@@ -448,7 +447,7 @@ class PEP(StreamOfBatches):
             ]
         with tf.control_dependencies(assigned):
             A, c = tf.identity(point.A), tf.identity(point.c)
-        total = SiteSums(prior.L, A, c).plus(prior.old.A, prior.old.c)
+        total = SiteSums(prior.L, A, c).with_old(prior.old)
         return _Posterior(point.sites, point.slopes, prior.L, A, c, log_evidence, total)
 
     @compiled(reduce_retracing=True)
@@ -488,17 +487,16 @@ class PEP(StreamOfBatches):
             tape.watch(variables)
             prior = self._prior()
             with tape.stop_recording():
-                held = prior._replace(
-                    old=OldSite(*map(tf.stop_gradient, prior.old)), scale=tf.stop_gradient(prior.scale)
-                )
-                sums = self._updated(held, SiteSums(tf.stop_gradient(prior.L), A, c), indices, damping)
+                sums = self._updated(prior, SiteSums(prior.L, A, c), indices, damping)
+                q = sums.with_old(prior.old).posterior()
             with tf.control_dependencies([sums.A]):  # the sites of the minibatch have been updated
-                q = sums.plus(held.old.A, held.old.c).posterior()
                 site = Site(*(tf.transpose(tf.gather(v, indices)) for v in (self._sites.precision, self._sites.linear)))
                 batch = self._rows(indices)
                 projected = project(prior.L, batch(tf.constant(0), *batch.inputs), prior.scale)
                 objective = minibatch_objective(batch, projected, self._rule, site, q, self.num_data)
-            loss = -objective - old_objective(prior.old, q) - prior.terms - self.log_prior_density()
+            loss = -objective - prior.terms - self.log_prior_density()
+            if prior.old is not None:
+                loss -= old_objective(prior.old, q)
         return sums.A, sums.c, list(derivatives(tape, loss, variables))
 
     def _updated(self, prior: Prior, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
@@ -511,8 +509,11 @@ class PEP(StreamOfBatches):
         L = self._factorise(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
         terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
-        old = self._old_site(L, alpha if alpha.shape.rank == 0 else tf.zeros([], alpha.dtype))
-        return Prior(self._rows(), Kuu, L, scale, old, terms)
+        return Prior(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
+
+    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
+        """A stream has one."""
+        return None
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
         """All rows, or some in one chunk."""
@@ -598,12 +599,6 @@ class PEP(StreamOfBatches):
         return X, Y
 
     @override
-    def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        if self._alpha.shape.rank == 1:
-            raise ValueError("alpha must be one number for an update, since the old posterior has one; got one a row.")
-        return super()._new_batch(new_data)
-
-    @override
     def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._num_rows, self._num_points = len(X), int(self.inducing_variable.num_inducing)
         self._sites.reset(len(X))
@@ -613,17 +608,8 @@ class PEP(StreamOfBatches):
         return *super()._resizable_variables(), *self._sites.variables, self._alpha
 
     @override
-    def _stream_variables(self) -> dict[str, tf.Variable]:
-        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
-        return {**super()._stream_variables(), **sites}
-
-    @override
-    def _carried_sums(self) -> SiteSums:
-        return self._converged().total
-
-    @override
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Without compiled steps: an exported model has those that its own functions call."""
         children = super()._trackable_children(save_type, **kwargs)
-        step = type(PEP._converge)
-        return {name: child for name, child in children.items() if not isinstance(getattr(PEP, name, None), step)}
+        step, own = type(PEP._converge), type(self)
+        return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}

@@ -23,6 +23,7 @@ from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from ..statistics import Prior, SiteSums
 from .predictions import CheckedPredictions
+from .structure import CompiledSteps
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
@@ -30,7 +31,7 @@ ADVICE_KUU = (
 )
 
 
-class SparseGP(CheckedPredictions, InternalDataTrainingLossMixin):
+class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 

@@ -8,10 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_float, default_jitter
-from gpflow.inducing_variables import InducingPoints, InducingVariables, SeparateIndependentInducingVariables
-from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 from typing_extensions import override
@@ -23,12 +20,12 @@ from ..statistics import Carried, OldPosterior, OldSite, Prior, SiteSums, carrie
 from ..stream_state import StreamState
 from .moving_points import all_points, are_points, given_points, moved_points, place
 from .sparse import SparseGP
-from .structure import Structure
+from .structure import CompiledSteps
 
 _Model = TypeVar("_Model", bound="Stream")
 
 
-class Stream:
+class Stream(CompiledSteps):
     """
     A model of the batch it holds, with the posterior of all batches before as one more Gaussian site.
 
@@ -38,37 +35,22 @@ class Stream:
     new inducing points are at the old ones.
     """
 
-    kernel: Kernel
-    likelihood: Likelihood
-    inducing_variable: InducingVariables
-    mean_function: MeanFunction
-    _old: OldPosterior | None = None
+    _old: OldPosterior
     _num_inducing: tf.Variable
-    _structure: Structure
 
-    def _begin_stream(self, leading: list[int], num_outputs: int, *, only_points: bool = True) -> None:
+    def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
         """
         Nothing has been seen yet.
 
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: columns of c, P or 1.
-        :param only_points: refuse an inducing variable that is not of points; otherwise it has no :meth:`update`.
+        :raises ValueError: where the inducing variable is not of points.
         """
-        self._structure = Structure()
-        self._num_inducing = tf.Variable(int(self.inducing_variable.num_inducing), trainable=False)
-        if are_points(self.inducing_variable):
-            K, _, D = all_points(self.inducing_variable).shape
-            self._old = OldPosterior(K, D, leading, num_outputs, default_float())
-        elif only_points:
+        if not are_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
-
-    def _carrying(self) -> OldPosterior:
-        """The old posterior, or an error where there can be none."""
-        if self._old is None:
-            raise ValueError(
-                f"inducing_variable must be inducing points for an update, got {type(self.inducing_variable).__name__}."
-            )
-        return self._old
+        K, _, D = all_points(self.inducing_variable).shape
+        self._num_inducing = tf.Variable(int(self.inducing_variable.num_inducing), trainable=False)
+        self._old = OldPosterior(K, D, leading, num_outputs, default_float())
 
     def update(
         self, new_data: RegressionData, inducing_variable: InducingPointsLike | None = None, *, moved_share: float = 0.0
@@ -91,14 +73,13 @@ class Stream:
         :raises ValueError: naming the argument that cannot be used; the model is as it was.
         :raises tf.errors.InvalidArgumentError: where the posterior cannot be computed; the model is as it was.
         """
-        old = self._carrying()
         X, Y = self._new_batch(new_data)
         Z = self._next_points(X, inducing_variable, moved_share)
         posterior = self._absorbed()
         if Z is not None:
             self._place(Z)
             self._num_inducing.assign(Z.shape[1])
-        old.assign(posterior)
+        self._old.assign(posterior)
         self._take(X, Y)
 
     @property
@@ -148,7 +129,7 @@ class Stream:
 
     def _stream_variables(self) -> dict[str, tf.Variable]:
         """What changes from batch to batch, by name."""
-        return {f"old.{name}": variable for name, variable in self._carrying().carried._asdict().items()}
+        return {f"old.{name}": variable for name, variable in self._old.carried._asdict().items()}
 
     @classmethod
     @abstractmethod
@@ -177,8 +158,7 @@ class Stream:
         place(self.inducing_variable, Z)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite:
-        if self._old is None:
-            return OldSite.nothing(L.dtype)
+        """The site of the old posterior; `L` is the Cholesky factor of Kuu, and `alpha` one power, []."""
         return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
 
     def _next_points(
@@ -204,18 +184,6 @@ class Stream:
     def _greedy(self, structure: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
-
-    def _parts(self) -> tuple[tf.Module, ...]:
-        """What the posterior depends on beside data and alpha."""
-        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
-
-    def _current_structure(self) -> int:
-        """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
-        return self._structure.number(self._parts(), self._settings())
-
-    def _settings(self) -> tuple[Any, ...]:
-        """What compiled functions depend on that is neither a variable nor in a part."""
-        return (default_jitter(),)
 
     def _with_same_points(self, covariance: tf.Tensor) -> tf.Tensor:
         """
@@ -260,7 +228,7 @@ class StreamOfBatches(Stream, SparseGP):
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._resizable_variables(), *(() if self._old is None else self._old.variables)
+        return *super()._resizable_variables(), *self._old.variables
 
     @override
     def _stream_variables(self) -> dict[str, tf.Variable]:

@@ -97,7 +97,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         """The sums of the batch and the old site, and what the evidence needs of the one and of the other."""
         batch, terms = self._collected(powers, scale)
         old = self._old_site(batch.L, powers.noise)
-        return batch.plus(old.A, old.c), terms, old.terms
+        return batch.with_old(old), terms, old.terms
 
     @override
     def _settings(self) -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ class StreamingSVGP(Stream, Uncollapsed):
 
     def _log_ratio(self, L: tf.Tensor, q: Approximation) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""
-        return self._carrying().log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
+        return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
 
     @override
     @compiled

@@ -1,11 +1,17 @@
 """The retracing key of compiled steps: it changes when a part or a setting of the model is replaced."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
+from gpflow.config import default_jitter
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
 
 _PLAIN = (bool, int, float, str, np.generic)
 
@@ -25,6 +31,31 @@ class Structure:
         if len(present) != len(self._known) or any(map(_is_another, present, self._known)):
             self._number, self._known = self._number + 1, present
         return self._number
+
+
+class CompiledSteps:
+    """A model with compiled steps, which take :meth:`_current_structure`: they are traced anew where it has changed."""
+
+    kernel: Kernel
+    likelihood: Likelihood
+    inducing_variable: InducingVariables
+    mean_function: MeanFunction
+
+    @cached_property
+    def _structure(self) -> Structure:
+        return Structure()
+
+    def _current_structure(self) -> int:
+        """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
+        return self._structure.number(self._parts(), self._settings())
+
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """What the posterior depends on beside data and alpha."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+
+    def _settings(self) -> tuple[Any, ...]:
+        """What compiled steps depend on that is neither a variable nor in a part."""
+        return (default_jitter(),)
 
 
 def _settings(part: tf.Module) -> Iterator[tuple[str, Any]]:

@@ -14,12 +14,12 @@ from .covariances import (
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .leave_one_out import leave_one_out
-from .old_posterior import Carried, OldPosterior, OldSite, carried
+from .old_posterior import Carried, OldPosterior, carried
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import EvidenceTerms, Powers, Sites
 from .structured import SharedBlockSites, StructuredBlockSites
-from .sums import InducingPosterior, SiteSums, factorise_B, precision_B
+from .sums import InducingPosterior, OldSite, SiteSums, factorise_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",

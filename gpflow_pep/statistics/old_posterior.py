@@ -16,7 +16,7 @@ from ..derivatives import first_only
 from ..linalg import cholesky, finite
 from .old_covariances import old_covariances
 from .penalty import factored_log_det_ratio
-from .sums import SiteSums
+from .sums import OldSite, SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
@@ -33,23 +33,6 @@ class Carried(NamedTuple):
     """η, [..., Ma, P]."""
     log_normaliser: tf.Tensor
     """log of the integral of p_old(a) over q_old(a) without their normalisers: P/2 log|B| - c'B^-1 c/2, []."""
-
-
-class OldSite(NamedTuple):
-    """What the old posterior adds to the sums of the new model, and to its log evidence."""
-
-    A: tf.Tensor
-    """[..., M, M]"""
-    c: tf.Tensor
-    """[..., M, P]"""
-    terms: tf.Tensor
-    """[]"""
-
-    @classmethod
-    def nothing(cls, dtype: tf.DType) -> "OldSite":
-        """Of a model that has no old posterior; [1, 1, 1] each, which broadcast."""
-        zero = tf.zeros([1, 1, 1], dtype)
-        return cls(zero, zero, zero[0, 0, 0])
 
 
 def carried(Z: tf.Tensor, sums: SiteSums) -> Carried:

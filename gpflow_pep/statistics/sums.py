@@ -31,6 +31,17 @@ class InducingPosterior(NamedTuple):
     """B^-1 c, [..., M, P]."""
 
 
+class OldSite(NamedTuple):
+    """What the old posterior of a stream adds to the sums of the batch, and to its log evidence."""
+
+    A: tf.Tensor
+    """[..., M, M]"""
+    c: tf.Tensor
+    """[..., M, P]"""
+    terms: tf.Tensor
+    """[]"""
+
+
 class SiteSums(NamedTuple):
     """
     The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'.
@@ -49,6 +60,10 @@ class SiteSums(NamedTuple):
     def plus(self, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
         """The sums with more sites on the same inducing variables."""
         return self._replace(A=self.A + A, c=self.c + c)
+
+    def with_old(self, old: OldSite | None) -> "SiteSums":
+        """The sums with the site of an old posterior, if there is one."""
+        return self if old is None else self.plus(old.A, old.c)
 
     def is_proper(self) -> tf.Tensor:
         """Whether B = I + A is positive definite, []."""

@@ -8,6 +8,7 @@ Models with sites converge these themselves, to rounding here.
 """
 
 import contextlib
+import functools
 import types
 
 import gpflow
@@ -16,7 +17,7 @@ import pytest
 import tensorflow as tf
 from gpflow.utilities import positive
 
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingPEP, StreamingSGPR
 
 N, D, M = 12, 2, 4
 
@@ -35,19 +36,19 @@ def eagerly():
         tf.config.run_functions_eagerly(False)
 
 
-def with_sites(data, kernel, Z, *, noise_variance, **options):
+def with_sites(data, kernel, Z, *, noise_variance, constructor=PEP, **options):
     """Gaussian sites take one sweep."""
     likelihood, tol = (
         gpflow.likelihoods.Gaussian(noise_variance),
         1e-12 if gpflow.default_float() == np.float64 else 1e-4,
     )
-    return PEP(data, kernel, likelihood, Z, alpha=0.7, tol=tol, **options)
+    return constructor(data, kernel, likelihood, Z, alpha=0.7, tol=tol, **options)
 
 
-def streaming(data, kernel, Z, **shared):
+def in_midstream(make, data, kernel, Z, **shared):
     """With a batch behind it that is the same for all outputs, whatever the data."""
     X, Y = make_data(seed=99)
-    model = StreamingSGPR((X, np.tile(Y, data[1].shape[1])), kernel, Z, alpha=0.5, **shared)
+    model = make((X, np.tile(Y, data[1].shape[1])), kernel, Z, **shared)
     with eagerly():
         model.update(data)
     return model
@@ -67,7 +68,8 @@ REGISTRY = {
     "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
     "PEP": with_sites,
     "PEP scale learned": lambda data, kernel, Z, **shared: with_sites(data, kernel, Z, scale=learned_scale(), **shared),
-    "StreamingSGPR": streaming,
+    "StreamingPEP": functools.partial(in_midstream, functools.partial(with_sites, constructor=StreamingPEP)),
+    "StreamingSGPR": functools.partial(in_midstream, functools.partial(StreamingSGPR, alpha=0.5)),
 }
 
 

@@ -10,7 +10,15 @@ from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summ
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
-SETTINGS = ["PEPR alpha per block", "T-PEP learned", "TSGPR", "BTSGPR shared", "PEP scale learned", "StreamingSGPR"]
+SETTINGS = [
+    "PEPR alpha per block",
+    "T-PEP learned",
+    "TSGPR",
+    "BTSGPR shared",
+    "PEP scale learned",
+    "StreamingPEP",
+    "StreamingSGPR",
+]
 
 pytestmark = pytest.mark.parametrize("make", SETTINGS, indirect=True)
 

@@ -24,7 +24,6 @@ V = np.linalg.solve(L, KERNEL(Z, X).numpy())
 D = SCALE * (1.4 - np.sum(V**2, axis=0))
 POWERS = {"one": 0.6, "each": np.linspace(0.0, 1.0, N)}
 CHUNKS = [1, 4, 100, None]  # None: all rows without a loop
-NOTHING = OldSite.nothing(tf.float64)
 
 
 def constant(value):
@@ -166,7 +165,7 @@ def variables(values):
 def update(sites, indices, rule, alpha, damping, state=None):
     given = rows(alpha=alpha, indices=indices)
     state = sums(sites.stacked().numpy()) if state is None else state
-    return update_rows(given, indices, rule, sites, state, NOTHING, constant(SCALE), constant(damping))
+    return update_rows(given, indices, rule, sites, state, None, constant(SCALE), constant(damping))
 
 
 @pytest.mark.parametrize("power", POWERS)

@@ -566,8 +566,6 @@ def test_a_power_of_each_row_stays_with_the_rows():
         model.alpha = 0.5
     with pytest.raises(ValueError, match="data must keep 14 rows, since each has an alpha of its own, got 9"):
         model.data = (X[:9], Y[:9])
-    with pytest.raises(ValueError, match="alpha must be one number for an update"):
-        model.update((X, Y))
     assert not model.is_lower_bound
     model.alpha = np.zeros(14)
     assert model.is_lower_bound

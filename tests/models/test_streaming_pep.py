@@ -1,11 +1,11 @@
-"""PEP that absorbs its sites: exact where the likelihood is Gaussian, consistent for all others."""
+"""StreamingPEP, which absorbs its sites: exact where the likelihood is Gaussian, consistent for all others."""
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep import PEP, PEPR
+from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 from gpflow_pep.training import fit
 
@@ -29,7 +29,7 @@ def batches(observations, size=30):
 def streamed(observations, likelihood, kernel=kernel, **options):
     """The model after all batches, and the sum of the batches' log evidences."""
     first, *others = batches(observations)
-    model = PEP(first, kernel(), likelihood, Z, tol=1e-10, **options)
+    model = StreamingPEP(first, kernel(), likelihood, Z, tol=1e-10, **options)
     total = model.update_sites().log_evidence
     for batch in others:
         model.update(batch)
@@ -62,7 +62,8 @@ def test_streaming_ep_is_near_ep_of_all_data():
 def in_midstream():
     """A model with a batch behind it, compiled once; the sites of the second do not depend on what they were."""
     first, second, _ = batches(LABELS)
-    model = PEP(first, kernel(), Probit(), Z, mean_function=gpflow.functions.Constant([0.1]), tol=1e-11)
+    mean_function = gpflow.functions.Constant([0.1])
+    model = StreamingPEP(first, kernel(), Probit(), Z, mean_function=mean_function, tol=1e-11)
     model.update(second, Z + 0.2)
     return model
 
@@ -124,7 +125,7 @@ def test_several_classes_with_kernels_of_their_own():
 def test_sites_are_converged_before_they_are_absorbed():
     """Also where nothing has been asked of the model before."""
     first, second, _ = batches(LABELS)
-    models = [PEP(first, kernel(), Probit(), Z, tol=1e-10) for _ in range(2)]
+    models = [StreamingPEP(first, kernel(), Probit(), Z, tol=1e-10) for _ in range(2)]
     models[0].update_sites()
     for model in models:
         model.update(second)
@@ -133,7 +134,7 @@ def test_sites_are_converged_before_they_are_absorbed():
 
 def test_training_between_updates():
     first, second, _ = batches(LABELS)
-    model = PEP(first, gpflow.kernels.SquaredExponential(), Probit(), Z)
+    model = StreamingPEP(first, gpflow.kernels.SquaredExponential(), Probit(), Z)
     fit(model, max_iterations=15)
     model.update(second)
     before = model.update_sites().log_evidence
@@ -142,11 +143,78 @@ def test_training_between_updates():
     assert result.sites.converged and model.update_sites().sweeps == 0
 
 
-def test_an_inducing_variable_that_is_not_of_points_has_no_update():
-    class Shifted(gpflow.inducing_variables.InducingPoints):
-        pass
+# --- the first batch -------------------------------------------------------------------------------------------------
 
-    model = PEP((X, LABELS), gpflow.kernels.Matern32(), Probit(), Shifted(Z))
-    assert model.update_sites().converged
-    with pytest.raises(ValueError, match="must be inducing points for an update, got Shifted"):
-        model.update((X, LABELS))
+
+def step_of(model):
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    return step
+
+
+def size_of_graph(model):
+    """Operations of loss and gradient, in all functions that they call."""
+    graph = step_of(model).get_concrete_function().graph.as_graph_def()
+    return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)
+
+
+@pytest.fixture(scope="module")
+def of_the_first_batch():
+    """A stream that has seen nothing yet, and PEP."""
+    return [kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10) for kind in (StreamingPEP, PEP)]
+
+
+def test_the_first_batch_is_that_of_pep(of_the_first_batch):
+    """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
+    (loss, slopes), (expected, derivatives) = (step_of(model)() for model in of_the_first_batch)
+    assert float(loss) == float(expected)
+    for actual, derivative in zip(slopes, derivatives, strict=True):
+        np.testing.assert_allclose(actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max())
+
+
+def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch):
+    """No operation of it, which are nearly a quarter of what a stream traces."""
+    streamed, alone = map(size_of_graph, of_the_first_batch)
+    assert alone <= 0.85 * streamed
+    stream, model = of_the_first_batch
+    assert stream._prior().old is not None and model._prior().old is None
+    for kind in (PEP, PEPClassifier):
+        assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_old", "_carry"))
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+class Shifted(gpflow.inducing_variables.InducingPoints):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("inducing_variable", "options", "message"),
+    [
+        (Shifted(Z), {}, "inducing_variable must be inducing points, got Shifted"),
+        (Z, {"alpha": np.full(90, 0.5)}, "alpha must be one number"),
+        (Z, {"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
+        (Z, {"tol": -1.0}, "tol must be"),
+    ],
+)
+def test_arguments_that_a_stream_cannot_use(inducing_variable, options, message):
+    with pytest.raises(ValueError, match=message):
+        StreamingPEP((X, LABELS), kernel(), Probit(), inducing_variable, **options)
+
+
+def test_a_refused_batch_changes_nothing(in_midstream):
+    before = in_midstream.state.as_dict()
+    for batch, message in (((X[:, :1], LABELS), "must keep 2 columns"), ((X, Y), "data.*Y")):
+        with pytest.raises(ValueError, match=message):
+            in_midstream.update(batch)
+    with pytest.raises(ValueError, match="alpha must stay one number"):
+        in_midstream.alpha = np.full(30, 0.5)
+    after = in_midstream.state.as_dict()
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)

@@ -28,10 +28,17 @@ def of_minibatches(constructor, likelihood=None, **options):
     return constructor(kernel(), likelihood, Z.copy(), num_data=len(X), **options)
 
 
-def classifier(**options):
+def classifier(constructor=gpflow_pep.PEPClassifier, data=(X, LABELS), **options):
     """Its inducing points stay, or L-BFGS would take hundreds of iterations."""
-    model = gpflow_pep.PEPClassifier((X, LABELS), kernel(), Probit(), Z.copy(), **options)
+    model = constructor(data, kernel(), Probit(), Z.copy(), **options)
     gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def stream():
+    """With a batch behind it."""
+    model = classifier(gpflow_pep.StreamingPEP, (X[:10], LABELS[:10]))
+    model.update((X[10:], LABELS[10:]))
     return model
 
 
@@ -42,6 +49,7 @@ MAKERS = {
     "StreamingSGPR": lambda: collapsed(gpflow_pep.StreamingSGPR),
     "SGPR": lambda: collapsed(gpflow.models.SGPR),
     "PEPClassifier": classifier,
+    "StreamingPEP": stream,
     "TSVGP": lambda: of_minibatches(gpflow_pep.TSVGP),
     "BTSVGP": lambda: of_minibatches(gpflow_pep.BTSVGP),
     "PEPSVGP": lambda: of_minibatches(gpflow_pep.PEPSVGP, alpha=0.5),
@@ -51,8 +59,9 @@ MAKERS = {
     "RPAPEP": lambda: of_minibatches(gpflow_pep.RPAPEP, Probit()),
     "SVGP": lambda: of_minibatches(gpflow.models.SVGP),
 }
-WITH_LABELS = ("PEPClassifier", "APEP", "ARPEP", "RPAPEP")
-WITH_DATA = ("PEPR", "TSGPR", "BTSGPR", "StreamingSGPR", "SGPR", "PEPClassifier")
+WITH_LABELS = ("PEPClassifier", "StreamingPEP", "APEP", "ARPEP", "RPAPEP")
+WITH_SITES = ("PEPClassifier", "StreamingPEP")
+WITH_DATA = ("PEPR", "TSGPR", "BTSGPR", "StreamingSGPR", "SGPR", *WITH_SITES)
 
 
 def data_for(name):

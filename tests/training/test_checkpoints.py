@@ -14,6 +14,7 @@ from small_models import (
     LABELS,
     MAKERS,
     WITH_DATA,
+    WITH_SITES,
     X,
     Y,
     classifier,
@@ -96,6 +97,7 @@ def test_killed(tmp_path, name, kills):
         ("SVGP", {"natural_step": None}),
         ("PEPR", {"optimiser": "adam", "max_iterations": 30}),
         ("PEPClassifier", {"optimiser": "adam", "max_iterations": 10}),
+        ("StreamingPEP", {"optimiser": "adam", "max_iterations": 10}),
         ("PEPClassifier", {"optimiser": "adam", "max_iterations": 14, "batch_size": 16}),
     ],
 )
@@ -104,7 +106,7 @@ def test_adam_goes_on_exactly(tmp_path, name, options):
     options = {**options_for(name), **options, "held_out": held_out_for(name), "patience": 1000}
     model = MAKERS[name]()
     expected = fit(model, data_for(name), **options)
-    again, result = interrupted(name, tmp_path / "c.npz", [2] if name == "PEPClassifier" else [3, 2], **options)
+    again, result = interrupted(name, tmp_path / "c.npz", [2] if name in WITH_SITES else [3, 2], **options)
     for path, value in values(model).items():
         np.testing.assert_array_equal(values(again)[path], value)
     assert result.objective == expected.objective

@@ -1,0 +1,64 @@
+"""StreamingPEP: power expectation propagation of data that arrive in batches, for any likelihood."""
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.models.util import InducingPointsLike
+from typing_extensions import override
+
+from .. import validation
+from ..statistics import SiteSums
+from .pep import PEP
+from .stream import StreamOfBatches
+
+
+class StreamingPEP(StreamOfBatches, PEP):
+    r"""
+    Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
+
+    The model is :class:`PEP` of the batch it holds, with the posterior of all batches before as one more Gaussian site:
+
+        q(u) ∝ p(u) ∏_n t_n(u) t_old(u)
+
+    Its objective is the online log evidence of the batch, given the ones before; on the first batch it is that of
+    :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: the sites of the batches before are not
+    visited again. With a Gaussian likelihood it is :class:`StreamingSGPR`.
+    """
+
+    _TF_MODULE_IGNORED_PROPERTIES = StreamOfBatches._TF_MODULE_IGNORED_PROPERTIES | PEP._TF_MODULE_IGNORED_PROPERTIES
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        alpha: float = 0.5,
+        **options: Any,
+    ):
+        """
+        Arguments are those of :class:`PEP`, but for these.
+
+        :param data: the first batch: inputs X [N, D] and observations Y [N, P].
+        :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
+            `SeparateIndependentInducingVariables`.
+        :param alpha: the power, a number in [0, 1]: the old posterior has one.
+        :param options: the other keyword arguments of :class:`PEP`.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        power = validation.single_power(alpha)
+        super().__init__(data, kernel, likelihood, inducing_variable, alpha=power, **options)
+        self._begin_stream([self.num_latent_gps], 1)
+
+    @override
+    def _carried_sums(self) -> SiteSums:
+        return self._converged().total
+
+    @override
+    def _stream_variables(self) -> dict[str, tf.Variable]:
+        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
+        return {**super()._stream_variables(), **sites}
