@@ -59,6 +59,15 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return functools.partial(_Compiled, **options) if function is None else _Compiled(function, **options)
 
 
+def on_demand(function: Callable[..., Any]) -> Any:
+    """
+    Compile a function whose graph is optimized and instantiated when it is first run, not with the graphs that call it.
+
+    Those need not pay for what hardly ever happens in them. It is traced once for all of them.
+    """
+    return compiled(function, reduce_retracing=True, experimental_attributes={"_noinline": True})
+
+
 class _Compiled:
     """A compiled function; as an attribute of a class, a method that each instance compiles for itself."""
 

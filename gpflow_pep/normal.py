@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from .graphs import on_demand
+
 _SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
 _UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
 # The first term of either series that is neglected, 23!!/12^24 and 13!!/37^14 of 1, is below machine epsilon.
@@ -18,8 +20,8 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
 
     def with_series() -> tf.Tensor:
-        z = _in_the_tail(x, _UNDERFLOW_BELOW)
-        return tf.where(far, _log_of_mills(z, _mills(z, _UNDERFLOW_TERMS)), near)
+        log_cdf = _log_ndtr_in_the_tail(tf.reshape(tf.minimum(x, _UNDERFLOW_BELOW), [-1]))
+        return tf.where(far, tf.reshape(log_cdf, tf.shape(x)), near)
 
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
@@ -36,11 +38,9 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
     near = log_cdf, h, h * (x + h)
 
     def with_series() -> tuple[tf.Tensor, ...]:
-        z = _in_the_tail(x, _SERIES_BELOW)
-        g = _mills(z, _SERIES_TERMS)
-        slope = -z / (1.0 - g)
-        series = _log_of_mills(z, g), slope, tf.square(slope) * g
-        return tuple(tf.where(far, *pair) for pair in zip(series, near, strict=True))
+        series = _derivatives_in_the_tail(tf.reshape(tf.minimum(x, _SERIES_BELOW), [-1]))
+        pairs = zip(series, near, strict=True)
+        return tuple(tf.where(far, tf.reshape(value, tf.shape(x)), other) for value, other in pairs)
 
     log_cdf, slope, drop = tf.cond(tf.reduce_any(far), with_series, lambda: near)
     return log_cdf, slope, drop
@@ -52,8 +52,16 @@ def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:
     return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(tail))
 
 
-def _in_the_tail(x: tf.Tensor, edge: float) -> tf.Tensor:
-    return tf.minimum(x, edge * tf.ones_like(x))
+@on_demand
+def _log_ndtr_in_the_tail(x: tf.Tensor) -> tf.Tensor:
+    return _log_of_mills(x, _mills(x, _UNDERFLOW_TERMS))
+
+
+@on_demand
+def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    g = _mills(x, _SERIES_TERMS)
+    slope = -x / (1.0 - g)
+    return _log_of_mills(x, g), slope, tf.square(slope) * g
 
 
 def _log_of_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:

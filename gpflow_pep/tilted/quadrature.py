@@ -8,6 +8,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from ..derivatives import derivatives
+from ..graphs import on_demand
 from .adaptive import AdaptivePanels
 from .densities import log_density
 from .levels import first_points, locate
@@ -26,6 +27,7 @@ class QuadratureRule(TiltedRule):
     def __init__(self, likelihood: ScalarLikelihood):
         self._density = log_density(likelihood)
         self._panels = AdaptivePanels(self._density)
+        self._on_panels = on_demand(self._panels.moments)
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
@@ -41,7 +43,7 @@ class QuadratureRule(TiltedRule):
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, start, X, Y = (tf.gather(value, rest) for value in (*cavity, alpha, centre, *observations))
-            better = self._panels.moments(Cavity(m, v), Observations(X, Y), power, start)
+            better = self._on_panels(Cavity(m, v), Observations(X, Y), power, start)
             pairs = zip(tilted, better, strict=True)
             return tuple(tf.tensor_scatter_nd_update(old, rest[:, None], new) for old, new in pairs)
 
