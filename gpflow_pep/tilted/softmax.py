@@ -15,7 +15,7 @@ from ..statistics import concatenate
 from .registry import KL, Projection, tilted_rule
 from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
 
-_VALUES_PER_CHUNK = 2**8  # rows times classes that are integrated at a time, with 2^13 numbers each
+_VALUES_PER_CHUNK = 2**10  # rows times classes that are integrated at a time, with 2^13 numbers each at most
 
 
 class SoftmaxTilting(TiltedRule):
@@ -39,7 +39,7 @@ class SoftmaxTilting(TiltedRule):
 
         def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
             rows = slice(chunk * size, (chunk + 1) * size)
-            tilted = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], power[rows])
+            tilted = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], power[rows], accurate)
             return tilted.log_normaliser, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]
