@@ -23,12 +23,14 @@ In most rows the trapezoid rule is enough, with S_k from a table: there is no si
 exp(-π²/0.4). Rows whose values show that they need more get more, and in the end panels that are divided.
 """
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
+from ..graphs import on_demand
 from .adaptive import Evaluated, Panels, integrate
 from .survival import log_survival
 from .survival_table import LARGEST_VARIANCE, LOWEST, tabulated_survival
@@ -136,7 +138,7 @@ def softmax_power(
     rest = tf.boolean_mask(rest, beyond | accurate)
 
     def with_panels() -> tf.Tensor:
-        found = _by_panels(_taken(rows, rest), _Scale(*(tf.gather(value, rest) for value in scale)))
+        found = _by_panels(mean.shape[0])(_taken(rows, rest), _Scale(*(tf.gather(value, rest) for value in scale)))
         return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(sums), rest[:, None], tf.transpose(found)))
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
@@ -289,9 +291,14 @@ def _is_accurate(parts: _Parts, integrals: _Integrals, log_S: tf.Tensor, waves: 
     return tf.reduce_all(good, axis=0) & tf.reduce_all(in_table, axis=0)
 
 
-def _by_panels(rows: _Parts, scale: _Scale) -> tf.Tensor:
-    """Integrals [1 + 2C, R] on panels that are divided until they are resolved."""
-    dtype, R, C = scale.left.dtype, tf.shape(scale.left)[0], rows.mean.shape[0]
+@functools.cache
+def _by_panels(C: int) -> Any:
+    """A function of rows of C classes: integrals [1 + 2C, R] on panels that are divided until they are resolved."""
+    return on_demand(functools.partial(_panel_integrals, C))
+
+
+def _panel_integrals(C: int, rows: _Parts, scale: _Scale) -> tf.Tensor:
+    dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
     nodes, weights, last = (tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST / _WEIGHTS[:, None]))
 
     def evaluate(found: Panels) -> Evaluated:

@@ -18,10 +18,14 @@ def counts(monkeypatch):
             seen.append((name, rows_of(args)))
             return function(*args)
 
-        monkeypatch.setattr(softmax, function.__name__, counted)
+        return counted
 
-    counting("points", softmax._points, lambda args: (int(args[0].left.shape[0]), int(args[1].shape[0])))
-    counting("panels", softmax._by_panels, lambda args: int(args[1].left.shape[0]))
+    shapes = counting("points", softmax._points, lambda args: (int(args[0].left.shape[0]), int(args[1].shape[0])))
+    monkeypatch.setattr(softmax, "_points", shapes)
+    by_panels = softmax._by_panels
+    monkeypatch.setattr(
+        softmax, "_by_panels", lambda C: counting("panels", by_panels(C), lambda args: int(args[1].left.shape[0]))
+    )
     return seen
 
 
