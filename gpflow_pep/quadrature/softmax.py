@@ -18,7 +18,7 @@ At α = 0 the first is E[-log p]. All terms are positive, also in the derivative
 
     -<h_k>, but 1 - <h_y> for y itself;   α <h_k>(1 - <h_k>) - <h_k Σ_{j≠k} h_j>.
 
-In most rows the trapezoid rule is enough, with S_k from a table: there is no singularity nearer to the real axis than
+In most rows the trapezoid rule is enough, with S_k from a table: integrands are bounded nearer to the real axis than
 π/2, so that some points a distance of 0.4 apart, and farther apart left of where the first S_k falls, have an error of
 exp(-π²/0.4). Rows whose values show that they need more get more, and in the end panels that are divided.
 """
@@ -37,7 +37,7 @@ from .survival_table import LARGEST_VARIANCE, LOWEST, tabulated_survival
 
 _FAR_IN_SD, _FAR_LEFT, _FAR_RIGHT = 9.0, 30.0, 5.0  # how far integrands may reach beyond the means
 _NUM_SCANNED = 33  # points to find how far they do
-_DROP = 26.0  # of their logarithms, below which 1e-12 is left out
+_DROP = 26.0  # of their logarithms, below which 1e-11 is left out
 _SMALLEST = 1e-300
 _LARGEST_G = 50.0
 _SMALLEST_VARIANCE = 1e-10  # in approximations only
