@@ -77,7 +77,7 @@ class Adam:
 
     def _check(self, step: int) -> None:
         """An error where the parameters cannot be evaluated."""
-        loss, slopes = self._problem.look(step)
+        loss, slopes = self._problem.probe(step)
         check_finite(tf.constant(0.0 if loss is None else loss), *slopes)
 
     def _restore(self) -> None:

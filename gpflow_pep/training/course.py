@@ -148,8 +148,7 @@ class Course:
         self.objective.append(objective)
         for name, value in ({} if self._scores is None else self._scores()).items():
             self.held_out.setdefault(name, []).append(value)
-        judged_by = self._judged_by()[1]
-        if self._best and judged_by[-1] == min(judged_by) < np.inf:
+        if self._best and self._judged_by()[1][-1] == min(self._judged_by()[1]) < np.inf:
             for best, variable in zip(self._best, self._trained, strict=True):
                 best.assign(variable)
         now = {"objective": self.objective, **self.held_out}

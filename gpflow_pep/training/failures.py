@@ -9,7 +9,7 @@ import tensorflow as tf
 from .course import Course
 from .problems import FAILURES, Problem
 
-_NOT_FINITE = "the training loss or its derivatives are not finite."
+NOT_FINITE = "the training loss or its derivatives are not finite."
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def restoring(problem: Problem, course: Course, restore: Callable[[], None]) -> 
         yield reason
     except FAILURES as error:
         restore()
-        problem.start_over()
+        problem.reset()
         if course.iterations == 0:
             raise
         reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
@@ -48,5 +48,5 @@ def check_finite(*values: tf.Tensor) -> list[tf.Operation]:
     :raises tf.errors.InvalidArgumentError: eagerly at once.
     """
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
-    checked = tf.debugging.Assert(finite, [_NOT_FINITE])
+    checked = tf.debugging.Assert(finite, [NOT_FINITE])
     return [] if checked is None else [checked]

@@ -1,63 +1,86 @@
 """SciPy's L-BFGS-B, whose search ends at the best parameters whatever happens on the way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from .course import Course
-from .failures import check_finite, reason_of, restoring
+from .failures import NOT_FINITE, reason_of, restoring
 from .problems import FAILURES, Problem
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
 _GAIN = 1e-6  # of the training loss, relative, for which it starts again
 
 
+class _Flat:
+    """The trainable variables as one vector, by NumPy: TensorFlow's operations would take longer than many a step."""
+
+    def __init__(self, variables: Sequence[tf.Variable]):
+        self._variables = variables
+        self._ends = np.cumsum([variable.shape.num_elements() for variable in variables])
+        self.values = self.of(variables)
+        """Their present values, [P]."""
+
+    @staticmethod
+    def of(tensors: Sequence[Any]) -> AnyNDArray:
+        """Return tensors of the variables' shapes as one vector, [P]."""
+        flat: AnyNDArray = np.concatenate([np.ravel(np.asarray(tensor)) for tensor in tensors]).astype(np.float64)
+        return flat
+
+    def assign(self, values: AnyNDArray) -> None:
+        """Set the variables."""
+        self.values = values.copy()
+        for variable, part in zip(self._variables, np.split(values, self._ends[:-1]), strict=True):
+            variable.assign(part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype))
+
+
 @dataclass
 class _Best:
     """The best evaluation of a search, and the last failure after it."""
 
-    values: list[tf.Tensor]
+    values: AnyNDArray
     loss: float = np.inf
     failure: str = field(default="")
 
 
 def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
     """Minimise; the variables end where the loss was least."""
-    variables = problem.variables
-    if not variables:
+    if not problem.variables:
         return Ending(CONVERGED, "Nothing is trainable.")
-    pack, unpack = gpflow.optimizers.Scipy.pack_tensors, gpflow.optimizers.Scipy.unpack_tensors
-    best = _Best([tf.identity(variable) for variable in variables])
+    flat = _Flat(problem.variables)
+    best = _Best(flat.values)
 
     def restore() -> None:
-        for variable, value in zip(variables, best.values, strict=True):
-            variable.assign(value)
+        flat.assign(best.values)
 
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        for variable, value in zip(variables, unpack(variables, tf.constant(x, variables[0].dtype)), strict=True):
-            variable.assign(value)
+        flat.assign(x)
         try:
             value, slopes = problem.evaluate(course.iterations)
             assert value is not None  # all rows
-            check_finite(tf.constant(value), *slopes)
+            slope = flat.of(slopes)
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
             if best.loss == np.inf:
                 raise
             best.failure = reason_of(error)  # a step too far: the line search takes a shorter one
-            problem.go_back()
+            problem.restore_best()
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
-            best.loss, best.failure, best.values = value, "", [tf.identity(variable) for variable in variables]
-            problem.keep()
-        return value, pack(slopes).numpy().astype(np.float64)
+            best.loss, best.failure, best.values = value, "", flat.values
+            problem.mark_best()
+        return value, slope
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
-        restore()
-        problem.go_back()
+        if flat.values is not best.values:
+            restore()
+            problem.restore_best()
         course.step(-best.loss if course.will_record else None)
         if course.is_over:
             raise StopIteration
@@ -69,9 +92,8 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         gained = True
         while gained and not course.is_over:
             previous, best.failure = best.loss, ""
-            start = pack(variables).numpy().astype(np.float64)
             options = {"maxiter": max_iterations - course.iterations, "maxfun": 4 * max_iterations + 20}
-            result = minimize(loss, start, jac=True, method="L-BFGS-B", callback=callback, options=options)
+            result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
             restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
         course.close(-best.loss)

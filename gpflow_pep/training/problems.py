@@ -29,7 +29,7 @@ _UNSETTLED, _WILD = 0.1, 100.0
 _MAX_SWEEPS = 50  # an evaluation; the first one, which has nothing to go back to, has all that the model allows
 _FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
 _SETTLING_SWEEPS = 1000  # in the end
-_LOOSEST, _OF_GAIN = 1e-3, 1e-2  # tolerance of the sites: the largest, and as a fraction of the last gain in nats
+_LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: the largest, and over the root of the last gain in nats
 
 
 def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -71,18 +71,18 @@ class Problem:
         loss, slopes = self._step(*self._rows)
         return float(loss), slopes
 
-    def look(self, step: int) -> Evaluation:
-        """The same, but nothing changes."""
+    def probe(self, step: int) -> Evaluation:
+        """Evaluate as in this step, and leave everything as it is."""
         return self.evaluate(step)
 
-    def keep(self) -> None:
-        """The present parameters are the best so far."""
+    def mark_best(self) -> None:
+        """Take note that the present parameters are the best so far."""
 
-    def go_back(self) -> None:
-        """The best parameters come back."""
+    def restore_best(self) -> None:
+        """Restore what belongs to the best parameters, which have been restored."""
 
-    def start_over(self) -> None:
-        """Parameters come back that nothing is known for."""
+    def reset(self) -> None:
+        """Drop what belongs to the last parameters: others have been restored."""
 
     def objective(self, losses: list[float]) -> float:
         """What is recorded after steps that had these losses."""
@@ -119,15 +119,15 @@ class ProblemWithSites(Problem):
         return {"precision": sites.precision, "linear": sites.linear, "status": self.model._status}
 
     @override
-    def look(self, step: int) -> Evaluation:
+    def probe(self, step: int) -> Evaluation:
         before = self.model.sites.values()
         try:
-            return super().look(step)
+            return super().probe(step)
         finally:
             self.model.sites.assign(before)
 
     @override
-    def start_over(self) -> None:
+    def reset(self) -> None:
         self.model.reset_sites()
 
 
@@ -153,10 +153,10 @@ class SweptMinibatchProblem(ProblemWithSites):
         return None, next(self._epoch)
 
     @override
-    def look(self, step: int) -> Evaluation:
+    def probe(self, step: int) -> Evaluation:
         under_way, self._epoch = self._epoch, None
         try:
-            return super().look(step)
+            return super().probe(step)
         finally:
             self._epoch = under_way
 
@@ -173,7 +173,8 @@ class ConvergedProblem(ProblemWithSites):
     """
     The energy at converged sites, with a tolerance that follows the progress of the search.
 
-    The energy's error is about the square of the sites' tolerance, and only differences to the best energy matter.
+    The gradient's error is proportional to the tolerance of the sites, and what a step gains is proportional to the
+    square of the gradient: the tolerance is proportional to the root of the last gain.
     """
 
     def __init__(self, model: PEP):
@@ -186,7 +187,7 @@ class ConvergedProblem(ProblemWithSites):
     def evaluate(self, step: int) -> Evaluation:
         model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
         try:
-            model.tol = max(tol, min(_LOOSEST, _OF_GAIN * self._gain))
+            model.tol = max(tol, min(_LOOSEST, _OF_GAIN * np.sqrt(self._gain)))
             if self._best is not None:
                 model.max_sweeps = min(max_sweeps, _MAX_SWEEPS)
             found = super().evaluate(step)
@@ -200,12 +201,12 @@ class ConvergedProblem(ProblemWithSites):
         return found
 
     @override
-    def keep(self) -> None:
+    def mark_best(self) -> None:
         self._best = self.model.sites.values()
         self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
 
     @override
-    def go_back(self) -> None:
+    def restore_best(self) -> None:
         if self._best is not None:
             self.model.sites.assign(self._best)
 
