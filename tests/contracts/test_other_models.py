@@ -203,13 +203,6 @@ def compiled(request):
         yield types.SimpleNamespace(model=model, loss=closure)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _released():
-    """The shared models go with this module's tests."""
-    yield
-    shared.cache_clear()
-
-
 # --- the objective --------------------------------------------------------------------------------------------------
 
 
