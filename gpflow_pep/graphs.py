@@ -63,7 +63,7 @@ def on_demand(function: Callable[..., Any]) -> Any:
     """
     Compile a function whose graph is optimized and instantiated when it is first run, not with the graphs that call it.
 
-    Those need not pay for what hardly ever happens in them. It is traced once for all of them.
+    Callers do not pay for a branch that rarely runs. The function is traced once for all of them.
     """
     return compiled(function, reduce_retracing=True, experimental_attributes={"_noinline": True})
 
@@ -98,7 +98,7 @@ class _Compiled:
 
 def hand_over() -> None:
     """
-    Let graphs be released that have been traced up to now, in whatever function.
+    Let all graphs that have been traced up to now be garbage collected.
 
     Custom gradients go from TensorFlow's registry to the graphs that they belong to. A function stays in the registry
     that looks the gradient up in its graph and is dropped with the graph; so a graph that exists can be differentiated

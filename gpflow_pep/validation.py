@@ -26,6 +26,8 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
 
     :raises ValueError: naming the argument, what was given and what is accepted.
     """
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
     array = np.asarray(_numpy(values))
     if array.dtype.kind not in "fiu":
         raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
@@ -188,11 +190,12 @@ def scale(value: Any) -> Parameter:
     return value if isinstance(value, Parameter) else Parameter(number, transform=positive(), trainable=False)
 
 
-def power(alpha: Any, num_blocks: int) -> AnyNDArray:
+def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     """
-    Alpha as [] or one per block [B].
+    Alpha as [] or one per block or row, [B] or [N].
 
-    :raises ValueError: where a value is outside [0, 1] or their number is not that of the blocks.
+    :param count: B or N.
+    :raises ValueError: where a value is outside [0, 1] or their number is another one.
     """
     if isinstance(alpha, Parameter):
         raise ValueError(
@@ -200,10 +203,10 @@ def power(alpha: Any, num_blocks: int) -> AnyNDArray:
         )
     values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":
-        raise ValueError(f"alpha must be a real number in [0, 1], or one per block, got {alpha!r}.")
-    if values.shape not in ((), (num_blocks,)):
+        raise ValueError(f"alpha must be a real number in [0, 1], or one per {unit}, got {alpha!r}.")
+    if values.shape not in ((), (count,)):
         raise ValueError(
-            f"alpha must be one number or one per block [{num_blocks}], got an array of shape {list(values.shape)}."
+            f"alpha must be one number or one per {unit} [{count}], got an array of shape {list(values.shape)}."
         )
     outside = values[~((values >= 0.0) & (values <= 1.0))]
     if outside.size:
@@ -218,7 +221,7 @@ def single_power(alpha: Any) -> AnyNDArray:
     :raises ValueError: where it is not one number in [0, 1].
     """
     if np.ndim(_numpy(alpha)) != 0:
-        raise ValueError(f"alpha must be one number in [0, 1], got {alpha!r}.")
+        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
     return power(alpha, 1)
 
 

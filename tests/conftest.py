@@ -9,7 +9,6 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.graphs import hand_over
 
-
 _C = ctypes.CDLL(None)
 
 

@@ -34,10 +34,15 @@ class PEPClassifier(PEP):
         **options: Any,
     ):
         """
-        :param likelihood: one of class labels, or None.
+        :param likelihood: a likelihood of class labels; None chooses it from the labels.
         :param options: the keyword arguments of :class:`PEP`.
         :raises ValueError: naming the argument that cannot be used.
         """
+        if not isinstance(likelihood, Likelihood | None):
+            raise ValueError(
+                f"likelihood must be a gpflow Likelihood or None, got {type(likelihood).__name__}; inducing points are "
+                "the argument after it: give inducing_variable=Z."
+            )
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
@@ -45,8 +50,8 @@ class PEPClassifier(PEP):
         elif not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(each.__name__ for each in CLASSIFICATION)
             raise ValueError(
-                f"likelihood must be one of class labels ({names}) or None, got {type(likelihood).__name__}; "
-                "use gpflow_pep.PEP for any other."
+                f"likelihood must be a likelihood of class labels ({names}) or None, got "
+                f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
         super().__init__(data, kernel, likelihood, inducing_variable, **options)
 

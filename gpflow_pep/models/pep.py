@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ from ..observations import check_observations
 from ..statistics import OldSite, SingleRows, SiteSums, SomeRows, floating_variables
 from ..statistics.chunks import ROWS_PER_CHUNK
 from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
+from ..validation import asserted
 from .latent_functions import independent_prior, latent_functions
 from .sparse import SparseGP
 
@@ -57,9 +58,16 @@ _IMPROPER = (
     "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing."
 )
 _NOT_CONVERGED = (
-    "the sites have not converged: predictions and objective are those of the nearest ones found. Raise max_sweeps or "
-    "tol, or lower damping or alpha; sites_status says how far they got. (This is said once for each model.)"
+    "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
+    "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
+
+
+_CHANGED = (
+    "Data, alpha, hyperparameters or the old posterior have changed between the objective and its gradient. Take the "
+    "gradient first."
+)
+_ANOTHER_EPOCH = "data must not change in the midst of an epoch: call minibatches() again."
 
 
 class _Posterior(NamedTuple):
@@ -94,8 +102,9 @@ class PEP(SparseGP):
 
         q(u) ∝ p(u) ∏_n t_n(u),   t_n(u) = exp(h_n w_n - τ_n w_n²/2),   w_n = K_nu Kuu⁻¹ u
 
-    Each site is what makes q, without the fraction α of it but with p(y_n|f_n)^α, keep its moments ("kl"), or have the
-    moments of the nearest Gaussian in L2 Wasserstein distance ("wasserstein", quantile propagation).
+    The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted distribution. Sites make q
+    match the moments of its tilted distributions ("kl"), or those of the Gaussians nearest to them in L2 Wasserstein
+    distance ("wasserstein", quantile propagation).
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
@@ -104,10 +113,13 @@ class PEP(SparseGP):
     =====================================  ==========================================================
 
     Objective, predictions and posterior update the sites themselves until they have converged, starting from where they
-    are. They are functions of hyperparameters, data and alpha alone, so that every optimizer and sampler of GPflow and
-    TensorFlow Probability can be used. The gradient is that of the converged energy, exactly so for "kl"; for
-    "wasserstein" see :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the
-    hyperparameters: q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
+    are. Where the sites have one fixed point, as with log-concave likelihoods in general, these are functions of
+    hyperparameters, data and alpha alone, and every optimizer and sampler of GPflow and TensorFlow Probability can be
+    used. Where there are several, the result depends on where the sites start.
+
+    The gradient is that of the converged energy, exactly so for "kl"; for "wasserstein" see
+    :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the hyperparameters:
+    q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
@@ -148,8 +160,8 @@ class PEP(SparseGP):
         :param projection: "kl", "wasserstein", or a projection of your own.
         :param tol: the sites have converged where no update would change a site's own marginal by more than this
             fraction of its standard deviation (mean) or variance.
-        :param max_sweeps: sweeps over all rows in a row, at most. A small number, 1 say, trains without waiting for
-            convergence (Bui, Yan and Turner 2017, sec. 3.9).
+        :param max_sweeps: the largest number of sweeps over all rows in one update. A small number, 1 say, trains
+            without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: the largest fraction of an update that is taken, in (0, 1]; less is taken where it helps.
         :param mean_function: m(x), zero by default.
         :param num_latent_gps: C, taken from Y and the likelihood.
@@ -164,7 +176,7 @@ class PEP(SparseGP):
         C = latent_functions(likelihood, Y)
         if num_latent_gps not in (None, C):
             raise ValueError(f"num_latent_gps must be {C} for these data and likelihood, got {num_latent_gps}.")
-        powers = validation.power(alpha, len(X))
+        powers = validation.power(alpha, len(X), "row")
         super().__init__(
             (X, Y),
             kernel,
@@ -202,7 +214,7 @@ class PEP(SparseGP):
 
     @alpha.setter
     def alpha(self, alpha: Any) -> None:
-        powers = validation.power(alpha, self._num_rows)
+        powers = validation.power(alpha, self._num_rows, "row")
         if powers.ndim != self._alpha.shape.rank:
             kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
             raise ValueError(f"alpha must stay {kept}, got an array of shape {list(powers.shape)}.")
@@ -219,7 +231,7 @@ class PEP(SparseGP):
 
     @property
     def max_sweeps(self) -> int:
-        """Sweeps in a row, at most. Compiled functions see a new value."""
+        """The largest number of sweeps in one update. Compiled functions see a new value."""
         return int(self._options.max_sweeps)
 
     @max_sweeps.setter
@@ -263,8 +275,8 @@ class PEP(SparseGP):
         """
         Update the sites, starting from where they are, until they have converged; hyperparameters stay.
 
-        Objective and predictions do this themselves. Updates are damped as far as it takes; one that would make a
-        cavity or B improper is rejected. Cost of a sweep: O(N M²).
+        Objective and predictions do this themselves. The fraction of an update that is taken adapts. An update that
+        makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
 
         :param batch_size: None: parallel sweeps. Otherwise sites are updated this many at a time, in random order, and
             q after each batch, which costs O(M³) more a batch.
@@ -313,12 +325,16 @@ class PEP(SparseGP):
         return self._epoch(batch_size, damping, seed)
 
     def _epoch(self, batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
-        structure = self._current_structure()
-        A, c = self._sums_of_sites(structure)
+        structure, fraction = self._current_structure(), tf.constant(damping, default_float())
         order = np.random.default_rng(seed).permutation(self._num_rows).astype(np.int32)
-        fraction = tf.constant(damping, default_float())
+        data, sites = [tf.convert_to_tensor(each) for each in self._data], None
         for start in range(0, len(order), batch_size):
+            if bool(_differ(data, self._data)):
+                raise RuntimeError(_ANOTHER_EPOCH)
+            if sites is None or bool(_differ(sites, self._sites.values())):  # predictions may have updated the sites
+                A, c = self._sums_of_sites(structure)
             A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), fraction)
+            sites = self._sites.values()
             yield gradients
 
     @unconverted
@@ -341,24 +357,29 @@ class PEP(SparseGP):
         """
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
-        Under the KL projection it is stationary in the sites, so that the gradient is the whole one. Under the
-        Wasserstein projection it is not: there the gradient is that of the published code (Rasmussen and Williams 2006,
-        sec. 5.5.2), which treats the sites' moments as matched. It is near the derivative of the converged energy.
+        Under the KL projection it is stationary in the sites, so that derivatives at fixed sites are the whole ones.
+        Under the Wasserstein projection it is not: there the gradient is that of the published code (Rasmussen and
+        Williams 2006, sec. 5.5.2), which treats the sites' moments as matched. It is near the derivative of the
+        converged energy.
 
         :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the sites cannot be updated.
         """
         variables = self._floating_variables()
+        dependencies = (*variables, *self._other_variables())
         # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
         fixed = [variable for variable in variables if not variable.trainable]
         structure = self._current_structure()
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            tf.nest.map_structure(tf.convert_to_tensor, variables)  # as tapes notice; they do not notice the next line
+            # Tapes notice that these are read; they do not notice the next line.
+            before = [tf.convert_to_tensor(variable) for variable in dependencies]
             found = self._converged()
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-                slopes = self._energy_derivatives(structure, found.sites, found.slopes, found.A, found.c)
+                now = [tf.convert_to_tensor(variable) for variable in dependencies]
+                sites = asserted(found.sites, ~_differ(before, now), _CHANGED)
+                slopes = self._energy_derivatives(structure, sites, found.slopes, found.A, found.c)
                 by_variable = {
                     variable.ref(): slope
                     for variable, slope in zip(self._floating_variables(), first_only(*slopes), strict=True)
@@ -379,8 +400,8 @@ class PEP(SparseGP):
         """
         Leave-one-out log predictive density of every observation, summed over its outputs, in nats.
 
-        Row n is predicted from q without its site, which stands in for a fit to the other rows; exactly so where the
-        likelihood is Gaussian.
+        Row n is predicted from q without its site. This approximates the posterior of the other rows, and equals it
+        where the likelihood is Gaussian.
 
         :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
         """
@@ -561,6 +582,10 @@ class PEP(SparseGP):
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
+    def _other_variables(self) -> tuple[tf.Variable, ...]:
+        """What else the energy depends on."""
+        return *self._data, self._alpha
+
     # --- data --------------------------------------------------------------------------------------------------------
 
     @override
@@ -613,3 +638,10 @@ class PEP(SparseGP):
         children = super()._trackable_children(save_type, **kwargs)
         step, own = type(PEP._converge), type(self)
         return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}
+
+
+def _differ(some: Iterable[Any], others: Iterable[Any]) -> tf.Tensor:
+    """Whether any of these tensors differs from its counterpart in shape or value, []."""
+    pairs = zip(some, others, strict=True)
+    unequal = [tf.raw_ops.NotEqual(x=x, y=y, incompatible_shape_error=False) for x, y in pairs]
+    return tf.reduce_any([tf.reduce_any(each) for each in unequal])

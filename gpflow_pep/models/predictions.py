@@ -3,9 +3,11 @@
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
 from ..linalg import finite
+from ..observations import check_observations
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
@@ -22,7 +24,13 @@ class CheckedPredictions(GPModel):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        return _number(super().predict_log_density(data, full_cov, full_output_cov), "the log predictive densities")
+        X, Y = data
+        Y = tf.convert_to_tensor(Y)
+        check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]))
+        if isinstance(self.likelihood, Softmax):
+            Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
+        density = super().predict_log_density((X, Y), full_cov, full_output_cov)
+        return _number(density, "the log predictive densities")
 
     @inherit_check_shapes
     def predict_f_samples(

@@ -16,6 +16,7 @@ from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
+from typing_extensions import override
 
 from .. import validation
 from ..graphs import unconverted
@@ -58,8 +59,8 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
     ):
         X, Y = data  # validated
         inducing_variable = self._checked_prior(kernel, inducing_variable, X.shape[1], num_latent_gps)
-        if not (mean_function is None or callable(mean_function)):
-            raise ValueError(f"mean_function must be a gpflow function, got {mean_function!r}.")
+        if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
+            raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
         self.inducing_variable = inducing_variable
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
@@ -73,14 +74,20 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "SparseGP":
         """A copy; TensorFlow by itself would fix the shapes of variables that may be given another number of rows."""
-        for variable in self._resizable_variables():
-            memo[id(variable)] = tf.Variable(
-                variable.read_value(), trainable=False, shape=variable.shape, dtype=variable.dtype
-            )
+        memo |= {id(variable): _resizable(variable, variable.shape) for variable in self._resizable_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
         clone.__dict__.update({name: deepcopy(value, memo) for name, value in self.__dict__.items()})
         return clone
+
+    def __getstate__(self) -> tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]:
+        """All attributes, and the shapes that the variables in them may have: pickling fixes these."""
+        return self.__dict__, [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
+
+    def __setstate__(self, state: tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]) -> None:
+        attributes, resizable = state
+        memo = {id(variable): _resizable(variable, shape) for variable, shape in resizable}
+        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
 
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return tuple(self._data)
@@ -106,9 +113,13 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         return X, Y
 
     def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        self._new_data(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
+        self._new_data(X, Y)
+
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.max_jitter
 
     @property
     def num_data(self) -> tf.Tensor:
@@ -230,3 +241,8 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
         return tf.identity(covariance), gradient
 
     return guarded(covariance)
+
+
+def _resizable(variable: tf.Variable, shape: Any) -> tf.Variable:
+    """A copy of a variable that may be given another number of rows."""
+    return tf.Variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)

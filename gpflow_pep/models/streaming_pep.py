@@ -41,7 +41,7 @@ class StreamingPEP(StreamOfBatches, PEP):
         **options: Any,
     ):
         """
-        Arguments are those of :class:`PEP`, but for these.
+        Take the arguments of :class:`PEP`, but for these.
 
         :param data: the first batch: inputs X [N, D] and observations Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
@@ -53,6 +53,10 @@ class StreamingPEP(StreamOfBatches, PEP):
         power = validation.single_power(alpha)
         super().__init__(data, kernel, likelihood, inducing_variable, alpha=power, **options)
         self._begin_stream([self.num_latent_gps], 1)
+
+    @override
+    def _other_variables(self) -> tuple[tf.Variable, ...]:
+        return *super()._other_variables(), *self._old.variables
 
     @override
     def _carried_sums(self) -> SiteSums:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,17 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 
 class Structure:
-    """Numbers the structures that a model has had, each a list of parts, parameters and variables."""
+    """Gives a number to each structure that a model has had, a list of parts, parameters and variables."""
 
     def __init__(self) -> None:
         self._number, self._known = 0, [object()]
 
     def number(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
         """
-        Of the present parts and settings; another one where any of them, what it is made of or what is trained is
-        another.
+        Return the number of the present structure, which changes with any part or setting, with what a part is made
+        of and with what is trained.
         """
-        present = [*settings, *_made_of_all(parts, set())]
+        present = [*settings, *_components_of_all(parts, set())]
         if len(present) != len(self._known) or any(map(_is_another, present, self._known)):
             self._number, self._known = self._number + 1, present
         return self._number
@@ -60,38 +61,45 @@ class CompiledSteps:
 
 def _settings(part: tf.Module) -> Iterator[tuple[str, Any]]:
     """Settings of a module that are neither modules nor tensors."""
+    if isinstance(part, Kernel):
+        dims = part.active_dims
+        yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
     for name, value in vars(part).items():
         if name.startswith("_"):  # private, and TensorFlow counts things there
             continue
         if isinstance(value, _PLAIN):
             yield name, value
+        elif isinstance(value, np.ndarray):
+            yield name, value.tobytes()
         elif callable(value) and not isinstance(value, tf.Module):
-            yield name, getattr(value, "__qualname__", type(value).__qualname__)
+            yield name, value
 
 
 def _is_another(a: Any, b: Any) -> bool:
-    return a is not b and not (isinstance(a, (*_PLAIN, tuple)) and type(a) is type(b) and a == b)
+    if isinstance(a, tuple) and isinstance(b, tuple):  # a setting; its value may be any callable
+        return len(a) != len(b) or any(map(_is_another, a, b))
+    return a is not b and not (isinstance(a, (*_PLAIN, bytes, MethodType)) and type(a) is type(b) and a == b)
 
 
-def _made_of(whole: Any, seen: set[int]) -> Iterator[Any]:
-    """Modules, parameters and variables in a module, and what there is to know of them; quicker than TensorFlow's."""
+def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
+    """Modules, parameters and variables in a module, with their settings; faster than TensorFlow's own."""
     if id(whole) in seen:
         return
     seen.add(id(whole))
     if isinstance(whole, Parameter):
-        yield from (whole, whole.trainable, whole.prior)  # the rest of a parameter stays
+        yield from (whole, whole.trainable, whole.prior)  # nothing else of a parameter can change
     elif isinstance(whole, tf.Variable):
         yield from (whole, whole.trainable)
     elif isinstance(whole, tf.Module):
         yield whole
         yield from _settings(whole)
-        yield from _made_of_all(vars(whole).values(), seen)
+        yield from _components_of_all(vars(whole).values(), seen)
     elif isinstance(whole, Mapping):
-        yield from _made_of_all(whole.values(), seen)
+        yield from _components_of_all(whole.values(), seen)
     elif isinstance(whole, list | tuple):
-        yield from _made_of_all(whole, seen)
+        yield from _components_of_all(whole, seen)
 
 
-def _made_of_all(parts: Iterable[Any], seen: set[int]) -> Iterator[Any]:
+def _components_of_all(parts: Iterable[Any], seen: set[int]) -> Iterator[Any]:
     for part in parts:
-        yield from _made_of(part, seen)
+        yield from _components(part, seen)

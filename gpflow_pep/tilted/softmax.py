@@ -45,8 +45,13 @@ class SoftmaxTilting(TiltedRule):
         shape = [None, self._num_classes]
         log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
-        # -log p is convex, with a curvature of at most 1/4: the ratio is never below 1/(1 + α v/4).
-        return Tilted(log_partition[None], d1, d2, 1.0 + alpha * cavity.variance * d2)
+        # -log p is convex, with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed that
+        # where v is above 1e8.
+        av = alpha * cavity.variance
+        ratio = 1.0 + av * d2
+        bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * av), 1.0)
+        d2 = tf.where(tf.equal(ratio, bounded), d2, (bounded - 1.0) / av)
+        return Tilted(log_partition[None], d1, d2, bounded)
 
     @override
     @unconverted

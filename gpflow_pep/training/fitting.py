@@ -37,6 +37,7 @@ OPTIMISERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
 _INTERVAL = 100  # steps of minibatch training between records
+_MAX_LOSS = 1e-2  # of the objective, relative, when the sites converge after training
 
 Data = tuple[AnyNDArray, AnyNDArray]
 
@@ -218,7 +219,14 @@ def _settled(model: GPModel) -> SitesStatus | None:
 def _result(course: Course, ending: Ending, sites: SitesStatus | None) -> FitResult:
     objective, status, reason = list(course.objective), ending.status, ending.reason
     if sites is not None:
+        before = objective[-1]
         objective.append(sites.log_evidence)
+        if sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)) and status == CONVERGED:
+            status = FAILED
+            reason += (
+                f" That was at sites that had not converged: converged, they have an objective of "
+                f"{sites.log_evidence:.6g}, not {before:.6g}. Try a larger max_sweeps."
+            )
         if not sites.converged:
             status = FAILED if status == CONVERGED else status
             reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."

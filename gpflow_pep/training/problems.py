@@ -24,8 +24,8 @@ Evaluation = tuple[float | None, list[tf.Tensor]]
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """What an evaluation raises where a matrix cannot be factorised or a value is not finite."""
 
-# Change of the sites above which an energy means nothing (it may be huge), or one that is a bound is rounding.
-_UNSETTLED, _WILD = 0.1, 100.0
+# The largest change of the sites at which an energy is used; larger where it is a bound, which holds at any sites.
+_MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
 _MAX_SWEEPS = 50  # an evaluation; the first one, which has nothing to go back to, has all that the model allows
 _FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
 _SETTLING_SWEEPS = 1000  # in the end
@@ -64,8 +64,9 @@ class Problem:
 
     def evaluate(self, step: int) -> Evaluation:
         """
-        At the present parameters, for the step of this number, from 0.
+        Return the loss and its derivatives at the current parameters.
 
+        :param step: the number of the step, from 0.
         :raises FAILURES: where that is not possible.
         """
         loss, slopes = self._step(*self._rows)
@@ -76,7 +77,7 @@ class Problem:
         return self.evaluate(step)
 
     def mark_best(self) -> None:
-        """Take note that the present parameters are the best so far."""
+        """Record that the current parameters are the best so far."""
 
     def restore_best(self) -> None:
         """Restore what belongs to the best parameters, which have been restored."""
@@ -180,6 +181,7 @@ class ConvergedProblem(ProblemWithSites):
     def __init__(self, model: PEP):
         super().__init__(model)
         self._best: Any = None
+        self._settled = False  # whether the sites of the best evaluation had converged, or nearly
         self._best_loss, self._gain = np.inf, np.inf
         self._last_loss = np.inf
 
@@ -194,8 +196,14 @@ class ConvergedProblem(ProblemWithSites):
         finally:
             model.tol, model.max_sweeps = tol, max_sweeps
         change = model.sites_status.change
-        if change > (_WILD if model.is_lower_bound else _UNSETTLED) and max_sweeps > _FEW_SWEEPS:
-            raise FloatingPointError(f"the sites are far from converged: the change is {change:.1e}.")
+        if change > (_MAX_CHANGE_OF_BOUND if model.is_lower_bound else _MAX_CHANGE) and max_sweeps > _FEW_SWEEPS:
+            if self._settled:
+                raise FloatingPointError(
+                    f"The sites have not converged: an update would still change a marginal by {change:.1e} of its "
+                    "standard deviation. Try a smaller alpha, optimiser='adam', or other initial hyperparameters."
+                )
+        else:
+            self._settled = True
         assert found[0] is not None
         self._last_loss = found[0]
         return found

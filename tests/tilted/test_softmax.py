@@ -234,6 +234,16 @@ def test_compiled_for_any_number_of_rows():
             np.testing.assert_allclose(np.squeeze(actual), np.squeeze(wanted[..., rows]), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("variance", [1e8, 1e10, 1e12])
+def test_rounding_never_makes_a_variance_negative(variance):
+    """-(log p)'' is between 0 and 1/4; d2, of which rounding leaves 1e-16 or so, is multiplied by the variance."""
+    generator = np.random.default_rng(3)
+    mean = np.sqrt(variance) * 3.0 * generator.normal(size=(3, 100))
+    _, _, d2, ratio = tilted(generator.integers(0, 3, 100), mean, np.full((3, 100), variance), 1.0)
+    assert np.all((ratio >= 1.0 / (1.0 + 0.25 * variance)) & (ratio <= 1.0))
+    np.testing.assert_allclose(1.0 + variance * d2, ratio, rtol=0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
 def test_labels_are_checked(label):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 
 import gpflow
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_pep import PEP
+from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import FitResult, fit
 from gpflow_pep.training.problems import ConvergedProblem
@@ -315,3 +316,34 @@ def test_nothing_trainable(model):
     assert result.converged and result.reason == "Nothing is trainable."
     assert result.iterations == 0 and len(result.objective) == 1
     np.testing.assert_array_equal(values(model), initial)
+
+
+# --- sites that do not converge where training starts ---------------------------------------------------------------
+
+
+def misfit(**options):
+    """Classes that robust-max calls outliers under these hyperparameters: the sites have no stable fixed point."""
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-3.0, 3.0, (200, 1))
+    latent = np.sin(2.0 * inputs) + 0.2 * rng.standard_normal(inputs.shape)
+    labels = np.digitize(latent, [-0.5, 0.5]).astype(float)
+    points = np.linspace(-3.0, 3.0, 10)[:, None]
+    return PEPClassifier((inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options)
+
+
+def test_training_leaves_a_start_where_the_sites_do_not_converge():
+    """The start has an energy of -146.7 or so; whatever training comes to is better by far, and told truly."""
+    model = misfit()
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        result = fit(model, max_iterations=60)
+    assert result.objective[-1] > -130.0
+    assert result.objective[-1] == pytest.approx(model.sites_status.log_evidence)
+    assert result.sites.converged or "have not converged" in result.reason
+
+
+def test_training_that_does_not_wait_and_goes_astray_is_told():
+    """With one sweep at a time the energies of such sites mean nothing: the optimum found is none."""
+    with pytest.warns(UserWarning, match="have an objective of .*, not .* Try a larger max_sweeps|have not converged"):
+        result = fit(misfit(max_sweeps=1), max_iterations=60)
+    assert not result.converged

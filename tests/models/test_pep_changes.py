@@ -1,0 +1,178 @@
+"""What a user changes in the course of things: seen by everything that follows, or refused with the reason."""
+
+import pickle
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Bernoulli, Softmax
+
+from gpflow_pep import PEP, PEPClassifier, StreamingPEP
+from gpflow_pep.likelihoods import Probit
+
+rng = np.random.default_rng(2)
+N = 20
+X = 2.0 * rng.normal(size=(N, 1))
+F = np.sin(2.0 * X) + 0.5 * rng.normal(size=(N, 1))
+Y, CLASSES = (F > 0.0).astype(float), np.digitize(F, [-0.4, 0.4]).astype(float)
+Z = np.linspace(-3.0, 3.0, 5)[:, None]
+# Sites converged to 1e-10 leave 1e-10 of a gradient, times a condition number of 10 or so.
+TOL, REL = 1e-10, 1e-8
+
+
+def make(**options):
+    return PEP((X, Y), SquaredExponential(), Probit(), Z, tol=TOL, **options)
+
+
+# --- between the objective and its gradient -------------------------------------------------------------------------
+
+CHANGES = {
+    "rows": lambda model: setattr(model, "data", (X[:10], Y[:10])),
+    "data": lambda model: setattr(model, "data", (X[::-1].copy(), Y)),
+    "alpha": lambda model: setattr(model, "alpha", 0.2),
+    "kernel": lambda model: model.kernel.variance.assign(5.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_gradient_of_what_has_changed_is_refused(change):
+    model = make()
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    CHANGES[change](model)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="have changed between the objective and its gradient"):
+        tape.gradient(loss, model.trainable_variables)
+
+
+def test_a_gradient_after_the_stream_has_gone_on_is_refused():
+    model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    model.update((X[9:18], Y[9:18]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the old posterior have changed"):
+        tape.gradient(loss, model.trainable_variables)
+
+
+def test_in_a_compiled_function_too():
+    model = make()
+
+    @tf.function
+    def step(alpha):
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        model.alpha.assign(alpha)
+        return tape.gradient(loss, model.trainable_variables)
+
+    step(model.alpha.read_value())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="have changed between"):
+        step(tf.constant(0.2, tf.float64))
+
+
+# --- settings that are no variables ---------------------------------------------------------------------------------
+
+
+def link(slope):
+    return lambda f: tf.sigmoid(slope * f)
+
+
+def test_another_link_of_the_same_name():
+    model = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(1.0)), Z, tol=TOL)
+    before = float(model.training_loss())
+    model.likelihood.invlink = link(5.0)
+    fresh = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(5.0)), Z, tol=TOL)
+    assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
+    assert abs(float(model.training_loss()) - before) > 1.0
+
+
+def test_other_active_dimensions():
+    two = np.hstack([X, rng.normal(size=(N, 1))])
+    points = two[:5] + 0.01
+    model = PEP((two, Y), SquaredExponential(active_dims=[0]), Probit(), points, tol=TOL)
+    before = float(model.training_loss())
+    model.kernel.active_dims = [1]
+    fresh = PEP((two, Y), SquaredExponential(active_dims=[1]), Probit(), points, tol=TOL)
+    assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
+    assert abs(float(model.training_loss()) - before) > 1e-3
+
+
+def test_max_jitter_given_later():
+    """Two inducing points in one place, without any jitter to part them."""
+    twice = np.vstack([Z, Z[:1]])
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        model = PEP((X, Y), SquaredExponential(), Probit(), twice)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="max_jitter"):
+            model.training_loss()
+        model.max_jitter = 1e-4
+        assert np.isfinite(model.training_loss())
+
+
+# --- minibatches ----------------------------------------------------------------------------------------------------
+
+
+def test_predictions_in_the_midst_of_an_epoch_do_not_spoil_it():
+    """They converge the sites; the sums that the epoch goes on with are those of these sites."""
+    expected, model = make(), make()
+    expected.update_sites()
+    steps = model.minibatches(N // 4, seed=1)
+    next(steps)
+    model.predict_f(X[:2])
+    rest = [gradients[1] for gradients in steps]
+    converged = [gradients[1] for gradients in expected.minibatches(N // 4, seed=1)]
+    np.testing.assert_allclose(rest, converged[1:], rtol=REL)
+
+
+def test_data_that_change_in_the_midst_of_an_epoch():
+    model = make()
+    steps = model.minibatches(5)
+    next(steps)
+    model.data = (X[:10], Y[:10])
+    with pytest.raises(RuntimeError, match="data must not change in the midst of an epoch"):
+        next(steps)
+
+
+# --- pickles --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pickled_model_takes_other_rows():
+    model = pickle.loads(pickle.dumps(make()))
+    model.data = (X[:7], Y[:7])
+    fresh = PEP((X[:7], Y[:7]), SquaredExponential(), Probit(), Z, tol=TOL)
+    assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
+
+
+def test_a_pickled_stream_goes_on():
+    stream = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
+    other = pickle.loads(pickle.dumps(stream))
+    for each in (stream, other):
+        each.update((X[9:], Y[9:]))
+    assert float(other.training_loss()) == pytest.approx(float(stream.training_loss()), rel=REL)
+
+
+# --- observations ---------------------------------------------------------------------------------------------------
+
+
+def test_masked_data_are_refused():
+    with pytest.raises(ValueError, match=r"data\[0\] \(X\) must have no masked entries, got 1; leave these rows out"):
+        PEP((np.ma.masked_array(X, mask=np.arange(N)[:, None] == 3), Y), SquaredExponential(), Probit(), Z)
+
+
+def test_labels_to_score_are_checked():
+    model = make()
+    for labels in (Y + 1.0, 2.0 * Y - 1.0):
+        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold the labels 0 and 1 for Probit"):
+            model.predict_log_density((X, labels))
+
+
+def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
+    model = PEPClassifier((X, CLASSES), SquaredExponential(), Softmax(3), Z)
+    tf.random.set_seed(0)
+    by_floats = model.predict_log_density((X, CLASSES))
+    tf.random.set_seed(0)
+    np.testing.assert_array_equal(by_floats, model.predict_log_density((X, CLASSES.astype(np.int64))))
+
+
+def test_a_model_given_in_the_order_of_sgpr():
+    with pytest.raises(ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"):
+        PEPClassifier((X, Y), SquaredExponential(), Z)
