@@ -1,4 +1,4 @@
-"""Anderson acceleration of the sweeps (Walker and Ni 2011): secants of earlier ones say how far to go.
+"""Anderson acceleration of the sweeps (Walker and Ni 2011): from the differences of earlier sweeps.
 
 With f_k the undamped update at the sites x_k, and differences Δ of successive sweeps, the next move is
 
@@ -23,7 +23,7 @@ class Secants(NamedTuple):
     changes: tf.Tensor
     """Δf, [K, N, 2, C]."""
     count: tf.Tensor
-    """How many are remembered, or more, []."""
+    """How many have been added since the last reset, []; the last K are remembered."""
 
     @classmethod
     def none(cls, depth: int, sites: tf.Tensor) -> "Secants":

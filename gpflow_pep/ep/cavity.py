@@ -77,7 +77,7 @@ def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
 
 def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
     """
-    Return the site that gives w the moments of the tilted distribution: the 1/α-th power of what its fraction becomes.
+    Return the site whose α-th power, times the cavity of w, has the moments that the tilted distribution gives w.
 
         τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
 

@@ -32,8 +32,8 @@ _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so mu
 _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
-_SHARES = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
-_FEW = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
+_ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
+_FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
 
 
@@ -50,7 +50,7 @@ class SitesProblem(NamedTuple):
 
 
 class Options(NamedTuple):
-    """When the loop ends, and how much of an update is taken at most."""
+    """Tolerance, largest number of sweeps, and damping."""
 
     tol: tf.Tensor
     max_sweeps: tf.Tensor
@@ -109,7 +109,7 @@ class _Loop(NamedTuple):
     """From the sites given (0), from none with preliminary sweeps (1), from none without (2 and more)."""
     halvings: tf.Tensor
     sweeps: tf.Tensor
-    returning: tf.Tensor
+    final_ending: tf.Tensor
     """How the loop ends once it has swept at the candidate, the best sites; otherwise RUNNING."""
     ending: tf.Tensor
 
@@ -121,8 +121,8 @@ def converge(
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
     :param num_data: N when this is traced, which decides whether secants are remembered.
-    :param fraction: of the first update that is taken, at most; None: the damping. Where an earlier loop came to its
-        limit it is what that one had come to, or few sweeps at a time would repeat a step that is too long for ever.
+    :param fraction: of the first update that is taken, at most; None: the damping. After a loop
+        that ended at its limit, that one's last fraction: few sweeps at a time would otherwise repeat the same step.
     """
     fraction = options.damping if fraction is None else fraction
     fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * options.damping, options.damping)
@@ -146,7 +146,7 @@ def converge(
         attempt=tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0)),
         halvings=tf.constant(0),
         sweeps=tf.constant(-1),
-        returning=tf.constant(RUNNING),
+        final_ending=tf.constant(RUNNING),
         ending=tf.constant(RUNNING),
     )
     last: _Loop = tf.while_loop(
@@ -162,7 +162,7 @@ def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     point, found = _evaluate(problem, loop.candidate, loop.preliminary)
     accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (found.cavity_ratio > 0.0)
-    accepted &= _reaches_floor(problem, options, loop, point)
+    accepted &= _keeps_bound(problem, options, loop, point)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     after, other = _accept(options, loop, point, found), _reject(options, loop)
     loop = tf.nest.map_structure(lambda one, two: one if one is two else tf.where(accepted, one, two), after, other)
@@ -187,11 +187,11 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
     return Point(sites, found.update, found.slopes, A, c, change, integral + terms, cancelling), found
 
 
-def _reaches_floor(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:
-    """Whether a bound is not lowered, but for rounding."""
+def _keeps_bound(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:
+    """Return whether a bound has not decreased by more than rounding."""
     last = loop.point
     floor = last.log_evidence - _SLACK * tf.abs(last.log_evidence) - _ROUNDING * last.cancelling
-    applies = problem.is_bound & loop.is_valid & ~loop.preliminary & tf.equal(loop.returning, RUNNING)
+    applies = problem.is_bound & loop.is_valid & ~loop.preliminary & tf.equal(loop.final_ending, RUNNING)
     applies &= loop.fraction > _MAY_LOWER * options.damping
     return ~applies | (point.log_evidence >= floor)
 
@@ -214,7 +214,7 @@ def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
     converged = ~loop.preliminary & (point.change <= options.tol)
     return loop._replace(
         point=point,
-        is_valid=~ends,  # after preliminary sweeps the sites are looked at anew
+        is_valid=~ends,  # after preliminary sweeps the sites are evaluated again
         candidate=tf.where(ends, point.sites, point.sites + move),
         is_plain=tf.equal(secants.count, 0),
         fraction=fraction,
@@ -223,7 +223,7 @@ def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
         best=tf.where(is_best, point.sites, loop.best),
         best_change=tf.where(is_best, point.change, loop.best_change),
         preliminary=loop.preliminary & ~ends,
-        ending=tf.where(converged, CONVERGED, loop.returning),
+        ending=tf.where(converged, CONVERGED, loop.final_ending),
     )
 
 
@@ -243,7 +243,7 @@ def _adapted(loop: _Loop, point: Point, found: Sweep, largest: tf.Tensor) -> tf.
 
 def _largest(options: Options, attempt: tf.Tensor) -> tf.Tensor:
     """Return the largest fraction of an update that is taken."""
-    return options.damping * tf.gather(tf.constant(_SHARES, options.damping.dtype), attempt)
+    return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), attempt)
 
 
 def _reject(options: Options, loop: _Loop) -> _Loop:
@@ -252,7 +252,7 @@ def _reject(options: Options, loop: _Loop) -> _Loop:
     halvings = loop.halvings + tf.cast(~loop.is_valid, tf.int32)
     kept = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(fraction), tf.constant(0.5, fraction.dtype))
     update = loop.point.sites + fraction * loop.point.update
-    improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.returning)
+    improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_ending)
     stuck = loop.is_valid & (fraction < _SMALLEST_FRACTION * options.damping)
     secants = loop.secants
     return loop._replace(
@@ -275,9 +275,9 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     """
     out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
     ending = tf.where(out, tf.where(loop.is_valid, LIMIT, IMPROPER), loop.ending)
-    fails = (ending > CONVERGED) & tf.equal(loop.returning, RUNNING)
-    restarts = fails & ~out & (loop.attempt < len(_SHARES) - 1)
-    goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW)
+    fails = (ending > CONVERGED) & tf.equal(loop.final_ending, RUNNING)
+    restarts = fails & ~out & (loop.attempt < len(_ATTEMPT_DAMPING) - 1)
+    goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS)
     returns = fails & ~restarts & ~goes_on & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
     candidate = tf.where(returns, loop.best, loop.candidate)
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
@@ -288,6 +288,6 @@ def _end(options: Options, loop: _Loop) -> _Loop:
         preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary),
         attempt=attempt,
         halvings=tf.where(restarts, 0, loop.halvings),
-        returning=tf.where(returns, ending, loop.returning),
+        final_ending=tf.where(returns, ending, loop.final_ending),
         ending=tf.where(returns | restarts, RUNNING, ending),
     )

@@ -44,7 +44,7 @@ def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_lat
 
 
 class Prior(NamedTuple):
-    """What the energy depends on beside sites and likelihood; differentiable in the parameters."""
+    """What the energy depends on besides sites and likelihood; differentiable in the parameters."""
 
     rows: LatentRows
     Kuu: tf.Tensor
@@ -53,7 +53,7 @@ class Prior(NamedTuple):
     scale: tf.Tensor
     """m of T-PEP, []."""
     old: OldSite | None
-    """Of a stream; None in any other model, whose graphs hold nothing of it."""
+    """The site of the old posterior in a stream; None in other models."""
     terms: tf.Tensor
     """:func:`scale_terms`, []."""
 

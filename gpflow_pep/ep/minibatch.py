@@ -30,7 +30,7 @@ def update_rows(
     """
     Update the sites of some rows by the fraction `damping`, and the sums with them.
 
-    Sites without a proper cavity stay. The fraction is halved until B is positive definite, or nothing changes.
+    Sites with an improper cavity are not updated. The fraction is halved until B is positive definite, or set to 0.
 
     :param rows: the rows.
     :param indices: their numbers, [n].
@@ -69,9 +69,9 @@ def minibatch_objective(
     num_data: tf.Tensor,
 ) -> tf.Tensor:
     """
-    Return a value whose derivatives in the hyperparameters estimate those of the energy, []; it means nothing itself.
+    Return a value whose derivatives in the hyperparameters estimate those of the energy, []. The value has no meaning.
 
-    A row without a proper cavity has its marginal in that one's place.
+    Where a cavity is improper the marginal replaces it.
 
     :param rows: the minibatch, in one chunk.
     :param projected: the same given u, differentiable.
@@ -89,7 +89,7 @@ def minibatch_objective(
 
 
 def old_objective(old: OldSite, q: InducingPosterior) -> tf.Tensor:
-    """Do the same for an old posterior's part of the energy, []: E_q[c'v - v'Av/2] + terms, with q held fixed."""
+    """Return the same for an old posterior's part of the energy, []: E_q[c'v - v'Av/2] + terms, with q held fixed."""
     second = inverse_of_product(q.LB) + tf.matmul(q.b, q.b, transpose_b=True)  # E[v v']
     linear = tf.reduce_sum(old.c * tf.stop_gradient(q.b))
     return linear - 0.5 * tf.reduce_sum(old.A * tf.stop_gradient(second)) + old.terms

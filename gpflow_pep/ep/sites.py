@@ -15,7 +15,7 @@ class SitesStatus:
     """Whether the last change was at most the tolerance."""
 
     sweeps: int
-    """Sweeps over all rows after the first one."""
+    """Sweeps over all rows, without the first evaluation."""
 
     change: float
     """The largest change of a marginal, in its own standard deviations, that an undamped update would still make."""

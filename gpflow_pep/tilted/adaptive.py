@@ -23,7 +23,7 @@ from .rule import Cavity, Observations, Tilted
 _EDGES = (-10.0, -4.5, 0.0, 4.5, 10.0)
 # Of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out, where the density
 # is small but the derivatives need not be, a narrow peak of the likelihood (Student's t) may stand between two nodes:
-# the little that shows of it must not be taken for nothing.
+# even a small coefficient may be the only sign of it, and the tolerance is smaller there.
 _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
 
@@ -55,7 +55,7 @@ class Resolved(NamedTuple):
 
 _NUM_INTEGRALS, _NUM_WATCHED = 7, 4
 _LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
-_HARDLY = 3.0  # cavity standard deviations
+_SMALL_SHIFT = 3.0  # cavity standard deviations
 _NARROW = 0.5  # ratio of the tilted to the cavity's variance
 
 
@@ -222,7 +222,7 @@ def _tilted(centred: Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilted
     log_Z = centred.height + tf.math.log(mass) - _LOG_ROOT_2PI
     # log1p of E[p^α - 1] keeps log Z accurate where p is nearly 1 or α nearly 0; the panels cover all of the cavity
     # there, since p^α hardly shifts its mode.
-    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centred.shift) < _HARDLY)
+    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centred.shift) < _SMALL_SHIFT)
     change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
     log_normaliser = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
     return Tilted(tf.where(nearly_one, log_normaliser, log_Z / safe), d1, d2, ratio)

@@ -124,7 +124,7 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
 
 @log_density.register(Ordinal)
 def _ordinal(likelihood: Ordinal) -> LogDensity:
-    """GPflow's outermost bin edges are infinite, where the second derivative of Phi is NaN; these are far enough."""
+    """GPflow's outermost edges are infinite, where the second derivative of Phi is NaN. Finite ones replace them."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         inner = likelihood.bin_edges / likelihood.sigma

@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
-from .trapezoid import Approximation, Window, following, trapezoid, weights
+from .trapezoid import Approximation, Window, next_window, trapezoid, weights
 
 _FEW, _MANY = 54, 160  # points
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
-_SHRINKS = 0.5  # ratio of windows that differ
+_WINDOW_RATIO = 0.5  # ratio of windows that differ
 _CENTRE = 5  # column of the results
 _TABLE = np.concatenate([weights(_FEW), weights(_MANY)], axis=1)
 
@@ -67,18 +67,18 @@ def locate(density: LogDensity, cavity: Cavity, observations: Observations, alph
         values = tf.stack([*found.tilted, flag, mean + power * variance * found.tilted.d1], axis=1)
         results = tf.tensor_scatter_nd_update(results, row[:, None], values)
 
-        rest = tf.where(~found.is_accurate)[:, 0]
-        log_pi = tf.gather(found.log_pi, rest, axis=1)
-        row, mean, variance, is_near, middle, half = (
-            tf.gather(value, rest) for value in (row, mean, variance, found.is_near, middle, half)
+        inaccurate = tf.where(~found.is_accurate)[:, 0]
+        log_pi = tf.gather(found.log_pi, inaccurate, axis=1)
+        row, mean, variance, second_form, middle, half = (
+            tf.gather(value, inaccurate) for value in (row, mean, variance, found.second_form, middle, half)
         )
-        wanted, peak = following(log_pi, is_near, Window(middle, half), points)
+        following, peak = next_window(log_pi, second_form, Window(middle, half), points)
         place = tf.stack([row, tf.fill(tf.shape(row), _CENTRE)], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
-        # Not those that have been integrated where they are: more points would not do.
-        change = wanted.half / half
-        again = tf.where(is_first | (change < _SHRINKS) | (change > 1.0 / _SHRINKS))[:, 0]
-        return number + 1, *(tf.gather(value, again) for value in (row, *wanted)), results
+        # Drop rows whose window does not change any more: more points would not help.
+        change = following.half / half
+        again = tf.where(is_first | (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO))[:, 0]
+        return number + 1, *(tf.gather(value, again) for value in (row, *following)), results
 
     start = (tf.range(R), tf.zeros_like(m), tf.fill([R], tf.constant(_HALF, dtype)), tf.zeros([R, 6], dtype))
     *_, results = tf.while_loop(

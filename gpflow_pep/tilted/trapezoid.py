@@ -47,7 +47,7 @@ class Approximation(NamedTuple):
     tilted: Tilted
     is_accurate: tf.Tensor
     """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
-    is_near: tf.Tensor
+    second_form: tf.Tensor
     """Whether the second form is used."""
     log_pi: tf.Tensor
     """log π + constant at the points, [K, R]."""
@@ -61,7 +61,7 @@ class _Form(NamedTuple):
     d2: tf.Tensor
     alias: tf.Tensor
     """By the step."""
-    other: tf.Tensor
+    truncation: tf.Tensor
     """By truncation and rounding."""
 
 
@@ -110,17 +110,19 @@ def trapezoid(
     ratio, by_pi = _from_pi(pi, offset, window, power, m, sd)
     by_q = _from_q(q, window, power, m, sd, tf.sqrt(ratio))
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
-    is_near = covers & (power * tf.abs(q[0]) < _NEARLY_ONE)
-    log_partition, d1, d2, alias, other = (tf.where(is_near, *pair) for pair in zip(by_q, by_pi, strict=True))
+    second_form = covers & (power * tf.abs(q[0]) < _NEARLY_ONE)
+    log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
 
     is_fine = sd * step <= _STEP * density.radius(observations.X)
     tolerance = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
-    is_accurate = (alias <= tolerance) & (other <= _ACCURATE)
+    is_accurate = (alias <= tolerance) & (truncation <= _ACCURATE)
 
-    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, is_near, log_pi)
+    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, log_pi)
 
 
-def following(log_pi: tf.Tensor, is_near: tf.Tensor, window: Window, table: tf.Tensor) -> tuple[Window, tf.Tensor]:
+def next_window(
+    log_pi: tf.Tensor, second_form: tf.Tensor, window: Window, table: tf.Tensor
+) -> tuple[Window, tf.Tensor]:
     """
     Return the interval where π is, or N if the second form is used, and the point x where π is largest.
 
@@ -140,8 +142,8 @@ def following(log_pi: tf.Tensor, is_near: tf.Tensor, window: Window, table: tf.T
         beyond = tf.where(tf.equal(peak, end), _FAR_EXTENSION * half, _EXTENSION * half)
         margins.append(tf.where(tf.equal(edge, end), beyond, step))
     left, right = middle + half * first - margins[0], middle + half * last + margins[1]
-    left = tf.where(is_near, tf.minimum(left, -_REACH), left)
-    right = tf.where(is_near, tf.maximum(right, _REACH), right)
+    left = tf.where(second_form, tf.minimum(left, -_REACH), left)
+    right = tf.where(second_form, tf.maximum(right, _REACH), right)
     return Window(0.5 * (left + right), 0.5 * (right - left)), middle + half * peak
 
 

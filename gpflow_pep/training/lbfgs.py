@@ -1,4 +1,4 @@
-"""SciPy's L-BFGS-B, whose search ends at the best parameters whatever happens on the way."""
+"""SciPy's L-BFGS-B, which always ends at the best parameters evaluated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from .failures import NOT_FINITE, reason_of, restoring
 from .problems import FAILURES, Problem
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
-_GAIN = 1e-6  # of the training loss, relative, for which it starts again
+_GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
 
 
 class _Flat:
@@ -105,7 +105,7 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
-        # A second search that found nothing better either began where rounding ends.
+        # A search that makes no step at all began where rounding ends.
         exhausted = not gained and result.nit == 0
         converged = not limit and (bool(result.success) or exhausted) and not best.failure
         return Ending(CONVERGED if converged else LIMIT if limit else FAILED, reason)
