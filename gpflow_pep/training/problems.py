@@ -26,7 +26,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 # The largest change of the sites at which an energy is used; larger where it is a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS = 50  # an evaluation; the first one, which has nothing to go back to, has all that the model allows
+_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 50, 200  # in an evaluation; in the first one, which has nothing to go back to
 _FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
 _SETTLING_SWEEPS = 1000  # in the end
 _LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: the largest, and over the root of the last gain in nats
@@ -190,8 +190,7 @@ class ConvergedProblem(ProblemWithSites):
         model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
         try:
             model.tol = max(tol, min(_LOOSEST, _OF_GAIN * np.sqrt(self._gain)))
-            if self._best is not None:
-                model.max_sweeps = min(max_sweeps, _MAX_SWEEPS)
+            model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
             found = super().evaluate(step)
         finally:
             model.tol, model.max_sweeps = tol, max_sweeps
