@@ -117,7 +117,7 @@ def softmax_power(
     label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, alpha: tf.Tensor, accurate: bool | tf.Tensor = True
 ) -> SoftmaxPower:
     """
-    To a relative error of 1e-9 (of 1e-15 v where v is above 1e6); not differentiable by TensorFlow.
+    Compute log Z / α, d1 and d2 to a relative error of 1e-9, up to v = 1e6; not differentiable by TensorFlow.
 
     :param label: y, integers [R] from 0 to C - 1.
     :param mean: m, [C, R].
