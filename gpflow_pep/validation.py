@@ -19,6 +19,8 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
+_MAX_SHOWN = 3  # entries of an array in a message
+
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
     """
@@ -243,10 +245,14 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
     accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
     if tf.executing_eagerly():
-        checked = tf.debugging.Assert(accepted, list(message))
-    else:  # the operation itself, without the branch that tf.debugging.Assert puts around it
-        checked = tf.raw_ops.Assert(condition=accepted, data=[tf.convert_to_tensor(part) for part in message])
-    with tf.control_dependencies([] if checked is None else [checked]):
+        if not bool(accepted):
+            parts = (part for tensor in message for part in np.ravel(tensor)[:_MAX_SHOWN])
+            text = (part.decode() if isinstance(part, bytes) else str(part) for part in parts)
+            raise tf.errors.InvalidArgumentError(None, None, " ".join(text))
+        return tf.identity(value)
+    # The operation itself, without the branch that tf.debugging.Assert puts around it.
+    checked = tf.raw_ops.Assert(condition=accepted, data=[tf.convert_to_tensor(part) for part in message])
+    with tf.control_dependencies([checked]):
         return tf.identity(value)
 
 

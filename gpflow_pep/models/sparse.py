@@ -113,9 +113,9 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         return X, Y
 
     def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        self._new_data(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
-        self._new_data(X, Y)
 
     @override
     def _settings(self) -> tuple[Any, ...]:
