@@ -5,6 +5,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.graphs import hand_over
@@ -32,5 +33,6 @@ def collected(imported: None, request: pytest.FixtureRequest) -> Iterator[None]:
         if getattr(entries[name]["type"], "__module__", "").startswith("tensorflow.python.saved_model"):
             del entries[name]
     gc.collect()
+    context.context().clear_kernel_cache()  # of operations that ran eagerly
     if hasattr(_C, "malloc_trim"):  # glibc keeps what is freed, up to a gigabyte here
         _C.malloc_trim(0)

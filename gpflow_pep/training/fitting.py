@@ -219,9 +219,9 @@ def _settled(model: GPModel) -> SitesStatus | None:
 def _result(course: Course, ending: Ending, sites: SitesStatus | None) -> FitResult:
     objective, status, reason = list(course.objective), ending.status, ending.reason
     if sites is not None:
-        before = objective[-1]
+        before = objective[-1] if objective else -np.inf
         objective.append(sites.log_evidence)
-        if sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)) and status == CONVERGED:
+        if status == CONVERGED and sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)):
             status = FAILED
             reason += (
                 f" That was at sites that had not converged: converged, they have an objective of "

@@ -198,7 +198,7 @@ class ConvergedProblem(ProblemWithSites):
         if change > (_MAX_CHANGE_OF_BOUND if model.is_lower_bound else _MAX_CHANGE) and max_sweeps > _FEW_SWEEPS:
             if self._settled:
                 raise FloatingPointError(
-                    f"The sites have not converged: an update would still change a marginal by {change:.1e} of its "
+                    f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
                     "standard deviation. Try a smaller alpha, optimiser='adam', or other initial hyperparameters."
                 )
         else:

@@ -98,7 +98,7 @@ def test_what_the_status_says_is_so(model, trace):
 @pytest.mark.parametrize("batch_size", [None, 7])
 def test_too_few_sweeps_are_no_secret(model, batch_size):
     model.tol, model.max_sweeps = 1e-10, 2
-    with pytest.warns(UserWarning, match=r"The sites have not converged: .* Raise max_sweeps"):
+    with pytest.warns(UserWarning, match=r"The sites have not converged\. .* Raise max_sweeps"):
         status = model.update_sites(batch_size=batch_size)
     assert not status.converged and status.sweeps == 2 and status.change > 1e-10
     model.max_sweeps = 1000
