@@ -478,7 +478,11 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
 @pytest.mark.parametrize(
     ("labels", "likelihood", "message"),
     [
-        (Y, Poisson(), r"likelihood must be a likelihood of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP"),
+        (
+            Y,
+            Poisson(),
+            r"likelihood must be a likelihood of class labels \(.*\) or None, got Poisson; use gpflow_pep.PEP",
+        ),
         (Y, gpflow.likelihoods.StudentT(), "got StudentT"),
         (Y, gpflow.likelihoods.Gaussian(), "got Gaussian"),
         (3.0 * Y, None, "every label 0, 1, ..., 3 where likelihood is None, got none of class 1"),
