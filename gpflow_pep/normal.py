@@ -20,8 +20,8 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
 
     def with_series() -> tf.Tensor:
-        log_cdf = _log_ndtr_in_the_tail(tf.reshape(tf.minimum(x, _UNDERFLOW_BELOW), [-1]))
-        return tf.where(far, tf.reshape(log_cdf, tf.shape(x)), near)
+        z = tf.minimum(x, _UNDERFLOW_BELOW)
+        return tf.where(far, _log_of_mills(z, _mills(z, _UNDERFLOW_TERMS)), near)
 
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
@@ -50,11 +50,6 @@ def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:
     magnitude = tf.where(x > 0.0, x, -x)  # tf.abs has no derivative at 0, log Phi has
     tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * magnitude)  # Phi(-|x|)
     return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(tail))
-
-
-@on_demand
-def _log_ndtr_in_the_tail(x: tf.Tensor) -> tf.Tensor:
-    return _log_of_mills(x, _mills(x, _UNDERFLOW_TERMS))
 
 
 @on_demand
