@@ -26,7 +26,7 @@ class CheckedPredictions(GPModel):
     ) -> tf.Tensor:
         X, Y = data
         Y = tf.convert_to_tensor(Y)
-        check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]))
+        Y = tf.reshape(check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]])), tf.shape(Y))
         if isinstance(self.likelihood, Softmax):
             Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
         density = super().predict_log_density((X, Y), full_cov, full_output_cov)

@@ -70,7 +70,7 @@ def _settings(part: tf.Module) -> Iterator[tuple[str, Any]]:
         if isinstance(value, _PLAIN):
             yield name, value
         elif isinstance(value, np.ndarray):
-            yield name, value.tobytes()
+            yield name, (value.shape, value.tobytes())
         elif callable(value) and not isinstance(value, tf.Module):
             yield name, value
 

@@ -148,9 +148,11 @@ class Course:
         self.objective.append(objective)
         for name, value in ({} if self._scores is None else self._scores()).items():
             self.held_out.setdefault(name, []).append(value)
-        if self._best and self._judged_by()[1][-1] == min(self._judged_by()[1]) < np.inf:
-            for best, variable in zip(self._best, self._trained, strict=True):
-                best.assign(variable)
+        if self._best:
+            judged_by = self._judged_by()[1]
+            if judged_by[-1] == min(judged_by) < np.inf:
+                for best, variable in zip(self._best, self._trained, strict=True):
+                    best.assign(variable)
         now = {"objective": self.objective, **self.held_out}
         self._bar.set_postfix_str(", ".join(f"{name} {each[-1]:.6g}" for name, each in now.items()), refresh=False)
         if self._report is not None:

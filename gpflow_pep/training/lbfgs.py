@@ -22,7 +22,8 @@ class _Flat:
 
     def __init__(self, variables: Sequence[tf.Variable]):
         self._variables = variables
-        self._ends = np.cumsum([variable.shape.num_elements() for variable in variables])
+        self._shapes = [variable.numpy().shape for variable in variables]  # the variables' own may be open
+        self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])
         self.values = self.of(variables)
         """Their present values, [P]."""
 
@@ -35,8 +36,9 @@ class _Flat:
     def assign(self, values: AnyNDArray) -> None:
         """Set the variables."""
         self.values = values.copy()
-        for variable, part in zip(self._variables, np.split(values, self._ends[:-1]), strict=True):
-            variable.assign(part.reshape(variable.shape).astype(variable.dtype.as_numpy_dtype))
+        parts = np.split(values, self._ends[:-1])
+        for variable, shape, part in zip(self._variables, self._shapes, parts, strict=True):
+            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
 
 
 @dataclass

@@ -181,7 +181,7 @@ class ConvergedProblem(ProblemWithSites):
     def __init__(self, model: PEP):
         super().__init__(model)
         self._best: Any = None
-        self._settled = False  # whether the sites of the best evaluation had converged, or nearly
+        self._settled = False  # whether the sites had converged, or nearly, in an evaluation before
         self._best_loss, self._gain = np.inf, np.inf
         self._last_loss = np.inf
 

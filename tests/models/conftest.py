@@ -190,6 +190,22 @@ def _flat(arrays):
 
 
 @pytest.fixture(scope="session")
+def compiled_step():
+    """Makes a compiled function of a model's loss and gradients."""
+
+    def make(model):
+        @tf.function(autograph=False)
+        def step():
+            with tf.GradientTape() as tape:
+                loss = model.training_loss()
+            return loss, tape.gradient(loss, model.trainable_variables)
+
+        return step
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def assert_close():
     """Asserts that lists of arrays agree to `rel` times the largest number expected in any of them."""
 

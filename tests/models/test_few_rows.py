@@ -29,33 +29,23 @@ def make(name, data, chunk_size=50):
     return MODELS[name](data, **options)
 
 
-def compiled(model):
-    @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    return step
-
-
 def assert_close(actual, expected):
     for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-10 * np.max(np.abs(other)))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_compiled_function_follows_any_number_of_rows(name):
+def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     model = make(name, FEW)
     assert model.in_one_chunk
-    step = compiled(model)
-    assert_close(step(), compiled(make(name, FEW, chunk_size=7))())
+    step = compiled_step(model)
+    assert_close(step(), compiled_step(make(name, FEW, chunk_size=7))())
     model.data = (X, Y)
     assert not model.in_one_chunk
-    many = compiled(make(name, (X, Y)))()
+    many = compiled_step(make(name, (X, Y)))()
     assert_close(step(), many)
     assert step.experimental_get_tracing_count() == 1
-    assert_close(compiled(model)(), many)  # in chunks
+    assert_close(compiled_step(model)(), many)  # in chunks
 
 
 def test_once_they_were_many_chunks_stay():
@@ -80,10 +70,12 @@ def test_a_stream_compiles_what_it_carries_over_once_more():
 
 
 @pytest.mark.parametrize("name", ["PEPR 0", "PEPR 0.5"])
-def test_the_graph_is_as_small_as_gpflows(name):
+def test_the_graph_is_as_small_as_gpflows(name, compiled_step):
     """To trace, compile and start an operation takes longer than most of them run here: no branches, no loops."""
     kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
     peer = gpflow.models.SGPR(FEW, kernel, Z.copy(), noise_variance=0.1)
-    ours, theirs = (compiled(model).get_concrete_function().graph.as_graph_def() for model in (make(name, FEW), peer))
+    ours, theirs = (
+        compiled_step(model).get_concrete_function().graph.as_graph_def() for model in (make(name, FEW), peer)
+    )
     assert not ours.library.function
     assert len(ours.node) <= 1.1 * len(theirs.node)

@@ -146,19 +146,9 @@ def test_training_between_updates():
 # --- the first batch -------------------------------------------------------------------------------------------------
 
 
-def step_of(model):
-    @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    return step
-
-
-def size_of_graph(model):
-    """Operations of loss and gradient, in all functions that they call."""
-    graph = step_of(model).get_concrete_function().graph.as_graph_def()
+def size_of_graph(step):
+    """Operations of a compiled step, in all functions that it calls."""
+    graph = step.get_concrete_function().graph.as_graph_def()
     return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)
 
 
@@ -168,17 +158,17 @@ def of_the_first_batch():
     return [kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10) for kind in (StreamingPEP, PEP)]
 
 
-def test_the_first_batch_is_that_of_pep(of_the_first_batch):
+def test_the_first_batch_is_that_of_pep(of_the_first_batch, compiled_step):
     """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
-    (loss, slopes), (expected, derivatives) = (step_of(model)() for model in of_the_first_batch)
+    (loss, slopes), (expected, derivatives) = (compiled_step(model)() for model in of_the_first_batch)
     assert float(loss) == float(expected)
     for actual, derivative in zip(slopes, derivatives, strict=True):
         np.testing.assert_allclose(actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max())
 
 
-def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch):
+def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch, compiled_step):
     """No operation of it, which are nearly a quarter of what a stream traces."""
-    streamed, alone = map(size_of_graph, of_the_first_batch)
+    streamed, alone = (size_of_graph(compiled_step(model)) for model in of_the_first_batch)
     assert alone <= 0.85 * streamed
     stream, model = of_the_first_batch
     assert stream._prior().old is not None and model._prior().old is None

@@ -329,6 +329,18 @@ def test_all_rows_of_a_minibatch_model():
     assert result.objective[-1] > result.objective[0]
 
 
+def test_a_variable_of_open_shape():
+    """As GPflow's VGP has one where its data are variables."""
+    open_Z = gpflow.Parameter(Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]])
+    objectives = []
+    for points in (open_Z, Z.copy()):
+        inducing_variable = gpflow.inducing_variables.InducingPoints(points)
+        model = gpflow.models.SGPR((X, Y), kernel(), inducing_variable, noise_variance=0.3)
+        objectives.append(fit(model, max_iterations=5).objective)
+    assert open_Z.unconstrained_variable.shape[0] is None
+    np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["PEPR", "TSVGP"])
 def test_nothing_trainable(name):
     model = MAKERS[name]()
