@@ -176,15 +176,34 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
     factor = tf.linalg.cholesky(precision_B(total.A))
     is_proper = tf.reduce_all(tf.math.is_finite(factor))
     LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
-    q = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c))
+    q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
+    if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
+        q, c, shift = _without_common_shift(q, A, c)
+        total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
     rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
-    found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary)
+    found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary, shift=shift)
     terms = found.terms if problem.old is None else found.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     change = tf.reduce_max(tf.abs(found.normalized(found.update)))
     cancelling = tf.abs(integral) + tf.abs(terms)
-    return Point(sites, found.update, found.slopes, A, c, change, integral + terms, cancelling), found
+    return Point(found.sites, found.update, found.slopes, A, c, change, integral + terms, cancelling), found
+
+
+def _without_common_shift(
+    q: InducingPosterior, A: tf.Tensor, c: tf.Tensor
+) -> tuple[InducingPosterior, tf.Tensor, tf.Tensor]:
+    """
+    Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
+
+    What is added to all latent functions does not change their likelihood. Then d1 sums to 0 over them, and so does
+    b = V d1 where the sites have converged. The sites' precisions resist a common shift that only the prior opposes: by
+    sweeps alone it decays in about as many of them as q is narrower than the prior. e = -(mean of b) leaves of it what
+    B^-1 makes small.
+    """
+    e = -tf.reduce_mean(q.b, axis=0)  # [M, 1]
+    b = q.b + e - tf.linalg.cholesky_solve(q.LB, tf.broadcast_to(e, tf.shape(q.b)))
+    return q._replace(b=b), c + A @ e, e[:, 0]
 
 
 def _keeps_bound(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:

@@ -26,6 +26,8 @@ from .rows import LatentRows, ProjectedRows
 class Sweep(NamedTuple):
     """The result of a sweep over N rows of C latent functions."""
 
+    sites: tf.Tensor
+    """Where it was made, [N, 2, C]: the sites given, shifted."""
     update: tf.Tensor
     """The undamped change of the sites' natural parameters τ and h, [N, 2, C]."""
     slopes: tf.Tensor
@@ -72,16 +74,20 @@ def sweep(
     sites: tf.Tensor,
     q: InducingPosterior,
     accurate: tf.Tensor | bool = True,
+    shift: tf.Tensor | None = None,
 ) -> Sweep:
     """
     Sweep over all rows, all under the same q.
 
     :param sites: [N, 2, C].
+    :param shift: e [M]: the means of all sites of a row, h/τ, are first shifted by V'e.
     :param accurate: whether tilted distributions must meet their error bound; early sweeps need not.
     """
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         here, site, alpha = projected(chunk), Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
+        if shift is not None:
+            site = site._replace(linear=site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True))
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
         tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, accurate)
@@ -89,13 +95,14 @@ def sweep(
         # Where a cavity is not proper there is nothing to match.
         proper = w.ratio > 0.0
         update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
-        by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio])  # [7, C, n]
+        by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear])  # [8, C, n]
         return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
 
-    shapes = ([None, 7, rows.num_latent_gps], [None])
+    shapes = ([None, 8, rows.num_latent_gps], [None])
     by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
-    mean, variance, ratio = tf.unstack(by_row[:, 4:], axis=1)
-    return Sweep(by_row[:, :2], by_row[:, 2:4], mean, variance, tf.reduce_sum(terms), tf.reduce_min(ratio))
+    mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
+    sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
+    return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, tf.reduce_sum(terms), tf.reduce_min(ratio))
 
 
 def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:

@@ -19,6 +19,8 @@ from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
 class RobustMaxTilting(TiltedRule):
     """Robust-max: p is one of two values, and E[p^α] a function of the probability that f_y is the largest."""
 
+    is_shift_invariant = True
+
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
         """
         :param log_values: log p where f_y is the largest, and where it is not, [] each.

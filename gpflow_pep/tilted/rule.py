@@ -51,6 +51,9 @@ class Tilted(NamedTuple):
 class TiltedRule(ABC):
     """Computes the tilted distributions of one likelihood and projects them onto Gaussians."""
 
+    is_shift_invariant = False
+    """Whether p(y|f) stays the same if one value is added to all latent functions of a row."""
+
     @abstractmethod
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
         """

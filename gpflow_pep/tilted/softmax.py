@@ -26,6 +26,8 @@ class SoftmaxTilting(TiltedRule):
     1e3, for every α.
     """
 
+    is_shift_invariant = True
+
     def __init__(self, num_classes: int):
         self._num_classes = num_classes
 
