@@ -1,10 +1,11 @@
-"""Anderson acceleration of the sweeps (Walker and Ni 2011): from the differences of earlier sweeps.
+"""Anderson's acceleration of the sites' fixed point iteration: secants of earlier sweeps in place of the Jacobian.
 
-With f_k the undamped update at the sites x_k, and differences Δ of successive sweeps, the next move is
+With the undamped update f of the sites x, and the last K secants Δx and Δf,
 
-    β f_k - Σ_i γ_i (Δx_i + β Δf_i),      γ minimising |f_k - Σ_i γ_i Δf_i|,
+    γ = argmin |f - ΔF γ|,    Newton's step -ΔX γ for what they span,    f - ΔF γ what is left of f
 
-in the norm of the marginals' changes (:meth:`.sweep.Sweep.normalized`).
+(Walker and Ni 2011). Anderson's move is that step and a fraction β of what is left: f itself where there is no secant.
+Norms are those of normalized changes (:meth:`.convergence.Point.normalized`).
 """
 
 from collections.abc import Callable
@@ -15,41 +16,59 @@ import tensorflow as tf
 _RIDGE = 1e-12  # relative to the largest secant
 
 
+class Step(NamedTuple):
+    """What secants say of the way to the fixed point, [N, 2, C] each."""
+
+    newton: tf.Tensor
+    """Newton's step for what the secants span."""
+    left: tf.Tensor
+    """What is then left of the update."""
+
+    def move(self, fraction: tf.Tensor) -> tf.Tensor:
+        """Return Anderson's move from a fraction [] of what is left, [N, 2, C]."""
+        return self.newton + fraction * self.left
+
+
 class Secants(NamedTuple):
-    """The last few secants; a ring in which unused places are 0."""
+    """The last few secants: a ring of K places, and one more for what is not added."""
 
     steps: tf.Tensor
-    """Δx, [K, N, 2, C]."""
+    """Δx, [K + 1, N, 2, C]."""
     changes: tf.Tensor
-    """Δf, [K, N, 2, C]."""
+    """Δf, [K + 1, N, 2, C]."""
     count: tf.Tensor
     """How many have been added since the last reset, []; the last K are remembered."""
 
     @classmethod
     def none(cls, depth: int, sites: tf.Tensor) -> "Secants":
         """Return an empty ring of K = `depth` places for sites [N, 2, C]."""
-        empty = tf.tile(tf.zeros_like(sites)[None], [depth, 1, 1, 1])
+        empty = tf.tile(tf.zeros_like(sites)[None], [depth + 1, 1, 1, 1])
         return cls(empty, empty, tf.constant(0))
+
+    @property
+    def depth(self) -> int:
+        """K."""
+        return int(self.steps.shape[0]) - 1
 
     def updated(self, step: tf.Tensor, change: tf.Tensor, *, add: tf.Tensor, forget: tf.Tensor) -> "Secants":
         """Remember one more secant in place of the oldest if `add`; forget all if `forget`."""
-        depth = self.steps.shape[0]
-        here = (tf.equal(tf.range(depth), self.count % depth) & add)[:, None, None, None]
+        place = tf.where(add, self.count % self.depth, self.depth)[None, None]
 
         def put(ring: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-            return tf.where(forget, tf.zeros_like(ring), tf.where(here, value[None], ring))
+            return tf.tensor_scatter_nd_update(ring, place, tf.where(add, value, tf.zeros_like(value))[None])
 
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
 
-    def move(self, update: tf.Tensor, fraction: tf.Tensor, normalized: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Return the next move from the undamped update and the fraction β of it to take, [N, 2, C]."""
-        depth = self.changes.shape[0]
-        F = tf.reshape(normalized(self.changes), [depth, -1])
-        products = tf.matmul(F, F, transpose_b=True)
+    def step(self, update: tf.Tensor, normalized: Callable[[tf.Tensor], tf.Tensor]) -> Step:
+        """Return the way to the fixed point from where the undamped update is given."""
+        places = self.depth + 1
+        used = tf.range(places) < tf.minimum(self.count, self.depth)
+        F = tf.reshape(normalized(self.changes), [places, -1])
+        products = tf.where(used[:, None] & used, tf.matmul(F, F, transpose_b=True), tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
         ridge = tf.where(largest > 0.0, _RIDGE * largest, tf.ones_like(largest))
-        factor = tf.linalg.cholesky(products + ridge * tf.eye(depth, dtype=F.dtype))
-        target = tf.matmul(F, tf.reshape(normalized(update), [-1, 1]))
+        factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
+        target = tf.where(used[:, None], tf.matmul(F, tf.reshape(normalized(update), [-1, 1])), tf.zeros([], F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]
-        return fraction * update - tf.tensordot(gamma, self.steps + fraction * self.changes, 1)
+        return Step(-tf.tensordot(gamma, self.steps, 1), update - tf.tensordot(gamma, self.changes, 1))

@@ -3,6 +3,11 @@
 All sites are updated from the same q, by a fraction that adapts, in Anderson's direction (:mod:`.acceleration`) where
 there is one. A candidate is rejected where B or a cavity is not positive definite or, if the energy is a lower bound
 (an update is then a natural gradient of it), where it lowers that bound.
+
+Fixed points may be unstable, whatever the fraction: where labels contradict each other, say. Where sweeps do not come
+nearer to one, Newton's method goes on from the best sites: it sweeps at sites nearby (probes), which gives derivatives
+along the directions that matter (generalized conjugate residuals), then tries the step that follows from them, halved
+until it makes the update smaller.
 """
 
 from typing import NamedTuple
@@ -12,11 +17,13 @@ import tensorflow as tf
 
 from ..statistics import InducingPosterior, OldSite, SiteSums, precision_B
 from ..tilted import TiltedRule
-from .acceleration import Secants
+from .acceleration import Secants, Step
 from .energy import log_integral
 from .rows import LatentRows, ProjectedRows
-from .sweep import Sweep, sum_sites, sweep
+from .sweep import normalized, sum_sites, sweep
 
+SWEEPING, PROBING, TRYING = range(3)
+"""What the candidate is: the next sites of a sweep, sites near the point, or the end of a Newton step from it."""
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 """How the loop ended: after max_sweeps (LIMIT), where no update is proper (STUCK), or not even the prior (IMPROPER)."""
 
@@ -33,6 +40,11 @@ _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
+_PATIENCE = 30  # sweeps that do not halve the change before Newton's method goes on; twice as many where it failed
+_SOLVED = 0.1  # what probes may leave of an update, as a fraction
+_NEARBY = (1e-5, 1e-3)  # where probes are: as far as the update would go, within these limits
+_SMALLEST_STEP = 0.01  # of Newton's steps
+_NEWTON_DEPTH = 5  # the least number of secants for it
 _FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
 
@@ -70,12 +82,20 @@ class Point(NamedTuple):
     """V diag(τ) V', [C, M, M]."""
     c: tf.Tensor
     """V h, [C, M, 1]."""
+    mean: tf.Tensor
+    """μ of the marginals of w, [N, C]."""
+    variance: tf.Tensor
+    """s of the marginals of w, [N, C]."""
     change: tf.Tensor
     """The largest change of a marginal by the update of its own site, []."""
     log_evidence: tf.Tensor
     """The energy, []."""
     cancelling: tf.Tensor
     """The size of the terms that cancel in it, []."""
+
+    def normalized(self, change: tf.Tensor) -> tf.Tensor:
+        """Express changes of the sites [..., N, 2, C] as those of their own marginals, without unit."""
+        return normalized(change, self.mean, self.variance)
 
 
 class Converged(NamedTuple):
@@ -94,15 +114,27 @@ class _Loop(NamedTuple):
     is_valid: tf.Tensor
     """Whether there is an accepted point yet."""
     candidate: tf.Tensor
+    kind: tf.Tensor
+    """What the candidate is: SWEEPING, PROBING or TRYING."""
     is_plain: tf.Tensor
     """Whether the candidate is not accelerated."""
     fraction: tf.Tensor
     comparable: tf.Tensor
     """Whether the update of the point was followed at once, so that the next one can be compared with it."""
     secants: Secants
+    newton: tf.Tensor
+    """Newton's step from the point, [N, 2, C]."""
+    step_size: tf.Tensor
+    """The fraction of it that is tried; 0 to begin with, at the best sites."""
     best: tf.Tensor
     """Sites of the smallest change, [N, 2, C]."""
     best_change: tf.Tensor
+    to_halve: tf.Tensor
+    """The change when sweeps last made progress, which they must halve."""
+    stalled: tf.Tensor
+    """Sweeps since then."""
+    patience: tf.Tensor
+    """How many of them there may be."""
     preliminary: tf.Tensor
     """Whether these are the first sweeps from empty sites."""
     attempt: tf.Tensor
@@ -133,15 +165,21 @@ def converge(
     is_empty = tf.reduce_all(tf.equal(sites, 0.0)) & (options.max_sweeps > 1)  # otherwise they would stay empty
     is_preliminary = is_empty & tf.reduce_any(problem.rows.alpha_of_all < _PRELIMINARY_POWER)
     first = _Loop(
-        point=Point(sites, nothing, nothing, A, A[..., :1], inf, -inf, zero),
+        point=Point(sites, nothing, nothing, A, A[..., :1], sites[:, 0], sites[:, 0], inf, -inf, zero),
         is_valid=tf.constant(False),
         candidate=sites,
+        kind=tf.constant(SWEEPING),
         is_plain=tf.constant(True),
         fraction=fraction,
         comparable=tf.constant(False),
         secants=Secants.none(next((depth for most, depth in _DEPTHS.items() if num_data * C <= most), 1), sites),
+        newton=nothing,
+        step_size=zero,
         best=sites,
         best_change=inf,
+        to_halve=inf,
+        stalled=tf.constant(0),
+        patience=tf.constant(_PATIENCE),
         preliminary=is_preliminary,
         attempt=tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0)),
         halvings=tf.constant(0),
@@ -160,17 +198,40 @@ def converge(
 
 def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    point, found = _evaluate(problem, loop.candidate, loop.preliminary)
-    accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (found.cavity_ratio > 0.0)
-    accepted &= _keeps_bound(problem, options, loop, point)
+    point, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary)
     loop = loop._replace(sweeps=loop.sweeps + 1)
-    after, other = _accept(options, loop, point, found), _reject(options, loop)
-    loop = tf.nest.map_structure(lambda one, two: one if one is two else tf.where(accepted, one, two), after, other)
+    last, sweeping, probing = loop.point, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (cavity_ratio > 0.0)
+    accepted &= probing | (_keeps_bound(problem, options, loop, point) & (sweeping | _is_nearer(problem, loop, point)))
+    preliminary_ends = _preliminary_ends(options, loop, point)
+
+    limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
+    secants = loop.secants.updated(
+        point.sites - last.sites,
+        point.update - last.update,
+        add=accepted & (probing | (sweeping & loop.comparable)),
+        forget=tf.where(sweeping, ~accepted | (point.change > limit) | preliminary_ends, accepted & ~probing),
+    )
+    origin = tf.nest.map_structure(lambda one, two: tf.where(probing, one, two), last, point)
+    step = secants.step(origin.update, origin.normalized)
+    loop = loop._replace(secants=secants)
+    swept = _select(accepted, _accept(options, loop, point, step, preliminary_ends), _reject(options, loop))
+    tried = _select(accepted, _follow(options, loop, point, step), _halve(options, loop))
+    loop = _select(sweeping, swept, _select(probing, _probe_on(loop, accepted, step), tried))
     return _end(options, loop)
 
 
-def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, Sweep]:
-    """Sweep at the given sites. The log evidence is NaN where B is not positive definite."""
+def _select(condition: tf.Tensor, one: _Loop, two: _Loop) -> _Loop:
+    chosen: _Loop = tf.nest.map_structure(lambda x, y: x if x is y else tf.where(condition, x, y), one, two)
+    return chosen
+
+
+def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, tf.Tensor]:
+    """
+    Sweep at the given sites. The log evidence is NaN where B is not positive definite.
+
+    :return: what is found, and the smallest ratio of a marginal's and a cavity's variance.
+    """
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
@@ -185,9 +246,11 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
     found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary, shift=shift)
     terms = found.terms if problem.old is None else found.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
-    change = tf.reduce_max(tf.abs(found.normalized(found.update)))
-    cancelling = tf.abs(integral) + tf.abs(terms)
-    return Point(found.sites, found.update, found.slopes, A, c, change, integral + terms, cancelling), found
+    of_marginals = found.mean, found.variance
+    change = tf.reduce_max(tf.abs(normalized(found.update, *of_marginals)))
+    energy = integral + terms, tf.abs(integral) + tf.abs(terms)
+    point = Point(found.sites, found.update, found.slopes, A, c, *of_marginals, change, *energy)
+    return point, found.cavity_ratio
 
 
 def _without_common_shift(
@@ -208,50 +271,112 @@ def _without_common_shift(
 
 def _keeps_bound(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:
     """Return whether a bound has not decreased by more than rounding."""
-    last = loop.point
-    floor = last.log_evidence - _SLACK * tf.abs(last.log_evidence) - _ROUNDING * last.cancelling
     applies = problem.is_bound & loop.is_valid & ~loop.preliminary & tf.equal(loop.final_ending, RUNNING)
-    applies &= loop.fraction > _MAY_LOWER * options.damping
-    return ~applies | (point.log_evidence >= floor)
+    applies &= (loop.fraction > _MAY_LOWER * options.damping) & ~_returns_to_best(loop)
+    return ~applies | (point.log_evidence >= loop.point.log_evidence - _rounding(loop.point))
 
 
-def _accept(options: Options, loop: _Loop, point: Point, found: Sweep) -> _Loop:
-    last, dtype = loop.point, point.change.dtype
-    fraction = tf.where(loop.comparable, _adapted(loop, point, found, _largest(options, loop.attempt)), loop.fraction)
-    ends = (point.change < tf.maximum(tf.constant(_PRELIMINARY, dtype), options.tol)) | (point.change > last.change)
-    ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
-    ends &= loop.preliminary
-    limit = tf.minimum(tf.constant(_FORGET_ABOVE, dtype), _FORGET_GROWTH * last.change)
-    secants = loop.secants.updated(
-        point.sites - last.sites,
-        point.update - last.update,
-        add=loop.comparable,
-        forget=(point.change > limit) | ends,
+def _is_nearer(problem: SitesProblem, loop: _Loop, point: Point) -> tf.Tensor:
+    """Return whether a Newton step has made the update smaller, or a bound larger."""
+    before, now = (tf.norm(each.normalized(each.update)) for each in (loop.point, point))
+    gains = problem.is_bound & (point.log_evidence > loop.point.log_evidence + _rounding(loop.point))
+    return (now < before) | gains | _returns_to_best(loop)
+
+
+def _returns_to_best(loop: _Loop) -> tf.Tensor:
+    return tf.equal(loop.kind, TRYING) & tf.equal(loop.step_size, 0.0)
+
+
+def _rounding(point: Point) -> tf.Tensor:
+    """By how much rounding may change the energy."""
+    return _SLACK * tf.abs(point.log_evidence) + _ROUNDING * point.cancelling
+
+
+def _preliminary_ends(options: Options, loop: _Loop, point: Point) -> tf.Tensor:
+    small = tf.maximum(tf.constant(_PRELIMINARY, point.change.dtype), options.tol)
+    ends = (point.change < small) | (point.change > loop.point.change)
+    return loop.preliminary & (ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1))
+
+
+def _accept(options: Options, loop: _Loop, point: Point, step: Step, preliminary_ends: tf.Tensor) -> _Loop:
+    fraction = tf.where(loop.comparable, _adapted(loop, point, _largest(options, loop.attempt)), loop.fraction)
+    loop = _with_best(options, loop, point)
+    progress = loop.best_change < 0.5 * loop.to_halve
+    stalled = tf.where(progress, 0, loop.stalled + 1)
+    enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
+    following = tf.where(preliminary_ends, point.sites, point.sites + step.move(fraction))
+    return loop._replace(
+        point=point,
+        is_valid=~preliminary_ends,  # the sites are evaluated again
+        candidate=tf.where(enters, loop.best, following),
+        kind=tf.where(enters, TRYING, SWEEPING),
+        is_plain=tf.equal(loop.secants.count, 0),
+        fraction=fraction,
+        comparable=~preliminary_ends,
+        step_size=tf.zeros_like(fraction),
+        to_halve=tf.where(progress, loop.best_change, loop.to_halve),
+        stalled=stalled,
+        preliminary=loop.preliminary & ~preliminary_ends,
     )
-    move = secants.move(point.update, fraction, found.normalized)
+
+
+def _with_best(options: Options, loop: _Loop, point: Point) -> _Loop:
+    """Keep the sites of the smallest change, and end where it is small enough."""
     is_best = ~loop.preliminary & (point.change < loop.best_change)
     converged = ~loop.preliminary & (point.change <= options.tol)
     return loop._replace(
-        point=point,
-        is_valid=~ends,  # after preliminary sweeps the sites are evaluated again
-        candidate=tf.where(ends, point.sites, point.sites + move),
-        is_plain=tf.equal(secants.count, 0),
-        fraction=fraction,
-        comparable=~ends,
-        secants=secants,
         best=tf.where(is_best, point.sites, loop.best),
         best_change=tf.where(is_best, point.change, loop.best_change),
-        preliminary=loop.preliminary & ~ends,
         ending=tf.where(converged, CONVERGED, loop.final_ending),
     )
 
 
-def _adapted(loop: _Loop, point: Point, found: Sweep, largest: tf.Tensor) -> tf.Tensor:
+def _nearby(point: Point, direction: tf.Tensor) -> tf.Tensor:
+    """Return sites near the point, in this direction."""
+    size = tf.clip_by_value(point.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
+    return point.sites + tf.math.divide_no_nan(size, tf.reduce_max(tf.abs(point.normalized(direction)))) * direction
+
+
+def _follow(options: Options, loop: _Loop, point: Point, step: Step) -> _Loop:
+    """Go on from the end of a Newton step: probe in the direction of the update."""
+    loop = _with_best(options, loop, point)
+    return loop._replace(point=point, candidate=_nearby(point, step.left), kind=tf.constant(PROBING))
+
+
+def _halve(options: Options, loop: _Loop) -> _Loop:
+    """Try half of a Newton step; go back to sweeps where that is too small."""
+    size = 0.5 * loop.step_size
+    fails = size < _SMALLEST_STEP
+    return loop._replace(
+        candidate=tf.where(fails, loop.point.sites, loop.point.sites + size * loop.newton),
+        kind=tf.where(fails, SWEEPING, TRYING),
+        fraction=tf.where(fails, _largest(options, loop.attempt), loop.fraction),
+        comparable=loop.comparable & ~fails,
+        step_size=size,
+        stalled=tf.where(fails, 0, loop.stalled),
+        patience=tf.where(fails, 2 * loop.patience, loop.patience),
+    )
+
+
+def _probe_on(loop: _Loop, accepted: tf.Tensor, step: Step) -> _Loop:
+    """Probe in the direction of what is left of the update, or try Newton's step if little is."""
+    point = loop.point
+    left, whole = (tf.norm(point.normalized(change)) for change in (step.left, point.update))
+    enough = ~accepted | (loop.secants.count >= loop.secants.depth) | (left < _SOLVED * whole)
+    return loop._replace(
+        candidate=tf.where(enough, point.sites + step.newton, _nearby(point, step.left)),
+        kind=tf.where(enough, TRYING, PROBING),
+        newton=step.newton,
+        step_size=tf.ones_like(loop.step_size),
+    )
+
+
+def _adapted(loop: _Loop, point: Point, largest: tf.Tensor) -> tf.Tensor:
     """
     Adapt the fraction of an update to take. It is halved when an update undid much of the one before, or made the
     remaining change larger (twice as large, where both went the same way), and otherwise grows by a fifth.
     """
-    before, now = found.normalized(loop.point.update), found.normalized(point.update)
+    before, now = point.normalized(loop.point.update), point.normalized(point.update)
     norms = tf.norm(before) * tf.norm(now)
     cosine = tf.reduce_sum(before * now) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
     tolerated = tf.where(cosine > 0.5, 2.0 * loop.point.change, loop.point.change)
@@ -273,13 +398,12 @@ def _reject(options: Options, loop: _Loop) -> _Loop:
     update = loop.point.sites + fraction * loop.point.update
     improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_ending)
     stuck = loop.is_valid & (fraction < _SMALLEST_FRACTION * options.damping)
-    secants = loop.secants
     return loop._replace(
         candidate=tf.where(loop.is_valid, update, kept * loop.candidate),
         is_plain=tf.constant(True),
         fraction=fraction,
         comparable=tf.constant(False),
-        secants=secants.updated(loop.candidate, loop.candidate, add=tf.constant(False), forget=tf.constant(True)),
+        stalled=loop.stalled + 1,
         halvings=halvings,
         ending=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
     )
@@ -302,6 +426,11 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
     return loop._replace(
         candidate=tf.where(restarts, tf.zeros_like(candidate), candidate),
+        kind=tf.where(restarts | returns, SWEEPING, loop.kind),
+        stalled=tf.where(restarts, 0, loop.stalled),
+        patience=tf.where(restarts, _PATIENCE, loop.patience),
+        to_halve=tf.where(restarts, tf.constant(np.inf, loop.to_halve.dtype), loop.to_halve),
+        comparable=loop.comparable & ~restarts & ~returns,
         is_valid=loop.is_valid & ~restarts,
         fraction=tf.where(restarts, _largest(options, attempt), loop.fraction),
         preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary),

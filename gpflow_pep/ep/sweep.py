@@ -41,15 +41,15 @@ class Sweep(NamedTuple):
     cavity_ratio: tf.Tensor
     """The smallest r = 1 - α τ s of a cavity, []; where it is not positive a site is left as it is."""
 
-    def normalized(self, change: tf.Tensor) -> tf.Tensor:
-        """
-        Express changes of the sites [..., N, 2, C] as those of their own marginals, without unit.
 
-        They are Δτ s and (Δh - μ Δτ) sqrt(s): of the variance, as a fraction, and of the mean, in standard deviations.
-        """
-        precision, linear = tf.unstack(change, axis=-2)
-        shift = (linear - self.mean * precision) * tf.sqrt(self.variance)
-        return tf.stack([precision * self.variance, shift], axis=-2)
+def normalized(change: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """
+    Express changes of the sites [..., N, 2, C] as those of their own marginals N(w; μ, s), without unit.
+
+    They are Δτ s and (Δh - μ Δτ) sqrt(s): of the variance, as a fraction, and of the mean, in standard deviations.
+    """
+    precision, linear = tf.unstack(change, axis=-2)
+    return tf.stack([precision * variance, (linear - mean * precision) * tf.sqrt(variance)], axis=-2)
 
 
 def sum_sites(
@@ -87,7 +87,8 @@ def sweep(
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         here, site, alpha = projected(chunk), Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
         if shift is not None:
-            site = site._replace(linear=site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True))
+            shifted = site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True)
+            site = site._replace(linear=shifted)
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
         tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, accurate)
