@@ -10,7 +10,7 @@ along the directions that matter (generalized conjugate residuals), then tries t
 until it makes the update smaller.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -198,32 +198,41 @@ def converge(
 
 def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    point, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary)
-    loop = loop._replace(sweeps=loop.sweeps + 1)
+    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary)
     last, sweeping, probing = loop.point, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
-    accepted = tf.math.is_finite(point.log_evidence) & tf.math.is_finite(point.change) & (cavity_ratio > 0.0)
-    accepted &= probing | (_keeps_bound(problem, options, loop, point) & (sweeping | _is_nearer(problem, loop, point)))
-    preliminary_ends = _preliminary_ends(options, loop, point)
+    accepted = tf.math.is_finite(found.log_evidence) & tf.math.is_finite(found.change) & (cavity_ratio > 0.0)
+    accepted &= probing | (_keeps_bound(problem, options, loop, found) & (sweeping | _is_nearer(problem, loop, found)))
+    loop = loop._replace(sweeps=loop.sweeps + 1)
+    preliminary_ends = _preliminary_ends(options, loop, found)
 
+    moves = accepted & ~probing
     limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
     secants = loop.secants.updated(
-        point.sites - last.sites,
-        point.update - last.update,
+        found.sites - last.sites,
+        found.update - last.update,
         add=accepted & (probing | (sweeping & loop.comparable)),
-        forget=tf.where(sweeping, ~accepted | (point.change > limit) | preliminary_ends, accepted & ~probing),
+        forget=tf.where(sweeping, ~accepted | (found.change > limit) | preliminary_ends, moves),
     )
-    origin = tf.nest.map_structure(lambda one, two: tf.where(probing, one, two), last, point)
-    step = secants.step(origin.update, origin.normalized)
-    loop = loop._replace(secants=secants)
-    swept = _select(accepted, _accept(options, loop, point, step, preliminary_ends), _reject(options, loop))
-    tried = _select(accepted, _follow(options, loop, point, step), _halve(options, loop))
+    point: Point = _select(moves, found, last)
+    step = secants.step(point.update, point.normalized)
+    is_best = moves & ~loop.preliminary & (point.change < loop.best_change)
+    loop = loop._replace(
+        point=point,
+        secants=secants,
+        best=tf.where(is_best, point.sites, loop.best),
+        best_change=tf.where(is_best, point.change, loop.best_change),
+    )
+    converged = moves & ~loop.preliminary & (point.change <= options.tol)
+
+    swept = _select(accepted, _accept(options, loop, last, step, preliminary_ends), _reject(options, loop))
+    tried = _select(accepted, _follow(loop, step), _halve(options, loop))
     loop = _select(sweeping, swept, _select(probing, _probe_on(loop, accepted, step), tried))
-    return _end(options, loop)
+    ending = tf.where(moves, loop.final_ending, loop.ending)
+    return _end(options, loop._replace(ending=tf.where(converged, CONVERGED, ending)))
 
 
-def _select(condition: tf.Tensor, one: _Loop, two: _Loop) -> _Loop:
-    chosen: _Loop = tf.nest.map_structure(lambda x, y: x if x is y else tf.where(condition, x, y), one, two)
-    return chosen
+def _select(condition: tf.Tensor, one: Any, two: Any) -> Any:
+    return tf.nest.map_structure(lambda x, y: x if x is y else tf.where(condition, x, y), one, two)
 
 
 def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, tf.Tensor]:
@@ -298,15 +307,15 @@ def _preliminary_ends(options: Options, loop: _Loop, point: Point) -> tf.Tensor:
     return loop.preliminary & (ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1))
 
 
-def _accept(options: Options, loop: _Loop, point: Point, step: Step, preliminary_ends: tf.Tensor) -> _Loop:
-    fraction = tf.where(loop.comparable, _adapted(loop, point, _largest(options, loop.attempt)), loop.fraction)
-    loop = _with_best(options, loop, point)
+def _accept(options: Options, loop: _Loop, last: Point, step: Step, preliminary_ends: tf.Tensor) -> _Loop:
+    """Go on from the point, where the last one was followed at once or not; or leave sweeps that do not help."""
+    point = loop.point
+    fraction = tf.where(loop.comparable, _adapted(loop, last, _largest(options, loop.attempt)), loop.fraction)
     progress = loop.best_change < 0.5 * loop.to_halve
     stalled = tf.where(progress, 0, loop.stalled + 1)
     enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
     following = tf.where(preliminary_ends, point.sites, point.sites + step.move(fraction))
     return loop._replace(
-        point=point,
         is_valid=~preliminary_ends,  # the sites are evaluated again
         candidate=tf.where(enters, loop.best, following),
         kind=tf.where(enters, TRYING, SWEEPING),
@@ -320,27 +329,15 @@ def _accept(options: Options, loop: _Loop, point: Point, step: Step, preliminary
     )
 
 
-def _with_best(options: Options, loop: _Loop, point: Point) -> _Loop:
-    """Keep the sites of the smallest change, and end where it is small enough."""
-    is_best = ~loop.preliminary & (point.change < loop.best_change)
-    converged = ~loop.preliminary & (point.change <= options.tol)
-    return loop._replace(
-        best=tf.where(is_best, point.sites, loop.best),
-        best_change=tf.where(is_best, point.change, loop.best_change),
-        ending=tf.where(converged, CONVERGED, loop.final_ending),
-    )
-
-
 def _nearby(point: Point, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the point, in this direction."""
     size = tf.clip_by_value(point.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
     return point.sites + tf.math.divide_no_nan(size, tf.reduce_max(tf.abs(point.normalized(direction)))) * direction
 
 
-def _follow(options: Options, loop: _Loop, point: Point, step: Step) -> _Loop:
+def _follow(loop: _Loop, step: Step) -> _Loop:
     """Go on from the end of a Newton step: probe in the direction of the update."""
-    loop = _with_best(options, loop, point)
-    return loop._replace(point=point, candidate=_nearby(point, step.left), kind=tf.constant(PROBING))
+    return loop._replace(candidate=_nearby(loop.point, step.left), kind=tf.constant(PROBING))
 
 
 def _halve(options: Options, loop: _Loop) -> _Loop:
@@ -371,15 +368,16 @@ def _probe_on(loop: _Loop, accepted: tf.Tensor, step: Step) -> _Loop:
     )
 
 
-def _adapted(loop: _Loop, point: Point, largest: tf.Tensor) -> tf.Tensor:
+def _adapted(loop: _Loop, last: Point, largest: tf.Tensor) -> tf.Tensor:
     """
     Adapt the fraction of an update to take. It is halved when an update undid much of the one before, or made the
     remaining change larger (twice as large, where both went the same way), and otherwise grows by a fifth.
     """
-    before, now = point.normalized(loop.point.update), point.normalized(point.update)
+    point = loop.point
+    before, now = point.normalized(last.update), point.normalized(point.update)
     norms = tf.norm(before) * tf.norm(now)
     cosine = tf.reduce_sum(before * now) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
-    tolerated = tf.where(cosine > 0.5, 2.0 * loop.point.change, loop.point.change)
+    tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
     halve = (cosine < -0.3) | (point.change > tolerated)
     least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)
     return tf.where(halve, tf.maximum(0.5 * loop.fraction, least), tf.minimum(1.2 * loop.fraction, largest))

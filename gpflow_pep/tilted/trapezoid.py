@@ -108,9 +108,9 @@ def trapezoid(
 
     offset = height + tf.math.log(step) - _LOG_ROOT_2PI
     ratio, by_pi = _from_pi(pi, offset, window, power, m, sd)
-    by_q = _from_q(q, window, power, m, sd, tf.sqrt(ratio))
+    by_q, by_q_is_small = _from_q(q, window, power, m, sd, tf.sqrt(ratio))
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
-    second_form = covers & (power * tf.abs(q[0]) < _NEARLY_ONE)
+    second_form = covers & by_q_is_small
     log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
 
     is_fine = sd * step <= _STEP * density.radius(observations.X)
@@ -147,9 +147,21 @@ def next_window(
     return Window(0.5 * (left + right), 0.5 * (right - left)), middle + half * peak
 
 
-def _amplitudes(sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Bounds of the errors of sums times 1, t and t²: their spectra, and what the ends say of the rest."""
-    return tuple(tf.unstack(tf.sqrt(tf.square(sums[3:6]) + tf.square(sums[6:9]))))
+class _Sums(NamedTuple):
+    """What :func:`weights` sum up, [R] each."""
+
+    values: list[tf.Tensor]
+    """Times 1, t and t²."""
+    amplitudes: list[tf.Tensor]
+    """Bounds of the errors of these: their spectra."""
+    end: tf.Tensor
+    """The larger modulus at an end, which says what is left out beyond it."""
+
+
+def _parts(sums: tf.Tensor) -> _Sums:
+    values, cosines, sines, ends = tf.split(sums, [3, 3, 3, 2])
+    amplitudes = tf.sqrt(tf.square(cosines) + tf.square(sines))
+    return _Sums(tf.unstack(values), tf.unstack(amplitudes), tf.reduce_max(tf.abs(ends), axis=0))
 
 
 def _from_pi(
@@ -158,20 +170,17 @@ def _from_pi(
     """Return Var_π[x], and what follows from it and from E_π[x]."""
     middle, half = window
     mass = sums[0]
-    sums /= mass
-    of_t = sums[1]
-    spread = sums[2] - tf.square(of_t)
+    (_, of_t, of_square), (a0, a1, a2), end = _parts(sums / mass)
+    spread = of_square - tf.square(of_t)
     mean, ratio = middle + half * of_t, tf.square(half) * spread
     log_Z = offset + tf.math.log(mass)
 
     gap = tf.abs(1.0 - ratio)  # the scale of d2, and in these units
     scale = tf.abs(mean) + gap * tf.sqrt(ratio)  # that of d1
     off = tf.abs(of_t)
-    a0, a1, a2 = _amplitudes(sums)
     of_mean = half * (a1 + off * a0)
     of_ratio = tf.square(half) * (a2 + 2.0 * off * a1 + (tf.square(of_t) + spread) * a0)
     alias = _largest(a0 / tf.abs(log_Z), of_mean / scale, of_ratio / gap)
-    end = tf.maximum(sums[9], sums[10])
     reach = half * (1.0 + off)
     truncation = end * _largest(1.0 / tf.abs(log_Z), reach / scale, tf.square(reach) / gap)
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + tf.abs(m * mean) / sd) / gap
@@ -179,36 +188,37 @@ def _from_pi(
     return ratio, _Form(*values, alias, truncation + rounding)
 
 
-def _from_q(sums: tf.Tensor, window: Window, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor) -> _Form:
+def _from_q(
+    sums: tf.Tensor, window: Window, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor
+) -> tuple[_Form, tf.Tensor]:
     """
-    What follows from E_N[q], E_N[q x] and E_N[q x²].
+    Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.
 
     :param width: standard deviation of π, in units of the cavity's.
     """
     middle, half = window
     off = tf.abs(middle)
-    q0 = sums[0]
-    q1 = middle * q0 + half * sums[1]
-    q2 = tf.square(middle) * q0 + 2.0 * middle * half * sums[1] + tf.square(half) * sums[2]
+    (q0, of_t, of_square), (a0, a1, a2), end = _parts(sums)
+    q1 = middle * q0 + half * of_t
+    q2 = middle * (q1 + half * of_t) + tf.square(half) * of_square
     Z = 1.0 + power * q0
     slope = q1 / Z
     curvature = (q2 - q0) / Z - power * tf.square(slope)
 
     gap = tf.abs(curvature)
     scale = tf.abs(slope) + gap * width
-    a0, a1, a2 = _amplitudes(sums)
     e1 = off * a0 + half * a1
     e2 = tf.square(off) * a0 + 2.0 * off * half * a1 + tf.square(half) * a2
     of_slope = (e1 + power * tf.abs(slope) * a0) / Z
     of_curvature = (e2 + a0 + 2.0 * power * tf.abs(slope) * e1) / Z
     alias = _largest(a0 / tf.abs(q0), of_slope / scale, of_curvature / gap)
-    end = tf.maximum(tf.abs(sums[9]), tf.abs(sums[10])) / Z
+    end /= Z
     reach = off + half
     truncation = end * _largest(1.0 / tf.abs(q0), reach / scale, tf.square(reach) / gap)
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
     values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)
-    return _Form(*values, alias, truncation + rounding)
+    return _Form(*values, alias, truncation + rounding), power * tf.abs(q0) < _NEARLY_ONE
 
 
 def _largest(one: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
