@@ -127,7 +127,7 @@ class _Loop(NamedTuple):
     step_size: tf.Tensor
     """The fraction of it that is tried; 0 to begin with, at the best sites."""
     best: tf.Tensor
-    """Sites of the smallest change, [N, 2, C]."""
+    """Sites of the smallest change, or of the largest bound, [N, 2, C]."""
     best_change: tf.Tensor
     to_halve: tf.Tensor
     """The change when sweeps last made progress, which they must halve."""
@@ -215,7 +215,7 @@ def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     )
     point: Point = _select(moves, found, last)
     step = secants.step(point.update, point.normalized)
-    is_best = moves & ~loop.preliminary & (point.change < loop.best_change)
+    is_best = moves & ~loop.preliminary & (problem.is_bound | (point.change < loop.best_change))
     loop = loop._replace(
         point=point,
         secants=secants,
@@ -270,12 +270,21 @@ def _without_common_shift(
 
     What is added to all latent functions does not change their likelihood. Then d1 sums to 0 over them, and so does
     b = V d1 where the sites have converged. The sites' precisions resist a common shift that only the prior opposes: by
-    sweeps alone it decays in about as many of them as q is narrower than the prior. e = -(mean of b) leaves of it what
-    B^-1 makes small.
+    sweeps alone it decays in about as many of them as q is narrower than the prior. With P the mean of B^-1, shifting
+    by e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little where q is narrow, and all of it where q is as wide
+    as the prior. Where it is much wider that would be more than before, and nothing is shifted.
     """
-    e = -tf.reduce_mean(q.b, axis=0)  # [M, 1]
-    b = q.b + e - tf.linalg.cholesky_solve(q.LB, tf.broadcast_to(e, tf.shape(q.b)))
-    return q._replace(b=b), c + A @ e, e[:, 0]
+
+    def narrowed(b: tf.Tensor) -> tf.Tensor:
+        """b - B^-1 b of every latent function, [C, M, 1]."""
+        return b - tf.linalg.cholesky_solve(q.LB, tf.broadcast_to(b, tf.shape(q.b)))
+
+    common = tf.reduce_mean(q.b, axis=0)  # [M, 1]
+    e = -tf.reduce_mean(narrowed(common), axis=0)
+    b = q.b + narrowed(e)
+    helps = tf.norm(tf.reduce_mean(b, axis=0)) < tf.norm(common)
+    e = tf.where(helps, e, tf.zeros_like(e))
+    return q._replace(b=tf.where(helps, b, q.b)), c + A @ e, e[:, 0]
 
 
 def _keeps_bound(problem: SitesProblem, options: Options, loop: _Loop, point: Point) -> tf.Tensor:
