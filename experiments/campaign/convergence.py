@@ -1,8 +1,9 @@
 """How often the sites of PEP converge from default settings: random problems of every likelihood, and what they took.
 
 A problem is a likelihood, a projection, alpha in {0, .01, .2, .5, .8, 1}, a kernel of variance 1e-3 to 1e4 and
-lengthscale 1e-3 to 1e3, N and M, and observations that the model itself would generate, that have nothing to do with the
-inputs, that are separable, or that are extreme (counts of 1,000 and more, outliers). All follow from the seed.
+lengthscale 1e-3 to 1e3, N and M, and observations that the model itself would generate, that have nothing to do with
+the inputs, that are separable, or that are extreme (counts of 1,000 and more, outliers). All follow from the seed.
+Problems that do not converge are printed, then a table.
 
     python -m experiments.campaign.convergence [--problems 700] [--seed 0] [--only robust-max] [--output FILE.json]
 """
@@ -13,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gpflow
 import numpy as np

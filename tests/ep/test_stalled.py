@@ -1,0 +1,153 @@
+"""Where sweeps alone come to nothing: classes that shift together, and fixed points that no damping makes stable."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEP, MultiClassRobustMax
+from gpflow_pep.ep import convergence, sum_sites
+from gpflow_pep.ep.sweep import sweep
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.statistics import SiteSums
+from gpflow_pep.tilted.robust_max import RobustMaxTilting
+from gpflow_pep.tilted.softmax import SoftmaxTilting
+
+CLASSES = 3
+LIKELIHOODS = {
+    "robust-max": (MultiClassRobustMax, RobustMaxTilting),
+    "softmax": (gpflow.likelihoods.Softmax, SoftmaxTilting),
+}
+
+
+def several_classes(likelihood, alpha):
+    """A wide prior that labels make narrow, but for what they do not tell: a function added to all classes."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    Y = np.argmax(8.0 * X @ [[1.0, -0.5, 0.2], [0.3, 1.0, -0.7]] + rng.normal(size=(60, CLASSES)), axis=1)
+    kernel = gpflow.kernels.SquaredExponential(100.0, lengthscales=10.0)
+    return PEP((X, Y[:, None]), kernel, likelihood(CLASSES), X[:4].copy(), alpha=alpha)
+
+
+def contradictory(alpha=0.8, variance=0.2):
+    """Two rows at one place, with two labels."""
+    X = np.array([[0.3, -0.7], [0.3, -0.7]])
+    kernel = gpflow.kernels.SquaredExponential(variance)
+    return PEP((X, [[1.0], [2.0]]), kernel, MultiClassRobustMax(CLASSES), X[:1].copy(), alpha=alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_classes_do_not_shift_together(name, alpha, monkeypatch):
+    """q's means sum to 0 over classes: what is added to all of them has no likelihood. It is so without the shift."""
+    likelihood, rule = LIKELIHOODS[name]
+    model = several_classes(likelihood, alpha)
+    status = model.update_sites()
+    assert status.converged and status.sweeps < 100
+    mean, spread = (value.numpy() for value in model.predict_f(model.data[0]))
+    assert np.abs(mean.sum(axis=1)).max() < 1e-3 * np.sqrt(spread.min())
+
+    monkeypatch.setattr(rule, "is_shift_invariant", False)
+    alone = several_classes(likelihood, alpha)
+    alone.sites.assign(model.sites.values())
+    again = alone.update_sites()
+    assert again.sweeps == 0 and again.log_evidence == pytest.approx(status.log_evidence, rel=1e-10)
+    alone.reset_sites()
+    alone.max_sweeps = 200
+    alone._warned.assign(True)
+    assert alone.update_sites().sweeps > 1.5 * status.sweeps
+
+
+@pytest.mark.parametrize("make", [contradictory, lambda: several_classes(MultiClassRobustMax, 0.5)])
+def test_sums_are_those_of_the_sites(make, trace):
+    """A and c of each accepted point, after shifts, are V diag(τ) V' and V h of its sites."""
+    model = make()
+    run = trace(model)
+    prior = model._prior()
+    projected, checked = model._projected(prior), 0
+    for loop in run.loops[:: max(1, len(run.loops) // 20)]:
+        if loop.is_valid:
+            A, c = sum_sites(prior.rows, projected, loop.point.sites, prior.L)
+            np.testing.assert_allclose(loop.point.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
+            np.testing.assert_allclose(loop.point.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
+            checked += 1
+    assert checked > 3
+
+
+def test_no_shift_where_q_is_wider_than_the_prior():
+    """There B^-1 has eigenvalues above 1, and what is shifted would grow: b stays what it is."""
+    eye = tf.eye(2, dtype=tf.float64)
+    LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
+    b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
+    A, c = 0.2 * tf.stack([eye] * CLASSES) - eye, 0.2 * b
+    q, shifted, e = convergence._without_common_shift(convergence.InducingPosterior(eye, LB, b), A, c)
+    np.testing.assert_array_equal(q.b, b)
+    np.testing.assert_array_equal(shifted, c)
+    np.testing.assert_array_equal(e, [0.0, 0.0])
+    LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
+    A, c = 49.0 * tf.stack([eye] * CLASSES), 50.0 * b
+    q, shifted, e = convergence._without_common_shift(convergence.InducingPosterior(eye, LB, b), A, c)
+    np.testing.assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
+    before, after = np.sum(b, axis=0), np.sum(q.b, axis=0)
+    np.testing.assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
+
+
+def update_at(model):
+    """The undamped update of all sites, flat, as a function of the sites."""
+    prior = model._prior()
+    projected, shape = model._projected(prior), tf.shape(model.sites.stacked())
+
+    @tf.function(autograph=False)
+    def update(flat):
+        sites = tf.reshape(flat, shape)
+        q = SiteSums(prior.L, *sum_sites(prior.rows, projected, sites, prior.L)).posterior()
+        return tf.reshape(sweep(prior.rows, projected, model._rule, sites, q).update, [-1])
+
+    return update
+
+
+def test_an_unstable_fixed_point(trace):
+    """
+    An eigenvalue λ of the update's Jacobian has a positive real part, so that |1 + β λ| > 1 for all fractions β: sweeps
+    lead away from it. Newton's method ends there.
+    """
+    model = contradictory()
+    run = trace(model)
+    assert int(run.result.ending) == convergence.CONVERGED
+    kinds = [int(loop.kind) for loop in run.loops]
+    assert convergence.PROBING in kinds and convergence.TRYING in kinds
+    status = model.update_sites()
+    assert status.converged and status.sweeps < 150
+    update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
+    assert np.abs(update(at)).max() < 1e-4
+    jacobian = np.stack([(update(at + size * e) - update(at - size * e)) / (2.0 * size) for e in np.eye(len(at))], 1)
+    assert np.linalg.eigvals(jacobian).real.max() > 0.01
+    again = contradictory()
+    again.sites.assign(model.sites.values())
+    assert again.update_sites().sweeps == 0
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.filterwarnings("ignore:The sites have not converged")
+def test_labels_at_random(seed):
+    """Of three classes, which contradict a smooth kernel: they converge where powers are small, or it is said."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.uniform(-1.0, 1.0, (40, 2)), rng.integers(0, CLASSES, (40, 1)).astype(float)
+    kernel = gpflow.kernels.SquaredExponential()
+    model = PEP((X, Y), kernel, MultiClassRobustMax(CLASSES), X[:8].copy())
+    for variance in (0.1, 1.0, 100.0):
+        for alpha in (0.0, 0.2, 1.0):
+            kernel.variance.assign(variance)
+            model.alpha = alpha
+            model.reset_sites()
+            status = model.update_sites()
+            assert status.converged == (status.change <= model.tol)
+            assert status.converged or alpha == 1.0, (variance, status)
+            assert np.isfinite(status.log_evidence) and np.all(model.predict_f(X)[1] > 0.0)
+
+
+def test_newton_is_for_those_that_need_it(trace):
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-2.0, 2.0, (30, 1))
+    model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
+    assert {int(loop.kind) for loop in trace(model).loops} == {convergence.SWEEPING}
