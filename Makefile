@@ -7,6 +7,7 @@ TASK ?= regression
 DATASET ?=
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+MINUTES ?= 60
 
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)
 TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -14,7 +15,7 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test lint types format bench notebooks clean
+.PHONY: help demo test lint types format bench campaign notebooks clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
@@ -23,6 +24,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
+	@echo 'make campaign   look for wrong numbers and sites that do not converge in random cases; MINUTES=60'
 	@echo 'make notebooks  execute every notebook, in place'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo
@@ -33,6 +35,10 @@ demo: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(PY) -m experiments.benchmarks.collapsed_step
+
+campaign: $(VENV)/.installed-dev
+	$(PY) -m experiments.campaign.calls --cases 10000 --minutes $(MINUTES)
+	$(PY) -m experiments.campaign.convergence --problems 1600 --minutes $(MINUTES)
 
 test: $(VENV)/.installed-dev
 	$(strip $(PY) -m pytest -n 2 $(PYTEST_ARGS))

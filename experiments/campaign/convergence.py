@@ -5,7 +5,7 @@ lengthscale 1e-3 to 1e3, N and M, and observations that the model itself would g
 the inputs, that are separable, or that are extreme (counts of 1,000 and more, outliers). All follow from the seed.
 Problems that do not converge are printed, then a table.
 
-    python -m experiments.campaign.convergence [--problems 700] [--seed 0] [--only robust-max] [--output FILE.json]
+    python -m experiments.campaign.convergence [--problems 700] [--minutes 60] [--seed 0] [--only robust-max]
 """
 
 import argparse
@@ -203,12 +203,15 @@ def main() -> None:
     """Run the campaign and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=count, default=700, help="how many (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="what they follow from (%(default)s)")
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
     parser.add_argument("--output", type=Path, help="file for all outcomes (JSON)")
     arguments = parser.parse_args()
-    models, found = Models(), []
+    models, found, began = Models(), [], time.monotonic()
     for problem in problems(arguments.problems, arguments.seed, arguments.only):
+        if time.monotonic() - began > 60.0 * arguments.minutes:
+            break
         outcome = solve(models(problem))
         found.append((problem, outcome))
         if outcome.status != "converged":
