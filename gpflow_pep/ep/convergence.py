@@ -198,7 +198,8 @@ def converge(
 
 def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary)
+    # The sites given are evaluated as they are, so that those that have converged stay so to the last digit.
+    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift=loop.sweeps >= 0)
     last, sweeping, probing = loop.point, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     accepted = tf.math.is_finite(found.log_evidence) & tf.math.is_finite(found.change) & (cavity_ratio > 0.0)
     accepted &= probing | (_keeps_bound(problem, options, loop, found) & (sweeping | _is_nearer(problem, loop, found)))
@@ -235,7 +236,9 @@ def _select(condition: tf.Tensor, one: Any, two: Any) -> Any:
     return tf.nest.map_structure(lambda x, y: x if x is y else tf.where(condition, x, y), one, two)
 
 
-def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -> tuple[Point, tf.Tensor]:
+def _evaluate(
+    problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor
+) -> tuple[Point, tf.Tensor]:
     """
     Sweep at the given sites. The log evidence is NaN where B is not positive definite.
 
@@ -248,7 +251,7 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
     LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
-        q, c, shift = _without_common_shift(q, A, c)
+        q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
     rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
@@ -263,7 +266,7 @@ def _evaluate(problem: SitesProblem, sites: tf.Tensor, preliminary: tf.Tensor) -
 
 
 def _without_common_shift(
-    q: InducingPosterior, A: tf.Tensor, c: tf.Tensor
+    q: InducingPosterior, A: tf.Tensor, c: tf.Tensor, allowed: tf.Tensor
 ) -> tuple[InducingPosterior, tf.Tensor, tf.Tensor]:
     """
     Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
@@ -282,7 +285,7 @@ def _without_common_shift(
     common = tf.reduce_mean(q.b, axis=0)  # [M, 1]
     e = -tf.reduce_mean(narrowed(common), axis=0)
     b = q.b + narrowed(e)
-    helps = tf.norm(tf.reduce_mean(b, axis=0)) < tf.norm(common)
+    helps = allowed & (tf.norm(tf.reduce_mean(b, axis=0)) < tf.norm(common))
     e = tf.where(helps, e, tf.zeros_like(e))
     return q._replace(b=tf.where(helps, b, q.b)), c + A @ e, e[:, 0]
 
