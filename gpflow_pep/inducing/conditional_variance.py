@@ -12,7 +12,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
 from ..graphs import compiled, unconverted
-from ..statistics import SingleRows, concatenate
+from ..statistics import SingleRows, concatenate, kernel_matrix
 from .distinct import checked, distinct, enough
 
 _SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
@@ -110,7 +110,7 @@ def _pivots(
                 parallel_iterations=1,
             )[1]
             scale = tf.sqrt(tf.maximum(left[pivot], smallest))
-            row = (by_chunks(lambda rows: kernel(X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
+            row = (by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
             # What has been chosen is behind everything else, also behind rows that nothing is left of.
             left = tf.where(
                 position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(left - row**2))

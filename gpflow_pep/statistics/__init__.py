@@ -13,6 +13,7 @@ from .covariances import (
 )
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
+from .kernel_matrices import kernel_matrix
 from .leave_one_out import leave_one_out
 from .old_posterior import Carried, OldPosterior, carried
 from .penalty import factored_log_det_ratio, log1p_ratio
@@ -54,6 +55,7 @@ __all__ = [
     "floating_variables",
     "independent_parts",
     "inducing_covariance",
+    "kernel_matrix",
     "leave_one_out",
     "log1p_ratio",
     "log_gaussian",
