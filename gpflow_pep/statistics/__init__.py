@@ -12,6 +12,7 @@ from .covariances import (
     prior_variances,
 )
 from .evidence import log_gaussian, mahalanobis
+from .given_u import possible_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .leave_one_out import leave_one_out
@@ -60,6 +61,7 @@ __all__ = [
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
+    "possible_given_u",
     "precision_B",
     "prior_covariance",
     "prior_variances",

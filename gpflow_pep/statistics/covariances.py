@@ -180,7 +180,7 @@ class _SquaredExponential:
 
 
 class _SquaredExponentialOfOne:
-    """Those of the squared exponential of a single input at inducing points: log variance - |(z - x)/lengthscale|^2/2."""
+    """Those of the squared exponential of a single input at inducing points, from the differences z - x."""
 
     def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
         self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)

@@ -1,4 +1,4 @@
-"""Refuses covariances that contradict each other: the variance of f given u is then below zero by more than rounding."""
+"""Refuses covariances that contradict each other: f given u then has a variance below zero by more than rounding."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""A kernel at pairs of inputs, right far from the origin: stationary kernels see differences x - z, not |x|² - 2x'z + |z|².
+"""A kernel at pairs of inputs, right far from the origin: stationary kernels are computed from differences x - z.
 
 A sum or product is taken apart, so that each stationary part is; what is not known to be stationary is GPflow's.
 """
@@ -74,7 +74,10 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     centre = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
     X = X - centre
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1))
-    return kernel.K(X) if X2 is None else kernel.K(X, X2 - centre)
+    if X2 is not None:
+        return kernel.K(X, X2 - centre)
+    # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.
+    return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 
 
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
