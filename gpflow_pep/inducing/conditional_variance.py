@@ -100,10 +100,11 @@ def _pivots(
 
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)
-    eps = np.finfo(X.dtype.as_numpy_dtype).eps
-    smallest = max(_SMALLEST, 10.0 * eps) * tf.reduce_max(variances)
+    eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
+    share = max(_SMALLEST, 10.0 * eps)
+    smallest = share * tf.reduce_max(variances)
     # The rounding error of a row of R, count eps Kff over a root of what is left, twice the row, and a decade to spare.
-    relative = 10.0 * eps / np.sqrt(max(_SMALLEST, 10.0 * eps))
+    relative = 10.0 * eps / share**0.5
     bound = relative * tf.cast(count, X.dtype) * tf.reduce_max(variances)
     panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])
 
