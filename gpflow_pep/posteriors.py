@@ -15,7 +15,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 
 from .graphs import unconverted
 from .linalg import finite
-from .statistics import Prior, SiteSums, concatenate
+from .statistics import Prior, SiteSums, concatenate, possible_given_u
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -105,8 +105,9 @@ class WhitenedPosterior(AbstractPosterior):
         """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._at(cache, prior, X)
-        squares = tf.reduce_sum(tf.square(T2), axis=-2) - tf.reduce_sum(tf.square(T1), axis=-2)  # [n] or [C, n]
-        variance = tf.nn.relu(prior.variances(X, *prior.inputs) + squares)
+        Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
+        rest = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
+        variance = tf.nn.relu(possible_given_u(rest, rest, Kff, cache[0]) + tf.reduce_sum(tf.square(T2), axis=-2))
         if variance.shape.rank == 1:
             variance = variance[None]
         return mean, tf.transpose(variance) * tf.ones_like(mean)
@@ -127,7 +128,9 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = prior.Kff(X, *prior.inputs)
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         num_outputs = self._num_outputs(*cache[1:])
-        covariance = (Kff - gram(T1) + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
+        rest = Kff - gram(T1)
+        rest = possible_given_u(rest, tf.linalg.diag_part(rest), tf.linalg.diag_part(Kff), cache[0])
+        covariance = (rest + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
 
 

@@ -28,6 +28,7 @@ INDUCING = {
     "nearly duplicated": np.array([-1.0, -1.0 + 1e-6, 0.1, 0.1 + 1e-6, 0.3, 0.9, 0.9 + 1e-7, 1.4]),
 }
 LENGTHSCALES = {"spread": 0.5, "long lengthscale": 5.0}
+FAR = 2.0**30  # of clusters; a lengthscale is 1
 MODELS = {
     "PEPR 0": lambda *arguments, **options: PEPR(*arguments, alpha=0.0, **options),
     "PEPR 0.5": lambda *arguments, **options: PEPR(*arguments, alpha=0.5, **options),
@@ -43,6 +44,11 @@ def make_case(kind, noise):
     X = np.sort(rng.uniform(-2.0, 2.0, size=(N, 1)), axis=0)
     Y = np.sin(1.5 * X) + np.sqrt(noise) * rng.normal(size=(N, 1))
     Z = INDUCING.get(kind, INDUCING["spread"])[:, None]
+    if kind == "far clusters":
+        X, Z = (
+            X + np.where(np.arange(N) < N // 2, 0.0, FAR)[:, None],
+            Z + np.where(np.arange(M) < M // 2, 0.0, FAR)[:, None],
+        )
     return types.SimpleNamespace(X=X, Y=Y, Z=Z, lengthscale=LENGTHSCALES.get(kind, 1.0), noise=noise)
 
 
@@ -249,6 +255,68 @@ def test_growing_jitter_is_the_jitter_it_says(max_jitter, capfd):
     assert 0.0 < float(reported) <= max_jitter
     # Entries rounded to eps beside a jitter of some 1e-15 leave it uncertain, but hardly what u says about f.
     assert value == pytest.approx(exact_objective("PEPR 0.5", model, case, float(reported)), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clusters_far_from_each_other(name):
+    """Objective and derivatives of inputs 1e9 lengthscales apart, as the condition number allows: that is 1e6 or so."""
+    case = make_case("far clusters", 1e-2)
+    model = make_model(name, case)
+    exact = exact_gradient(name, model, case, 1e-6)
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(
+        exact_objective(name, model, case, 1e-6), rel=1e-6
+    )
+    assert np.abs(model_gradient(model) - exact).max() <= 1e-7 * np.abs(exact).max()
+
+
+KERNELS = {
+    "Matern 5/2": lambda: gpflow.kernels.Matern52(1.3, 60.0),
+    "Matern 1/2 and others": lambda: (
+        gpflow.kernels.Matern12(0.5, 90.0)
+        + gpflow.kernels.White(0.1)
+        + gpflow.kernels.Cosine(0.2, 70.0) * gpflow.kernels.RationalQuadratic(1.0, 60.0)
+    ),
+    "squared exponential": lambda: gpflow.kernels.SquaredExponential(1.3, 60.0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_seconds_of_an_epoch(kernel, name):
+    """Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose no bit."""
+    rng = np.random.default_rng(1)
+    X, Z = np.sort(np.round(rng.uniform(0.0, 600.0, (N, 1))), axis=0), np.round(np.linspace(0.0, 600.0, M))[:, None]
+    Y = np.sin(X / 80.0) + 0.1 * rng.normal(size=(N, 1))
+    results = []
+    for origin in (0.0, 2.0**30):
+        model = MODELS[name]((X + origin, Y), KERNELS[kernel](), Z + origin, noise_variance=1e-2)
+        with tf.GradientTape() as tape:
+            value = model.maximum_log_likelihood_objective()
+        gradients = tape.gradient(value, model.trainable_variables)
+        rows = np.linspace(-64.0, 704.0, 13)[:, None] + origin  # 64 s apart
+        predicted = [*model.predict_f(rows), model.predict_f(rows, full_cov=True)[1]]
+        results.append(np.concatenate([np.reshape(part, -1) for part in [value, *gradients, *predicted]]))
+    # Nothing is rounded differently but cosines of differences, so the condition number 1e6 of Kuu leaves 1e-9.
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-8, atol=1e-8)
+
+
+class ExpandedSquare(gpflow.kernels.Matern52):
+    """Not known to be stationary, so left to itself."""
+
+    def K(self, X, X2=None):
+        return super().K(X, X2)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+def test_covariances_that_contradict_each_other_are_refused(name, way):
+    """At 1e9 s and a lengthscale of 60 s, |x|^2 eps = 0.06; near the origin the same kernel is as good as any."""
+    X, Z = np.linspace(0.0, 600.0, N)[:, None], np.linspace(1.0, 597.0, M)[:, None]
+    far = MODELS[name]((X + 1e9, np.sin(X)), ExpandedSquare(1.3, 60.0), Z + 1e9, noise_variance=1e-2)
+    near = MODELS[name]((X, np.sin(X)), ExpandedSquare(1.3, 60.0), Z, noise_variance=1e-2)
+    assert np.isfinite(way(near.maximum_log_likelihood_objective)())
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"contradict each other(.|\n)*subtracting the mean"):
+        way(far.maximum_log_likelihood_objective)()
 
 
 @pytest.mark.parametrize("shift", [2.0**10, 2.0**20])

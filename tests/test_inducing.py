@@ -291,3 +291,23 @@ def test_models_take_the_points(method):
     ):
         np.testing.assert_array_equal(model.inducing_variable.Z, Z)
         assert np.isfinite(model.training_loss(*data))
+
+
+def test_greedy_variance_far_from_the_origin():
+    """A shift by whole seconds changes no difference of inputs, so the choice is the same."""
+    X = np.round(np.random.default_rng(5).uniform(0.0, 3600.0, (200, 1)))
+    for kernel in (gpflow.kernels.Matern52(1.3, 60.0), gpflow.kernels.Matern12(lengthscales=60.0)):
+        far = greedy_variance(kernel, X + 2.0**30, 20)
+        np.testing.assert_array_equal(far - 2.0**30, greedy_variance(kernel, X, 20))
+
+
+def test_greedy_variance_refuses_covariances_that_contradict_each_other():
+    class ExpandedSquare(gpflow.kernels.Matern52):
+        def K(self, X, X2=None):
+            return super().K(X, X2)
+
+    X = np.linspace(0.0, 3600.0, 200)[:, None]
+    kernel = ExpandedSquare(1.3, 600.0)
+    assert greedy_variance(kernel, X, 50).shape == (50, 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="contradict each other"):
+        greedy_variance(kernel, X + 1e10, 50)

@@ -18,6 +18,7 @@ from ..statistics import (
     concatenate,
     covariance_with_rows,
     floating_variables,
+    possible_given_u,
     prior_variances,
 )
 from ..tilted import Observations
@@ -123,7 +124,8 @@ class LatentRows:
 def project(L: tf.Tensor, latent: Latent, scale: tf.Tensor) -> Projected:
     """Condition the rows on u, Kuu = L L'; the variance that is left is multiplied by `scale`."""
     V = tf.linalg.triangular_solve(L, latent.Kuf)
-    d = tf.nn.relu(latent.Kff - column_products(V, V))  # rounding can make it slightly negative
+    rest = latent.Kff - column_products(V, V)
+    d = tf.nn.relu(possible_given_u(rest, rest, latent.Kff, L))  # rounding can make it slightly negative
     return Projected(V, scale * d, latent.mean)
 
 

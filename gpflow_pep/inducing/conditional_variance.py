@@ -12,11 +12,15 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
 from ..graphs import compiled, unconverted
-from ..statistics import SingleRows, concatenate
+from ..statistics import SingleRows, concatenate, kernel_matrix
 from .distinct import checked, distinct, enough
 
 _SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
 _ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
+_CONTRADICTION = (
+    "a variance given other rows must not be negative, but the kernel's variances and covariances contradict each "
+    "other, as when inputs are far from the origin compared with the lengthscale. Try: subtracting X's mean from X."
+)
 _PANEL = 16  # rows of the root that are worked on together
 
 
@@ -96,7 +100,12 @@ def _pivots(
 
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)
-    smallest = max(_SMALLEST, 10.0 * np.finfo(X.dtype.as_numpy_dtype).eps) * tf.reduce_max(variances)
+    eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
+    share = max(_SMALLEST, 10.0 * eps)
+    smallest = share * tf.reduce_max(variances)
+    # The rounding error of a row of R, count eps Kff over a root of what is left, twice the row, and a decade to spare.
+    relative = 10.0 * eps / share**0.5
+    bound = relative * tf.cast(count, X.dtype) * tf.reduce_max(variances)
     panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])
 
     def fill(index: tf.Tensor, panels: tf.TensorArray, left: tf.Tensor, chosen: tf.Tensor) -> tuple[Any, ...]:
@@ -110,11 +119,12 @@ def _pivots(
                 parallel_iterations=1,
             )[1]
             scale = tf.sqrt(tf.maximum(left[pivot], smallest))
-            row = (by_chunks(lambda rows: kernel(X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
-            # What has been chosen is behind everything else, also behind rows that nothing is left of.
-            left = tf.where(
-                position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(left - row**2))
+            row = (by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
+            rest = validation.asserted(
+                left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION
             )
+            # What has been chosen is behind everything else, also behind rows that nothing is left of.
+            left = tf.where(position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(rest)))
             return (
                 number + 1,
                 tf.tensor_scatter_nd_update(panel, [[number % _PANEL]], row[None]),

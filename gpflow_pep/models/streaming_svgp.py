@@ -17,7 +17,7 @@ from .. import validation
 from ..graphs import compiled, unconverted
 from ..linalg import cholesky, finite
 from ..observations import check_observations
-from ..statistics import Carried, SiteSums, carried, independent_parts
+from ..statistics import Carried, SiteSums, carried, independent_parts, kernel_matrix
 from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
@@ -98,7 +98,7 @@ class StreamingSVGP(Stream, Uncollapsed):
             m = (mean - offset)[:, c : c + 1]
             R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
             if self.whiten:
-                L = cholesky(kernels[c % len(kernels)](points) + jitter, name="Kuu", advice=ADVICE_KUU)
+                L = cholesky(kernel_matrix(kernels[c % len(kernels)], points) + jitter, name="Kuu", advice=ADVICE_KUU)
                 m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
             means.append(m)
             roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)

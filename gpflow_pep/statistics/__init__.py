@@ -12,7 +12,9 @@ from .covariances import (
     prior_variances,
 )
 from .evidence import log_gaussian, mahalanobis
+from .given_u import possible_given_u
 from .independent import IndependentSites
+from .kernel_matrices import kernel_matrix
 from .leave_one_out import leave_one_out
 from .old_posterior import Carried, OldPosterior, carried
 from .penalty import factored_log_det_ratio, log1p_ratio
@@ -54,10 +56,12 @@ __all__ = [
     "floating_variables",
     "independent_parts",
     "inducing_covariance",
+    "kernel_matrix",
     "leave_one_out",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
+    "possible_given_u",
     "precision_B",
     "prior_covariance",
     "prior_variances",

@@ -10,6 +10,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import cholesky, inverse_of_product
+from .given_u import possible_given_u
 from .penalty import ADVICE, log_det_ratio, log_det_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
@@ -28,6 +29,7 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     V = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, rows.Kuf))  # [n, M]
     V = tf.reshape(V, [groups, size, tf.shape(L)[-1]])
     D = rows.Kff - tf.matmul(V, V, transpose_b=True)
+    D = possible_given_u(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
     s = tf.reshape(rows.noise, [groups, size])
     r = tf.reshape(rows.residual, [groups, size, rows.residual.shape[-1]])
     Sigma = tf.linalg.diag(s) + (powers.noise * scale)[..., None, None] * D

@@ -1,8 +1,8 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-Those of the squared exponential at inducing points, which most models use, are computed here: centred, so that they are
-right far from the origin, with what all rows share computed once, and with their derivatives written out. All others
-are GPflow's.
+Those of the squared exponential at inducing points, which most models use, are computed here, with what all rows share
+computed once, and with their derivatives written out. Those of other kernels at inducing points are `kernel_matrix`,
+right far from the origin as these are. All others are GPflow's.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +18,9 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent, SquaredExponential
+from typing_extensions import override
+
+from .kernel_matrices import kernel_matrix, num_active, within_reach
 
 Covariance = Callable[..., tf.Tensor]
 Part = tuple[InducingVariables, Kernel]
@@ -91,15 +94,13 @@ class Prior:
         """
         return stacked((part.Kff(X, *own) for part, own in self._with_own(inputs)), axis=-3)
 
-    def _with_own(
-        self, inputs: Sequence[tf.Tensor]
-    ) -> Iterator[tuple["_SquaredExponential | _Other", list[tf.Tensor]]]:
+    def _with_own(self, inputs: Sequence[tf.Tensor]) -> Iterator[tuple["_Part", list[tf.Tensor]]]:
         left = iter(inputs)
         return ((part, [next(left) for _ in part.inputs]) for part in self._parts)
 
 
 class _Other:
-    """GPflow's covariances of one latent function."""
+    """Covariances of one latent function as GPflow defines them."""
 
     inputs: tuple[tf.Tensor, ...] = ()
 
@@ -116,7 +117,23 @@ class _Other:
         return self._kernel(X, full_cov=False)
 
     def Kff(self, X: tf.Tensor) -> tf.Tensor:
-        return self._kernel(X)
+        return kernel_matrix(self._kernel, X)
+
+
+class _AtPoints(_Other):
+    """Those of the kernel at inducing points."""
+
+    _inducing_variable: InducingPoints
+
+    @override
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        covariance = kernel_matrix(self._kernel, tf.convert_to_tensor(self._inducing_variable.Z))
+        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+
+    @override
+    def Kuf(self, X: tf.Tensor) -> tf.Tensor:
+        Z = tf.convert_to_tensor(self._inducing_variable.Z)
+        return kernel_matrix(self._kernel, Z, _as_wide(X, Z))
 
 
 class _SquaredExponential:
@@ -153,17 +170,74 @@ class _SquaredExponential:
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[z, log variance - |z|^2/2, 1], [..., M, D + 2]."""
         z = self._centred(Z) / lengthscales
-        constant = log_variance - 0.5 * tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
-        return tf.concat([z, constant, tf.ones_like(constant)], axis=-1)
+        squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
+        constant = log_variance - 0.5 * squares
+        return within_reach(tf.concat([z, constant, tf.ones_like(constant)], axis=-1), squares)
 
     def _centred(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
-        if X.shape[-1] not in (None, self._Z.shape[-1]):
-            raise ValueError(f"X must have {self._Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
-        X = tf.ensure_shape(X, [*X.shape[:-1], self._Z.shape[-1]])  # one column would be broadcast
-        centred = X - self._centre
-        dims = self._kernel.active_dims
-        return centred if isinstance(dims, slice) and dims == slice(None) else self._kernel.slice(centred, None)[0]
+        return _active(self._kernel, _as_wide(X, self._Z) - self._centre)
+
+
+class _SquaredExponentialOfOne:
+    """Those of the squared exponential of a single input at inducing points, from the differences z - x."""
+
+    def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
+        self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)
+        variance = tf.convert_to_tensor(kernel.variance)
+        lengthscale = tf.reshape(tf.convert_to_tensor(kernel.lengthscales), [])
+        self.inputs = (self._values(self._Z), lengthscale, variance, tf.math.log(variance))
+
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        covariance = self.Kuf(self._Z, *self.inputs)
+        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+
+    def Kuf(
+        self, X: tf.Tensor, z: tf.Tensor, lengthscale: tf.Tensor, _: tf.Tensor, log_variance: tf.Tensor
+    ) -> tf.Tensor:
+        return _exponential_of_one(z, self._values(X), lengthscale, log_variance)
+
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        _, _, variance, _ = inputs
+        return tf.fill(tf.shape(X)[:-1], variance)
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        _, lengthscale, _, log_variance = inputs
+        return _exponential_of_one(self._values(X), self._values(X), lengthscale, log_variance)
+
+    def _values(self, X: tf.Tensor) -> tf.Tensor:
+        """The input that the kernel uses, [..., n]."""
+        return tf.squeeze(_active(self._kernel, _as_wide(X, self._Z)), axis=-1)
+
+
+def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
+    """X itself, or an error where it has not as many columns as Z: one column would be broadcast."""
+    if X.shape[-1] not in (None, Z.shape[-1]):
+        raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
+    return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
+
+
+def _active(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
+    dims = kernel.active_dims
+    return X if isinstance(dims, slice) and dims == slice(None) else kernel.slice(X, None)[0]
+
+
+@tf.custom_gradient
+def _exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, log_variance: tf.Tensor) -> Any:
+    """exp(log variance - ((z - x) / lengthscale)^2/2) for z [..., M] and x [..., n]: [..., M, n]."""
+    weight = tf.math.reciprocal(tf.square(lengthscale))
+    z, x = z[..., :, None], x[..., None, :]
+    K = tf.exp(log_variance - (0.5 * weight) * tf.math.squared_difference(z, x))
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G = bar * K
+        difference = z - x
+        slope = G * difference  # times weight the derivative in x, and that in -z
+        lengthscale_bar = tf.reduce_sum(slope * difference) * weight / lengthscale
+        z_bar, x_bar = tf.reduce_sum(slope, axis=-1), tf.reduce_sum(slope, axis=-2)
+        return -weight * z_bar, weight * x_bar, lengthscale_bar, tf.reduce_sum(G)
+
+    return K, gradient
 
 
 @tf.custom_gradient
@@ -184,6 +258,9 @@ def _exponential(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> Any:
         return tf.matmul(G, right), X_bar, lengthscales_bar
 
     return K, gradient
+
+
+_Part = _SquaredExponential | _SquaredExponentialOfOne | _Other
 
 
 def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
@@ -216,7 +293,18 @@ def stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
     return tf.stack(values, axis) if len(values) > 1 else values[0]
 
 
-def _part(inducing_variable: InducingVariables, kernel: Kernel) -> _SquaredExponential | _Other:
-    """One latent function's; classes derived from the squared exponential may have a covariance of their own."""
-    is_here = type(kernel) is SquaredExponential and type(inducing_variable) is InducingPoints
-    return (_SquaredExponential if is_here else _Other)(inducing_variable, kernel)
+def _part(inducing_variable: InducingVariables, kernel: Kernel) -> _Part:
+    """One latent function's; classes derived from these may have a covariance of their own."""
+    if type(inducing_variable) is not InducingPoints or not _is_default(kernel):
+        return _Other(inducing_variable, kernel)
+    if type(kernel) is not SquaredExponential:
+        return _AtPoints(inducing_variable, kernel)
+    form = _SquaredExponentialOfOne if num_active(kernel, inducing_variable.Z.shape[-1]) == 1 else _SquaredExponential
+    return form(inducing_variable, kernel)
+
+
+def _is_default(kernel: Kernel) -> bool:
+    """Whether no other covariance has been registered for the kernel at inducing points."""
+    return Kuu.dispatch(InducingPoints, type(kernel)) is Kuu.dispatch(InducingPoints, Kernel) and Kuf.dispatch(
+        InducingPoints, type(kernel), tf.Tensor
+    ) is Kuf.dispatch(InducingPoints, Kernel, tf.Tensor)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import inverse_of_product, symmetric_product
+from .given_u import possible_given_u
 from .independent import weighted, weighted_adjoint, weighted_sums
 from .penalty import penalty_factor
 from .rows import Rows
@@ -28,6 +29,7 @@ def _quantities(L: tf.Tensor, rows: Rows) -> _Quantities:
     blocks = tf.shape(rows.Kff)[:2]
     Vt = tf.reshape(tf.transpose(V), tf.concat([blocks, tf.shape(V)[:1]], 0))
     D = rows.Kff - symmetric_product(Vt, Vt)
+    D = possible_given_u(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
     return _Quantities(V, Vt, D, tf.reshape(tf.math.rsqrt(rows.noise), blocks))
 
 

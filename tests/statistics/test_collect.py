@@ -311,10 +311,10 @@ def test_several_latent_functions_share_a_residual(dense):
 
 
 def test_rounding_below_zero_is_no_variance(dense):
-    """Rows at inducing points have D = 0 up to rounding: where that is negative, v = s, no penalty, no derivative."""
+    """Rows at inducing points have D = 0 up to rounding: where it is negative, v = s, no penalty, no derivative."""
     problem = dense.problem(seed=15)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
-    problem.Kff = Qff - 1e-9 * np.eye(13)
+    problem.Kff = Qff - 1e-14 * np.eye(13)
     sums, gradients = collected(dense, problem, SingleRows(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
     dense.close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
     assert float(sums.penalty) == 0.0

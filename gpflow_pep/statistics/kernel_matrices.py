@@ -1,0 +1,90 @@
+"""A kernel at pairs of inputs, right far from the origin: stationary kernels are computed from differences x - z.
+
+A sum or product is taken apart, so that each stationary part is; what is not known to be stationary is GPflow's.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import AnisotropicStationary, IsotropicStationary, Kernel, Product, Stationary, Sum
+from gpflow.utilities.ops import difference_matrix
+
+from ..validation import asserted
+
+_FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
+_OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
+_OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
+_REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
+    Sum: tf.add_n,
+    Product: lambda factors: reduce(tf.multiply, factors),
+}
+
+
+def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+    """
+    Covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
+
+    :raises tf.errors.InvalidArgumentError: where rows of X are too many lengthscales apart; see :func:`within_reach`.
+    """
+    if type(kernel) in _REDUCTIONS:
+        return _REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
+    if _is_plain(kernel, IsotropicStationary, _OF_ISOTROPIC):
+        return _isotropic(kernel, *kernel.slice(X, X2))
+    if _is_plain(kernel, AnisotropicStationary, _OF_ANISOTROPIC):
+        return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
+    return kernel(X) if X2 is None else kernel(X, X2)
+
+
+def num_active(kernel: Kernel, num_inputs: int) -> int:
+    """How many of the inputs a kernel uses."""
+    return len(np.arange(num_inputs)[kernel.active_dims])
+
+
+def within_reach(value: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
+    """
+    `value` itself, where |x|² - 2x'z + |z|² is right at all inputs of scaled, centred norms |z|², `squares`.
+
+    Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must leave half the digits.
+
+    :raises tf.errors.InvalidArgumentError: otherwise.
+    """
+    limit = 1.0 / np.sqrt(np.finfo(squares.dtype.as_numpy_dtype).eps)  # of |z|²
+    # Several latent functions and blocks are judged together. NaN is left to the factorisation, which says more of it.
+    return asserted(
+        value,
+        ~(tf.reduce_max(squares) > limit),
+        f"inputs must be within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, rounding hides how near "
+        "neighbours are. Try: longer lengthscales, a model for each cluster of inputs, or the kernel as a product "
+        "of kernels of at most 3 inputs each (active_dims), which have no such limit. The largest square distance is",
+        tf.reduce_max(squares),
+    )
+
+
+def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) -> bool:
+    """Whether nothing but the function of the distance or difference is the kernel's own."""
+    return isinstance(kernel, base) and all(getattr(type(kernel), name) is getattr(base, name) for name in methods)
+
+
+def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
+    if X.shape[-1] is not None and X.shape[-1] <= _FEW_INPUTS:
+        return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
+    centre = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
+    X = X - centre
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1))
+    if X2 is not None:
+        return kernel.K(X, X2 - centre)
+    # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.
+    return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
+
+
+def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
+    """|(x - z) / lengthscales|², [..., m, n], each difference taken before anything is rounded."""
+    weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
+    terms = [
+        weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
+        for weight, x, x2 in zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
+    ]
+    return terms[0] if len(terms) == 1 else tf.add_n(terms)

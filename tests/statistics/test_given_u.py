@@ -1,0 +1,49 @@
+"""The bound below which a negative variance of f given u is no rounding: neither side may be taken for the other."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.statistics import Prior, possible_given_u
+
+
+def parts(Z, X, kernel, jitter):
+    prior = Prior(gpflow.inducing_variables.InducingPoints(Z), kernel)
+    L = tf.linalg.cholesky(prior.Kuu(jitter))
+    V = tf.linalg.triangular_solve(L, prior.Kuf(tf.constant(X), *prior.inputs))
+    Kff = prior.variances(tf.constant(X), *prior.inputs)
+    return Kff - tf.reduce_sum(tf.square(V), axis=0), Kff, L
+
+
+@pytest.mark.parametrize("jitter", [1e-4, 1e-6, 1e-8, 1e-10, 1e-12])
+@pytest.mark.parametrize("count", [20, 300])
+@pytest.mark.parametrize("lengthscale", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("kind", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
+def test_nearly_coincident_inducing_points_are_accepted(kind, lengthscale, count, jitter):
+    """And rows at them, where next to nothing is left."""
+    rng = np.random.default_rng(2)
+    Z = rng.uniform(size=(count, 1))
+    Z[count // 2 :] = Z[: count - count // 2] + 1e-9 * rng.normal(size=(count - count // 2, 1))
+    rest, Kff, L = parts(Z, np.concatenate([Z, rng.uniform(size=(200, 1))]), kind(1.7, lengthscale), jitter)
+    np.testing.assert_array_equal(possible_given_u(rest, rest, Kff, L), rest)
+
+
+@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+@pytest.mark.parametrize("wrong", [1e-5, 1e-2])
+def test_what_is_not_rounding_is_refused(wrong, way):
+    """A row at an inducing point whose covariance with u is too large by that; jitter leaves 1e-6 of the variance."""
+    Z = np.linspace(0.0, 10.0, 12)[:, None]
+    rest, Kff, L = parts(Z, Z, gpflow.kernels.Matern52(), 1e-6)
+    changed = Kff - (1.0 + wrong) ** 2 * (Kff - rest)
+    assert tf.reduce_all(rest > 0.0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu, Kuf and Kff contradict each other"):
+        way(lambda: possible_given_u(changed, changed, Kff, L))()
+
+
+def test_separate_latent_functions():
+    """The factor has a leading dimension, variances one for each function; one that is wrong is enough."""
+    L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
+    possible_given_u(Kff, -1e-15 * Kff, Kff, L)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="contradict each other"):
+        possible_given_u(Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L)

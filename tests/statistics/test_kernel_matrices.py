@@ -1,0 +1,151 @@
+"""Kernels at inputs far from the origin, and in clusters far from each other, against themselves near the origin.
+
+Inputs are multiples of 2^-10 and shifts are powers of two, so that no difference of inputs changes by a shift, and each
+is exact: what is computed from them must agree to a rounding of each operation, 1e-13 with some hundred of them.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.covariances import Kuf
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import (
+    Constant,
+    Cosine,
+    Exponential,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+    White,
+)
+
+from gpflow_pep.statistics import Prior, kernel_matrix
+
+EXACT = 1e-13
+FAR = 2.0**30
+RNG = np.random.default_rng(3)
+X, Z = np.round(RNG.normal(size=(2, 9, 5)) * 2**10) / 2**10
+Z = Z[:4]
+KERNELS = {
+    "SquaredExponential": lambda: SquaredExponential(1.3, 0.8),
+    "of one": lambda: SquaredExponential(1.3, [0.8], active_dims=[3]),
+    "Matern12": lambda: Matern12(1.3, 0.8),
+    "Matern32": lambda: Matern32(1.3, 0.8),
+    "Matern52": lambda: Matern52(1.3, [0.8, 1.0, 2.0, 0.7, 3.0]),
+    "Exponential": lambda: Exponential(1.3, [0.5, 0.8], active_dims=[3, 1]),
+    "RationalQuadratic": lambda: RationalQuadratic(1.3, 0.8, 2.0, active_dims=slice(1, 3)),
+    "Cosine": lambda: Cosine(1.3, 0.8),
+    "Periodic": lambda: Periodic(SquaredExponential(1.3, 0.8, active_dims=[2])),
+    "sum": lambda: Matern12(active_dims=[0]) + Constant(0.3) + White(0.2) + Cosine() * Matern52(),
+    "product": lambda: SquaredExponential(active_dims=[0]) * (Matern32(active_dims=[1, 2]) + Constant(0.1)),
+}
+
+
+def everything(kernel, Z, X):
+    """Kuu, Kuf, Kff and variances, and their derivatives in what is trainable."""
+    points = InducingPoints(Z)
+    sources = [*kernel.trainable_variables, *points.trainable_variables]
+    with tf.GradientTape(persistent=True) as tape:
+        prior, rows = Prior(points, kernel), tf.constant(X)
+        values = (
+            prior.Kuu(1e-6),
+            prior.Kuf(rows, *prior.inputs),
+            prior.Kff(tf.stack([rows, rows[::-1]]), *prior.inputs),
+            prior.variances(rows, *prior.inputs),
+        )
+        weights = np.random.default_rng(1)
+        totals = [tf.reduce_sum(weights.normal(size=value.shape) * value) for value in values]
+    gradients = [tape.gradient(total, sources, unconnected_gradients="zero") for total in totals]
+    return [value.numpy() for value in values] + [tf.convert_to_tensor(g).numpy() for g in tf.nest.flatten(gradients)]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_near_the_origin_they_are_those_of_gpflow(name):
+    kernel, rows = KERNELS[name](), tf.constant(X)
+    # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of them at r >= 0.5.
+    np.testing.assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
+    value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
+    np.testing.assert_allclose(
+        value - tf.linalg.diag(np.diag(value)), expected - np.diag(np.diag(expected)), atol=1e-12
+    )
+    # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as much.
+    np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
+    np.testing.assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_where_the_origin_is_does_not_matter(name):
+    """The centre is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
+    kernel = KERNELS[name]()
+    for far, near in zip(everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True):
+        np.testing.assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))
+
+
+@pytest.mark.parametrize(
+    "name", ["of one", "Matern12", "Matern52", "Exponential", "RationalQuadratic", "Cosine", "sum"]
+)
+@pytest.mark.parametrize("num_inputs", [1, 2, 3])
+def test_clusters_far_from_each_other(name, num_inputs):
+    """Within a cluster all is as if there were no other."""
+    make = {"of one": SquaredExponential, "sum": lambda: Matern32() + SquaredExponential(active_dims=[0])}
+    kernel = make.get(name, getattr(gpflow.kernels, name.split()[0], None))()
+    if type(kernel) is SquaredExponential and num_inputs > 1:
+        kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(active_dims=slice(1, num_inputs))
+    x, z = X[:, :num_inputs], Z[:, :num_inputs]
+    points, rows = InducingPoints(np.concatenate([z, z + FAR])), tf.constant(np.concatenate([x, x + FAR]))
+    prior, alone = Prior(points, kernel), Prior(InducingPoints(z), kernel)
+    for whole, part in (
+        (prior.Kuf(rows, *prior.inputs), alone.Kuf(tf.constant(x), *alone.inputs)),
+        (prior.Kff(rows, *prior.inputs), alone.Kff(tf.constant(x), *alone.inputs)),
+        (prior.Kuu(1e-6), alone.Kuu(1e-6)),
+    ):
+        m, n = part.shape
+        np.testing.assert_allclose(whole[:m, :n], part, rtol=EXACT, atol=EXACT)
+        np.testing.assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential(), Matern52()])
+@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+def test_clusters_that_products_cannot_tell_apart_are_refused(kernel, way):
+    """The limit is eps |z|^2 = sqrt(eps), |z| = 8192 lengthscales from the mean: half of that is accepted."""
+
+    def Kuu(distance):
+        points = InducingPoints(np.concatenate([Z, Z + distance]))
+        return way(lambda: Prior(points, kernel).Kuu(0.0))()
+
+    limit = np.finfo(float).eps ** -0.25
+    np.testing.assert_allclose(Kuu(limit / np.sqrt(5.0))[:4, :4], kernel_matrix(kernel, tf.constant(Z)), rtol=1e-7)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="within 8192 lengthscales"):
+        Kuu(4.0 * limit)
+
+
+def test_linear_parts_see_inputs_as_they_are():
+    kernel = Linear(0.3) + Matern32(active_dims=[0])
+    expected = 0.3 * (Z + FAR) @ (X + FAR).T + kernel.kernels[1](Z, X)
+    np.testing.assert_allclose(kernel_matrix(kernel, Z + FAR, tf.constant(X + FAR)), expected, rtol=EXACT)
+
+
+def test_a_covariance_of_its_own_is_used():
+    class Warped(Matern32):
+        def K(self, X, X2=None):
+            return super().K(tf.square(X), None if X2 is None else tf.square(X2))
+
+    kernel = Warped() + Warped()
+    np.testing.assert_array_equal(kernel_matrix(kernel, tf.constant(Z), tf.constant(X)), kernel(Z, X))
+
+
+def test_a_covariance_that_is_registered_is_used():
+    class Registered(Matern32):
+        pass
+
+    @Kuf.register(InducingPoints, Registered, object)
+    def _doubled(inducing_variable, kernel, inputs):
+        return 2.0 * kernel(inducing_variable.Z, inputs)
+
+    prior = Prior(InducingPoints(Z), Registered())
+    np.testing.assert_allclose(prior.Kuf(tf.constant(X)), 2.0 * Matern32()(Z, X), rtol=EXACT)
