@@ -96,6 +96,7 @@ def select_alpha(
     powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
+    seed = validation.seed(seed)
     parts = None if folds is None else _parts(len(X), folds, seed)
     make = _Reusing(make)
     found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]

@@ -287,7 +287,8 @@ class PEP(SparseGP):
         if not tf.executing_eagerly():
             raise RuntimeError("update_sites returns a status of Python: call it outside of a tf.function.")
         if batch_size is not None:
-            self._update_in_batches(validation.positive_integer(batch_size, "batch_size"), report)
+            size = min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
+            self._update_in_batches(size, report)
         self._converged()
         if report is not None:
             report(self.sites_status)
@@ -322,7 +323,7 @@ class PEP(SparseGP):
         """
         batch_size = validation.positive_integer(batch_size, "batch_size")
         damping = validation.fraction(damping, "damping")
-        return self._epoch(batch_size, damping, seed)
+        return self._epoch(batch_size, damping, validation.seed(seed))
 
     def _epoch(self, batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
         structure, fraction = self._current_structure(), tf.constant(damping, default_float())

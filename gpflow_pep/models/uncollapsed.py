@@ -216,4 +216,4 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
 
 
 def _count(num_data: Any) -> tf.Tensor:
-    return tf.constant(validation.positive_integer(num_data, "num_data"), default_float())
+    return tf.constant(validation.num_data(num_data), default_float())

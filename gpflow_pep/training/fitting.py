@@ -100,6 +100,7 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: where nothing can be computed at the start.
     """
     arrays = _checked_data(model, data)
+    batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimiser = _checked_optimiser(model, optimiser, batch_size)
     steps = _ITERATIONS[optimiser] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
@@ -191,7 +192,6 @@ def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | 
     if optimiser == "lbfgs" and _in_blocks(model):
         raise ValueError(f'optimiser must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
     if batch_size is not None:
-        validation.positive_integer(batch_size, "batch_size")
         if optimiser != "adam":
             raise ValueError(f'batch_size must be None with optimiser="{optimiser}", got {batch_size!r}.')
         if not external and not isinstance(model, PEP):
