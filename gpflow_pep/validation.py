@@ -53,6 +53,20 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
     return array
 
 
+def real_numbers(values: Any, name: str) -> tf.Tensor:
+    """
+    A tensor of ``default_float()``; in a graph, too.
+
+    :raises ValueError: where there are other things than numbers, naming the argument and their type.
+    """
+    if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
+        values = np.asarray(values)
+    dtype = np.dtype(values.dtype.as_numpy_dtype) if isinstance(values.dtype, tf.DType) else values.dtype
+    if dtype.kind not in "fiu":
+        raise ValueError(f"{name} must hold real numbers, got an array of dtype {dtype}.")
+    return tf.cast(values, default_float())
+
+
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     """
     (X [N, D], Y [N, P]) as finite arrays of ``default_float()``.

@@ -8,6 +8,7 @@ from gpflow.models import GPModel
 
 from ..linalg import finite
 from ..observations import check_observations
+from ..validation import real_numbers
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
@@ -25,8 +26,9 @@ class CheckedPredictions(GPModel):
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         X, Y = data
-        Y = tf.convert_to_tensor(Y)
-        Y = tf.reshape(check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]])), tf.shape(Y))
+        Y = real_numbers(Y, "data[1] (Y)")
+        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+        Y = tf.reshape(rows, tf.shape(Y))
         if isinstance(self.likelihood, Softmax):
             Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
         density = super().predict_log_density((X, Y), full_cov, full_output_cov)
