@@ -11,9 +11,9 @@ from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 from . import validation
+from .identity import settings_of
 from .models.sparse import SparseGP
 from .training import fit
-from .training.about import settings_of
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 

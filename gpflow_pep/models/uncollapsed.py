@@ -162,9 +162,10 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
             return X, self._some_of_all(Y)
 
     def _some_of_all(self, Y: tf.Tensor) -> tf.Tensor:
-        """Y itself, or an error where it has no row, or more rows than there are."""
-        n = tf.cast(tf.shape(Y)[0], default_float())
-        most = n if self._num_data is None else tf.convert_to_tensor(self._num_data)
+        """Y itself, or an error where it has no row, or more than num_data: n of N rows stand for all."""
+        if self._num_data is None:
+            return Y
+        n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
         accepted = (n >= 1.0) & (n <= most)
         if not tf.executing_eagerly():
             return validation.asserted(Y, accepted, _NOT_SOME_OF_ALL, n)

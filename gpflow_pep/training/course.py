@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from .checkpoints import Checkpoints
+from .past import Past
 from .result import EARLY, Ending
 
 Report = Callable[[int, float], None]
@@ -97,10 +98,10 @@ class Course:
         past = None if self._checkpoints is None else self._checkpoints.restore(self._carried)
         if past is None:
             return None
-        self.iterations, self._recorded, self._before = past["iterations"], past["iterations"], past["seconds"]
-        self.objective, self.held_out = past["objective"], past["held_out"]
+        self.iterations, self._recorded, self._before = past.iterations, past.iterations, past.seconds
+        self.objective, self.held_out = past.objective, past.held_out
         self._bar.update(self.iterations)
-        return None if past["ended"] is None else Ending(*past["ended"])
+        return None if past.ended is None else Ending(*past.ended)
 
     def step(self, objective: float | None) -> None:
         """A step is done; where one is given the objective is recorded."""
@@ -134,13 +135,8 @@ class Course:
         """Write a checkpoint, if they are asked for."""
         if self._checkpoints is None:
             return
-        past = {
-            "iterations": self.iterations,
-            "seconds": self.seconds,
-            "objective": self.objective,
-            "held_out": self.held_out,
-            "ended": None if ended is None else [ended.status, ended.reason],
-        }
+        ending = None if ended is None else [ended.status, ended.reason]
+        past = Past(self.iterations, self.seconds, self.objective, self.held_out, ending)
         self._checkpoints.save(past, self._carried)
 
     def _record(self, objective: float) -> None:

@@ -11,9 +11,10 @@ from tqdm import tqdm
 
 from .. import validation
 from ..ep import SitesStatus
+from ..identity import fingerprint
 from ..minibatches import Minibatches
 from ..models.pep import PEP
-from .about import about, fingerprint
+from .about import about
 from .adam import Adam
 from .checkpoints import Checkpoints
 from .course import Course, Report
