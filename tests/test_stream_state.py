@@ -129,7 +129,9 @@ def test_a_state_under_another_kernel_is_refused(name):
     other = gpflow.kernels.Matern52(1.1, [0.9, 1.2])
     if name == "StreamingPEP":
         other = gpflow.kernels.SeparateIndependent([other, gpflow.kernels.Matern32(0.7), kernel()])
-    with pytest.raises(ValueError, match="same kernel.*differ in (SquaredExponential or Matern52|Matern52 or Squared)"):
+    with pytest.raises(
+        ValueError, match=r"same kernel.*differ in (SquaredExponential or Matern52|Matern52 or Squared)"
+    ):
         type(model).from_state(model.state, other, *others, **options)
 
 
@@ -144,7 +146,7 @@ def test_a_state_under_other_settings_is_refused():
         )
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
-    with pytest.raises(ValueError, match="differ in (Probit or Logit|Logit or Probit)"):
+    with pytest.raises(ValueError, match=r"differ in (Probit or Logit|Logit or Probit)"):
         StreamingPEP.from_state(states, kernel(), Logit())
 
 
