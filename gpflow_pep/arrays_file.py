@@ -1,5 +1,6 @@
 """Arrays in one file that is written whole or not at all, and read with care: it may be damaged or anybody's."""
 
+import errno
 import math
 import os
 import tempfile
@@ -37,8 +38,22 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """
+    Find out now whether :func:`save_arrays` can write there later.
+
+    :raises OSError: where it cannot.
+    """
+    path = Path(path).resolve()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    os.unlink(temporary)
 
 
 def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray]:

@@ -109,6 +109,14 @@ def positive_number(value: Any, name: str) -> float:
     return float(number)
 
 
+def seconds(value: Any, name: str) -> float:
+    """A duration, 0 or more; infinity is one."""
+    number = np.asarray(_numpy(value))
+    if number.ndim != 0 or number.dtype.kind not in "fiu" or not number >= 0.0:
+        raise ValueError(f"{name} must be a number of at least 0 (math.inf: only at the end), got {value!r}.")
+    return float(number)
+
+
 def seed(value: Any) -> int:
     """A seed that NumPy and scikit-learn take."""
     return whole_number(value, "seed", 0, _LARGEST_SEED)

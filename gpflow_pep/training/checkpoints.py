@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..arrays_file import load_arrays, save_arrays, unusable
+from ..arrays_file import check_writable, load_arrays, save_arrays, unusable
 from ..identity import difference
 from .past import Past, past_of
 
@@ -27,11 +28,16 @@ class Checkpoints:
         """
         :param run: what the run is: settings, model and data, as JSON can write them.
         :param seconds: so many pass between two writes, at least.
-        :raises ValueError: where there is no such directory.
+        :raises ValueError: where there is no such directory, or nothing can be written there.
         """
         self._path, self._seconds = Path(path), seconds
         if not self._path.parent.is_dir():
             raise ValueError(f"checkpoint must be in a directory that exists, got {str(path)!r}.")
+        try:
+            check_writable(self._path)
+        except OSError as error:
+            raise ValueError(f"checkpoint must be a file that can be written, got {str(path)!r}: {error}") from error
+        self._has_failed = False
         self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
 
@@ -41,9 +47,18 @@ class Checkpoints:
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, past: Past, variables: Mapping[str, tf.Variable]) -> None:
-        """Replace the file: what happened so far, and the variables."""
+        """
+        Replace the file: what happened so far, and the variables. Where that fails training goes on, the file before
+        stays, and a warning says so once.
+        """
         text = np.array(json.dumps({"run": self._run, "course": past._asdict()}))
-        save_arrays(self._path, {"about": text, **{name: value.numpy() for name, value in variables.items()}})
+        arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
+        try:
+            save_arrays(self._path, arrays)
+        except OSError as error:
+            if not self._has_failed:
+                warnings.warn(f"checkpoint {str(self._path)!r} could not be written: {error}", stacklevel=2)
+            self._has_failed = True
         self._last = time.perf_counter()
 
     def restore(self, variables: Mapping[str, tf.Variable]) -> Past | None:

@@ -1,6 +1,7 @@
 """What happens in the course of a training: it is recorded, shown, scored, watched and saved, and may end early."""
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,15 @@ from .result import EARLY, Ending
 
 Report = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
+
+# What writing raises, by Python or by TensorFlow.
+UNWRITABLE = (
+    OSError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.ResourceExhaustedError,
+)
 
 Scores = Callable[[], Mapping[str, float]]
 Watch = Callable[[int], Any]
@@ -154,9 +164,17 @@ class Course:
         if self._report is not None:
             self._report(self.iterations, objective)
         if self.watch is not None:
-            self.watch(self.iterations)
+            self._show(self.watch)
         if self._checkpoints is not None and self._checkpoints.is_due:
             self.save()
+
+    def _show(self, watch: Watch) -> None:
+        """Where TensorBoard's files cannot be written training goes on without, and a warning says so."""
+        try:
+            watch(self.iterations)
+        except UNWRITABLE as error:
+            warnings.warn(f"tensorboard could not be written, and is not any more: {error}", stacklevel=2)
+            self.watch = None
 
     def _judged_by(self) -> tuple[str, list[float]]:
         """What an early end is decided by, and its values, the smaller the better."""

@@ -91,7 +91,8 @@ def fit(
         L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
         is larger (whole records, or epochs of a model with sites, are best added). Another model, other data or
         settings are refused.
-    :param checkpoint_seconds: so many pass between two checkpoints, at least; the last one is written in any case.
+    :param checkpoint_seconds: so many pass between two checkpoints, at least, 0 or more (``math.inf``: no other); the
+        last one is written in any case.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: of the order of minibatches.
@@ -108,6 +109,7 @@ def fit(
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     seed = validation.seed(seed)
+    checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     problem = _problem(model, arrays, optimiser, batch_size, seed)
     interval = _checked_interval(problem, interval)

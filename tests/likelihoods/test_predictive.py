@@ -65,7 +65,7 @@ def test_several_columns_and_dimensions():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_a_model_predicts_ordinal_labels(columns):
-    """Its predictions are those of its marginals, finite, and most probable where the data are; so are held-out scores."""
+    """Its predictions are those of its marginals, and near the data; held-out scores are finite."""
     labels = np.tile(Y, columns)
     model = PEP((X, labels), gpflow.kernels.SquaredExponential(2.0), ordinal(0.3), X[::3].copy(), alpha=0.5)
     mean, variance = (np.asarray(each) for each in model.predict_y(X))
