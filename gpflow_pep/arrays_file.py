@@ -94,15 +94,15 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
     with file.open(info) as member:
         _check_header(member, info)
     with file.open(info) as member:
-        array: AnyNDArray = np.lib.format.read_array(member, allow_pickle=False)
+        array: AnyNDArray = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
         return array
 
 
 def _check_header(member: IO[bytes], info: zipfile.ZipInfo) -> None:
-    version = np.lib.format.read_magic(member)
+    version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
     if version not in _VERSIONS:
         raise ValueError(f"{info.filename} is of an unknown format")
-    shape, _, dtype = _VERSIONS[version](member)
+    shape, _, dtype = _VERSIONS[version](member)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
     declared = math.prod(shape) * dtype.itemsize

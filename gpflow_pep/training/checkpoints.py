@@ -111,11 +111,15 @@ class Checkpoints:
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[str]:
     """What two runs differ in, with the first setting in which their models do."""
     for name in sorted(ours.keys() | theirs.keys()):
-        one, other = ours.get(name), theirs.get(name)
+        one, other = (run.get(name) for run in (ours, theirs))
         if one != other:
-            setting = difference(one, other) if name == "settings" and _are_settings(one, other) else None
+            setting = _differing_setting(one, other) if name == "settings" else None
             yield name if setting is None else f"{name} ({setting})"
 
 
-def _are_settings(*values: Any) -> bool:
-    return all(isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in values)
+def _differing_setting(ours: Any, theirs: Any) -> str | None:
+    """The first one; None where a file has none."""
+    known = all(
+        isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
+    )
+    return difference(ours, theirs) if known else None
