@@ -11,9 +11,9 @@ from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
 from . import validation
+from .identity import settings_of
 from .models.sparse import SparseGP
 from .training import fit
-from .training.about import settings_of
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -96,6 +96,7 @@ def select_alpha(
     powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
+    seed = validation.seed(seed)
     parts = None if folds is None else _parts(len(X), folds, seed)
     make = _Reusing(make)
     found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]

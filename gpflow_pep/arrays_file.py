@@ -1,30 +1,117 @@
-"""Arrays in one file that is written whole or not at all."""
+"""Arrays in one file that is written whole or not at all, and read with care: it may be damaged or anybody's."""
 
+import errno
+import math
 import os
 import tempfile
+import tokenize
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from gpflow.base import AnyNDArray
 
+# What zipfile and NumPy raise of files that are damaged, encrypted or of something else.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+)
+_VERSIONS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
-    """Write an npz file: an earlier one at `path` stays until this one is complete."""
-    path = Path(path)
+    """Write an npz file: an earlier one at `path`, or where a link at `path` leads, stays until it is complete."""
+    path = Path(path).resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # a temporary file is the owner's alone
             np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def load_arrays(path: str | os.PathLike[str]) -> dict[str, AnyNDArray]:
-    """Read what :func:`save_arrays` wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """
+    Find out now whether :func:`save_arrays` can write there later.
+
+    :raises OSError: where it cannot.
+    """
+    path = Path(path).resolve()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    os.unlink(temporary)
+
+
+def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray]:
+    """
+    Read what :func:`save_arrays` wrote; nothing in the file is run, and nothing larger than the file is made.
+
+    :param what: the file is called in errors.
+    :raises ValueError: where it is damaged or another kind of file, saying why.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            _check_sizes(file, os.path.getsize(path))
+            return {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
+    except _DAMAGE as error:
+        raise unusable(path, what, str(error)) from error
+
+
+def unusable(path: str | os.PathLike[str], what: str, reason: str) -> ValueError:
+    """Say that a file cannot be used, and what to do."""
+    reason = " ".join(reason.split()).rstrip(".")  # in one line
+    return ValueError(f"{what} {os.fspath(path)!r} cannot be used: {reason}. Give another path, or delete the file.")
+
+
+def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
+    """What is declared is at most what is there: members are not compressed."""
+    members = file.infolist()
+    names = [info.filename for info in members]
+    if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
+        raise ValueError("it holds other things than arrays of different names")
+    if any(info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size for info in members):
+        raise ValueError("it is compressed")
+    declared = sum(info.file_size for info in members)
+    if declared > available:
+        raise ValueError(f"it declares {declared} bytes of arrays and has {available}")
+
+
+def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
+    with file.open(info) as member:
+        _check_header(member, info)
+    with file.open(info) as member:
+        array: AnyNDArray = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
+        return array
+
+
+def _check_header(member: IO[bytes], info: zipfile.ZipInfo) -> None:
+    version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
+    if version not in _VERSIONS:
+        raise ValueError(f"{info.filename} is of an unknown format")
+    shape, _, dtype = _VERSIONS[version](member)  # type: ignore[no-untyped-call]
+    if dtype.hasobject:
+        raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
+    declared = math.prod(shape) * dtype.itemsize
+    if declared != info.file_size - member.tell() or min(shape, default=0) < 0:
+        raise ValueError(f"{info.filename} declares {declared} bytes and has {info.file_size - member.tell()}")
+
+
+def _umask() -> int:
+    """Of this process; it can be read only by being set."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

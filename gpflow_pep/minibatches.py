@@ -34,7 +34,7 @@ class Minibatches:
         self.size = validation.positive_integer(size, "size")
         if self.size > self.num_data:
             raise ValueError(f"size must be at most num_data, {self.num_data}, got {self.size}.")
-        self._seed = seed
+        self._seed = validation.seed(seed)
         self._orders: dict[int, AnyNDArray] = {}  # of the last epochs
         count = -(-self.num_data // self.size)
         self.blocks = tuple(np.array_split(self._order(self.num_data, 0), count)) if fixed else None
@@ -54,8 +54,9 @@ class Minibatches:
         Minibatches of X [N, D] and Y [N, P] without end, for ``training_loss_closure(iter(...))``.
 
         :param first: the number of the step that they begin with.
-        :raises ValueError: where there are not N rows.
+        :raises ValueError: where there are not N rows, or `first` is no number of a step.
         """
+        first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)
         if len(X) != self.num_data:
             raise ValueError(f"data must have num_data rows, {self.num_data}, got {len(X)}.")

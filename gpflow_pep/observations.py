@@ -16,12 +16,17 @@ from gpflow.likelihoods import (
     MultiClass,
     Ordinal,
     Poisson,
+    ScalarLikelihood,
     Softmax,
     SwitchedLikelihood,
 )
 
 from .likelihoods import Logit, MultiClassRobustMax, Probit
-from .validation import positive_integer
+from .linalg import finite
+from .validation import positive_integer, real_numbers
+
+_NAME = "data[1] (Y)"
+_ADVICE = "leaving out rows whose observation is missing"
 
 
 class Accepted(NamedTuple):
@@ -34,18 +39,22 @@ class Accepted(NamedTuple):
     hint: str = ""
 
 
-def check_observations(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
+def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None) -> tf.Tensor:
     """
     Refuse values that a likelihood would take for something else, or that have probability 0 wherever f is.
 
-    :param Y: finite observations [N, P]; in a graph, too.
+    :param Y: observations [N, P]; in a graph, too.
+    :param num_outputs: how many functions of x the likelihood is given; None: what Y says.
     :return: Y itself.
-    :raises ValueError: naming the first such value and what is accepted.
-    :raises tf.errors.InvalidArgumentError: with the same message, in a graph.
+    :raises ValueError: naming the first such value and what is accepted, or how many columns there must be.
+    :raises tf.errors.InvalidArgumentError: in a graph, naming what is accepted.
     """
+    Y = real_numbers(Y, _NAME)
+    _check_columns(likelihood, Y.shape[1], num_outputs)
+    Y = _finite(Y)
     values = tf.cast(Y, tf.float64)
     mask, what, hint = accepted_observations(likelihood, values)
-    message = f"data[1] (Y) must hold {what} for {type(likelihood).__name__}, got"
+    message = f"{_NAME} must hold {what} for {type(likelihood).__name__}, got"
     if tf.executing_eagerly():
         if not np.all(mask):
             row, column = np.argwhere(~mask.numpy())[0]
@@ -54,6 +63,30 @@ def check_observations(likelihood: Likelihood, Y: TensorType) -> tf.Tensor:
         return Y
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(mask), [message, tf.boolean_mask(values, ~mask)])]):
         return tf.identity(Y)
+
+
+def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int | None) -> None:
+    """One for each output; what an observation of several outputs is made of, their likelihood says."""
+    if num_outputs is None or columns is None or not isinstance(likelihood, ScalarLikelihood):
+        return
+    switches = isinstance(likelihood, SwitchedLikelihood)
+    if columns != num_outputs + switches:
+        also = ", and one that says which likelihood a row has" if switches else ""
+        raise ValueError(
+            f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
+        )
+
+
+def _finite(Y: tf.Tensor) -> tf.Tensor:
+    if not tf.executing_eagerly():
+        return finite(Y, name=_NAME, advice=_ADVICE)
+    bad = ~np.isfinite(Y)
+    if bad.any():
+        raise ValueError(
+            f"{_NAME} must be finite, got {bad.sum()} values that are NaN or infinite, the first in row "
+            f"{np.flatnonzero(bad.any(axis=1))[0]}. Try: {_ADVICE}"
+        )
+    return Y
 
 
 @singledispatch

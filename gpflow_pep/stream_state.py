@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .arrays_file import load_arrays, save_arrays
+from .arrays_file import load_arrays, save_arrays, unusable
 
 _VERSION = 1
 _VERSION_KEY = "version"
+_WHAT = "the state"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class StreamState:
     ``alpha``                   the power
     ``sites...``                of models with sites: the batch's, and what they were updated for
     ``parameter...``            other parameters, by their names in GPflow, unconstrained
+    ``parts``                   classes and settings of kernel, likelihood and mean function, as JSON
     ==========================  ==============================================================================
     """
 
@@ -43,8 +45,8 @@ class StreamState:
 
         :raises ValueError: where it is of another version.
         """
-        version = arrays.get(_VERSION_KEY)
-        if version is None or int(version) != _VERSION:
+        version = np.asarray(arrays.get(_VERSION_KEY))
+        if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version}.")
         return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
 
@@ -57,6 +59,10 @@ class StreamState:
         """
         Read what :meth:`save` wrote.
 
-        :raises ValueError: where it is no state of this version.
+        :raises ValueError: where it is damaged, or no state of this version.
         """
-        return cls.from_dict(load_arrays(path))
+        arrays = load_arrays(path, _WHAT)
+        try:
+            return cls.from_dict(arrays)
+        except ValueError as error:
+            raise unusable(path, _WHAT, str(error)) from error

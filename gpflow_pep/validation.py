@@ -20,6 +20,9 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
 _MAX_SHOWN = 3  # entries of an array in a message
+_LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
+_LARGEST_SEED = 2**32 - 1  # that NumPy and scikit-learn both take
+_MOST_ROWS = 2**53  # that a number of 64 bits counts exactly; of a model of minibatches they need not be in memory
 
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
@@ -48,6 +51,20 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
             f"the first in row {bad_rows[0]}."
         )
     return array
+
+
+def real_numbers(values: Any, name: str) -> tf.Tensor:
+    """
+    A tensor of ``default_float()``; in a graph, too.
+
+    :raises ValueError: where there are other things than numbers, naming the argument and their type.
+    """
+    if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
+        values = np.asarray(values)
+    dtype = np.dtype(values.dtype.as_numpy_dtype) if isinstance(values.dtype, tf.DType) else values.dtype
+    if dtype.kind not in "fiu":
+        raise ValueError(f"{name} must hold real numbers, got an array of dtype {dtype}.")
+    return tf.cast(values, default_float())
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -92,11 +109,17 @@ def positive_number(value: Any, name: str) -> float:
     return float(number)
 
 
+def seconds(value: Any, name: str) -> float:
+    """A duration, 0 or more; infinity is one."""
+    number = np.asarray(_numpy(value))
+    if number.ndim != 0 or number.dtype.kind not in "fiu" or not number >= 0.0:
+        raise ValueError(f"{name} must be a number of at least 0 (math.inf: only at the end), got {value!r}.")
+    return float(number)
+
+
 def seed(value: Any) -> int:
     """A seed that NumPy and scikit-learn take."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {value!r}.")
-    return int(value)
+    return whole_number(value, "seed", 0, _LARGEST_SEED)
 
 
 def gaussian(likelihood: Any) -> Gaussian:
@@ -119,9 +142,30 @@ def noise_variance(value: Any) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    """A whole number of at least 1 that TensorFlow can count to."""
+    return whole_number(value, name, 1, _LARGEST)
+
+
+def chunk_size(value: Any) -> int | None:
+    """How many rows are worked on at a time: None, or any whole number of at least 1, also more than there are rows."""
+    return None if value is None else whole_number(value, "chunk_size", 1, None)
+
+
+def num_data(value: Any) -> int:
+    """N of a model that is trained on minibatches."""
+    return whole_number(value, "num_data", 1, _MOST_ROWS)
+
+
+def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> int:
+    """
+    A whole number from `smallest` to `largest`, of Python or NumPy.
+
+    :param largest: None: there is no limit.
+    """
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < smallest or (largest is not None and value > largest):
+        accepted = f"of at least {smallest}" if largest is None else f"from {smallest} to {largest}"
+        raise ValueError(f"{name} must be a whole number {accepted}, got {value!r}.")
     return int(value)
 
 

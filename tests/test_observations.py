@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.likelihoods import (
     Bernoulli,
     Beta,
@@ -15,9 +16,10 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 
-from gpflow_pep import PEP
+from gpflow_pep import APEP, ARPEP, PEP, RPAPEP, StreamingSVGP
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.observations import check_observations
+from gpflow_pep.training import fit
 
 X = np.linspace(0.0, 1.0, 4)[:, None]
 
@@ -117,3 +119,85 @@ def test_new_data_are_checked_too():
             model.data = (X, Y)
     for values, old in zip((*model.data, model.sites.precision), before, strict=True):
         np.testing.assert_array_equal(values, old)
+
+
+# --- wherever Y is given ---------------------------------------------------------------------------------------------
+
+
+def model(kind):
+    """With one latent function."""
+    kernel, Z = gpflow.kernels.SquaredExponential(), X[:2].copy()
+    if kind is PEP:
+        return PEP((X, column(0, 1, 1, 0)), kernel, Probit(), Z)
+    return kind(kernel, Probit(), Z, num_data=4)
+
+
+BAD = {
+    "two columns": (np.zeros((4, 2)), "a column for each of 1 latent functions, got 2 columns"),
+    "labels": (column(1, 2, 2, 1), "must hold the labels 0 and 1 for Probit, got 2 in row 1"),
+    "nan": (column(0, np.nan, 1, 1), "must be finite.* row 1"),
+    "strings": (column(0, 1, 1, 0).astype(str), "must hold real numbers, got an array of dtype <U32"),
+    "truths": (column(0, 1, 1, 0) > 0.0, "must hold real numbers, got an array of dtype bool"),
+    "objects": (column(0, 1, 1, 0).astype(object), "must hold real numbers, got an array of dtype object"),
+    "none": (np.full((4, 1), None), "must hold real numbers, got an array of dtype object"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("kind", [PEP, APEP, ARPEP, RPAPEP, StreamingSVGP])
+def test_every_entry_checks_it(kind, bad):
+    """With the same validator: scores, objectives, training and held-out rows."""
+    made, good, (Y, message) = model(kind), column(0, 1, 1, 0), BAD[bad]
+    external = kind is not PEP
+    calls = {"predict_log_density": lambda: made.predict_log_density((X, Y))}
+    calls["held_out"] = lambda: fit(made, (X, good) if external else None, held_out=(X, Y), max_iterations=1)
+    if external:
+        calls["objective"] = lambda: made.maximum_log_likelihood_objective((X, Y))
+        calls["loss"] = lambda: made.training_loss((X, Y))
+        calls["fit"] = lambda: fit(made, (X, Y), max_iterations=1)
+    for call in calls.values():
+        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message)):
+            call()
+
+
+@pytest.mark.parametrize("bad", ["labels", "nan"])
+def test_a_compiled_objective_checks_it_too(bad):
+    made, (Y, _) = model(APEP), BAD[bad]
+    compiled = tf.function(made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
+    assert np.isfinite(compiled((X, column(0, 1, 1, 0))))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
+        compiled((X, Y))
+
+
+def test_held_out_rows_of_gpflow_s_models():
+    """One column of labels is not broadcast against several functions, nor several against one."""
+    kernel = gpflow.kernels.SquaredExponential()
+    for C, columns in ((1, 2), (2, 1)):
+        made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
+        Y = np.zeros((4, C))
+        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+            fit(made, (X, Y), held_out=(X, np.zeros((4, columns))), max_iterations=1)
+        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+            fit(made, (X, np.zeros((4, columns))), max_iterations=1)
+
+
+def test_outputs_that_mix_latent_functions():
+    """They are as many as the mixing matrix has rows."""
+    kernels = [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern32()]
+    kernel = gpflow.kernels.LinearCoregionalization(kernels, W=np.ones((3, 2)))
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(X[:2].copy())
+    )
+    made = gpflow.models.SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
+    assert fit(made, (X, np.zeros((4, 3))), held_out=(X, np.zeros((4, 3))), max_iterations=1).status == "limit"
+    with pytest.raises(ValueError, match="a column for each of 3 latent functions, got 2"):
+        fit(made, (X, np.zeros((4, 2))), max_iterations=1)
+
+
+@pytest.mark.parametrize("batch", [[], [3], [2, 3]])
+def test_predicted_densities_in_batches(batch):
+    """Values are checked, and computed, whatever dimensions come first."""
+    made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [*batch, 4, 1])
+    found = made.predict_log_density((np.broadcast_to(X, [*batch, 4, 1]), Y))
+    expected = made.predict_log_density((X, column(0, 1, 1, 0)))
+    np.testing.assert_allclose(found, np.broadcast_to(expected, [*batch, 4]), rtol=1e-12)

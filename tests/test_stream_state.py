@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
-from gpflow_pep.likelihoods import MultiClassRobustMax
+from gpflow_pep.likelihoods import Logit, MultiClassRobustMax, Probit
 
 rng = np.random.default_rng(8)
 X = rng.uniform(0.0, 5.0, (60, 2))
@@ -118,3 +118,73 @@ def test_other_states_are_refused(tmp_path):
             gpflow.kernels.SquaredExponential(1.0, [1.0, 1.0, 1.0]),
             mean_function=gpflow.functions.Constant([0.0]),
         )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_state_under_another_kernel_is_refused(name):
+    """Of the same parameters."""
+    make, parts, options, _ = MODELS[name]
+    model = make()
+    _, *others = parts()
+    other = gpflow.kernels.Matern52(1.1, [0.9, 1.2])
+    if name == "StreamingPEP":
+        other = gpflow.kernels.SeparateIndependent([other, gpflow.kernels.Matern32(0.7), kernel()])
+    with pytest.raises(
+        ValueError, match=r"same kernel.*differ in (SquaredExponential or Matern52|Matern52 or Squared)"
+    ):
+        type(model).from_state(model.state, other, *others, **options)
+
+
+def test_a_state_under_other_settings_is_refused():
+    """Of a kernel, and of a likelihood."""
+    model = regression()
+    with pytest.raises(ValueError, match=r"same kernel.*differ in SquaredExponential\._?active_dims"):
+        StreamingSGPR.from_state(
+            model.state,
+            gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
+            mean_function=gpflow.functions.Constant([0.0]),
+        )
+    labels = (X[:, :1] > 2.0) * 1.0
+    states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
+    with pytest.raises(ValueError, match=r"differ in (Probit or Logit|Logit or Probit)"):
+        StreamingPEP.from_state(states, kernel(), Logit())
+
+
+@pytest.mark.parametrize("missing", ["inducing.Z", "parts", "data.X", "alpha", "old.root"])
+def test_a_state_that_lacks_something(missing):
+    arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
+    with pytest.raises(ValueError, match=f"state must .*{missing}"):
+        StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=gpflow.functions.Constant([0.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("inducing.Z", np.zeros(3), r"inducing\.Z must have shape \[1 or C, M, D\], got \[3\]"),
+        ("parts", np.array("{"), "parts must be JSON"),
+        ("parts", np.array(1.0), "parts must be a list of settings"),
+        ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
+        ("old.linear", np.zeros((6, 1), np.float32), "old.linear must be float64, got float32"),
+        ("old.linear", np.full((6, 1), "0"), "old.linear must be float64, got <U1"),
+    ],
+)
+def test_a_state_with_other_values(name, value, message):
+    state = StreamState({**regression().state.arrays, name: value})
+    with pytest.raises(ValueError, match=message):
+        StreamingSGPR.from_state(state, kernel(), mean_function=gpflow.functions.Constant([0.0]))
+
+
+def test_a_file_that_is_no_state(tmp_path):
+    """One sentence, with the path."""
+    path = tmp_path / "stream.npz"
+    for content, reason in (
+        (lambda: path.write_bytes(b"half"), "not a zip file"),
+        (lambda: np.savez(path, a=np.zeros(2)), "version 1, got None"),
+        (lambda: np.savez(path, version=np.array("one")), "version 1, got one"),
+        (lambda: np.savez(path, version=np.ones(2)), "version 1, got"),
+        (lambda: np.savez(path, version=np.array(None)), "Python objects"),
+    ):
+        content()
+        with pytest.raises(ValueError, match=reason) as caught:
+            StreamState.load(path)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)

@@ -1,11 +1,15 @@
 """Every input that cannot be used is refused at the door: a ValueError with argument, value and what is accepted."""
 
+import sys
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep import BTSGPR, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, select_alpha, validation
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
@@ -204,8 +208,8 @@ def test_the_optimal_scale_is_that_of_alpha_0(alpha):
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 BAD_BLOCKS = [
-    (0, ["blocks", "at least 1", "0"]),
-    (-3, ["blocks", "at least 1", "-3"]),
+    (0, ["blocks", "from 1", "0"]),
+    (-3, ["blocks", "from 1", "-3"]),
     (True, ["blocks", "True"]),
     (2.0, ["blocks", "2.0"]),
     ("two", ["blocks", "'two'"]),
@@ -335,9 +339,92 @@ def test_other_arguments(model, options, words):
     refused(words, model, **options)
 
 
-@pytest.mark.parametrize("chunk_size", [1, np.int64(5), 10**6, None])
-def test_chunk_sizes_that_are_accepted(chunk_size):
-    assert np.isfinite(build(chunk_size=chunk_size).training_loss())
+CHUNK_SIZES = [1, np.int64(5), 10**6, 2**30, 2**31 - 1, 2**31, np.int64(2**62), sys.maxsize, 2**70, None]
+
+
+@pytest.mark.parametrize("chunk_size", CHUNK_SIZES)
+@pytest.mark.parametrize("model", ["rows", "blocks", "PEP"])
+def test_chunk_sizes_that_are_accepted(model, chunk_size):
+    """Objective and predictions are those of any other size, up to the order of 12 additions."""
+
+    def made(chunk_size):
+        if model == "PEP":
+            return PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, tol=1e-10, chunk_size=chunk_size)
+        return build(blocks=5 if model == "blocks" else None, chunk_size=chunk_size)
+
+    found, expected = made(chunk_size), made(4)
+    assert float(found.training_loss()) == pytest.approx(float(expected.training_loss()), rel=1e-9)
+    np.testing.assert_allclose(found.predict_f(X)[0], expected.predict_f(X)[0], rtol=1e-7, atol=1e-9)
+    if model != "blocks":
+        left_out = [each.loo_log_predictive_density() for each in (found, expected)]
+        np.testing.assert_allclose(*left_out, rtol=1e-7, atol=1e-9)
+
+
+# --- whole numbers ---------------------------------------------------------------------------------------------------
+
+TOO_MANY = [2**31, np.int64(2**31), 2**63, 2**70]
+
+
+@pytest.mark.parametrize("value", [*TOO_MANY, 0, -1, True, 1.0, "1", None, np.nan])
+def test_whole_numbers_that_are_refused(value):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        validation.positive_integer(value, "count")
+    assert str(error.value) == f"count must be a whole number from 1 to 2147483647, got {value!r}."
+
+
+@pytest.mark.parametrize("value", [2**32, np.int64(2**32), -1, 2**70, 0.0, False])
+def test_seeds_that_are_refused(value):
+    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
+    for call in (
+        lambda: Minibatches(12, 4, seed=value),
+        lambda: model.minibatches(4, seed=value),
+        lambda: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), seed=value),
+        lambda: fit(model, seed=value),
+    ):
+        with pytest.raises(ValueError, match="seed must be a whole number from 0 to 4294967295, got"):
+            call()
+
+
+@pytest.mark.parametrize("value", TOO_MANY)
+def test_numbers_that_nothing_counts_to(value):
+    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
+
+    def assign():
+        model.max_sweeps = value
+
+    calls = {
+        "max_sweeps": assign,
+        "batch_size": lambda: model.update_sites(batch_size=value),
+        "max_iterations": lambda: fit(build(), max_iterations=value),
+        "interval": lambda: fit(build(), interval=value),
+        "patience": lambda: fit(build(), patience=value),
+        "folds": lambda: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), folds=value),
+        "blocks": lambda: build(blocks=value),
+        "size": lambda: Minibatches(12, value),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"):
+            call()
+
+
+def test_the_largest_numbers_that_are_counted_to():
+    """None of them overflows where it is used."""
+    largest = np.int64(2**31 - 1)
+    model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z, max_sweeps=largest)
+    assert model.update_sites(batch_size=largest).converged
+    assert len(list(model.minibatches(largest, seed=np.int64(2**32 - 1)))) == 1
+    assert fit(build(), max_iterations=largest, patience=largest, seed=np.uint32(2**32 - 1)).converged
+    assert build(blocks=largest).num_blocks == 1
+    assert np.isfinite(select_alpha(lambda data, alpha: build(data=data), (X, Y), [0.5], folds=np.int64(2)).scores)
+
+
+def test_numpy_integers_in_a_checkpoint(tmp_path):
+    """They are the same settings as Python's."""
+    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=np.int64(12), num_latent_gps=np.int64(1))
+    options = {"max_iterations": 2, "batch_size": 3, "interval": 1, "patience": 2, "seed": 4}
+    first = fit(model, (X, Y), checkpoint=tmp_path / "c.npz", **{k: np.int64(v) for k, v in options.items()})
+    again = fit(model, (X, Y), checkpoint=tmp_path / "c.npz", **options)
+    assert again.objective == first.objective
 
 
 @pytest.mark.parametrize("cache", ["bogus", "TENSOR ", 3])

@@ -43,7 +43,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = 
     X, M = checked(X, M)
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
         raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
-    chunk_size = None if chunk_size is None else validation.positive_integer(chunk_size, "chunk_size")
+    chunk_size = validation.chunk_size(chunk_size)
     rows = enough(distinct(X), M)
     if len(rows) < len(X):
         X = X[rows]

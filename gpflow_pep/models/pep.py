@@ -49,6 +49,7 @@ from ..statistics.chunks import ROWS_PER_CHUNK
 from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
 from ..validation import asserted
 from .latent_functions import independent_prior, latent_functions
+from .one_at_a_time import one_at_a_time
 from .sparse import SparseGP
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept from sweep to sweep (64 MB); of more rows it is computed anew
@@ -288,7 +289,8 @@ class PEP(SparseGP):
         if not tf.executing_eagerly():
             raise RuntimeError("update_sites returns a status of Python: call it outside of a tf.function.")
         if batch_size is not None:
-            self._update_in_batches(validation.positive_integer(batch_size, "batch_size"), report)
+            size = min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
+            self._update_in_batches(size, report)
         self._converged()
         if report is not None:
             report(self.sites_status)
@@ -323,7 +325,7 @@ class PEP(SparseGP):
         """
         batch_size = validation.positive_integer(batch_size, "batch_size")
         damping = validation.fraction(damping, "damping")
-        return self._epoch(batch_size, damping, seed)
+        return self._epoch(batch_size, damping, validation.seed(seed))
 
     def _epoch(self, batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
         structure, fraction = self._current_structure(), tf.constant(damping, default_float())
@@ -416,7 +418,13 @@ class PEP(SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converged(self) -> _Posterior:
-        """Update the sites; warn, once, where they have not converged."""
+        """Update the sites; warn, once, where they have not converged. One thread at a time does that."""
+        if tf.executing_eagerly():
+            with one_at_a_time(self):
+                return self._converged_now()
+        return self._converged_now()
+
+    def _converged_now(self) -> _Posterior:
         # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
         structure = self._current_structure()
         converge = self._converge.get_concrete_function(structure)
@@ -425,7 +433,7 @@ class PEP(SparseGP):
         if tf.executing_eagerly():
             if not self.sites_status.converged and not self._warned:
                 self._warned.assign(True)
-                warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=3)
+                warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=4)
             return found
         tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
         return found

@@ -6,8 +6,10 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
+from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..linalg import finite
 from ..observations import check_observations
+from ..validation import real_numbers
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
@@ -17,7 +19,9 @@ class CheckedPredictions(GPModel):
 
     @inherit_check_shapes
     def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        mean, variance = super().predict_y(Xnew, full_cov, full_output_cov)
+        if full_cov or full_output_cov:
+            raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
+        mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
         return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 
     @inherit_check_shapes
@@ -25,11 +29,14 @@ class CheckedPredictions(GPModel):
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         X, Y = data
-        Y = tf.convert_to_tensor(Y)
-        Y = tf.reshape(check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]])), tf.shape(Y))
+        Y = real_numbers(Y, "data[1] (Y)")
+        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+        Y = tf.reshape(rows, tf.shape(Y))
         if isinstance(self.likelihood, Softmax):
             Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
-        density = super().predict_log_density((X, Y), full_cov, full_output_cov)
+        if full_cov or full_output_cov:
+            raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
+        density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
         return _number(density, "the log predictive densities")
 
     @inherit_check_shapes

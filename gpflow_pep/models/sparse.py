@@ -66,7 +66,7 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._chunk_size = None if chunk_size is None else validation.positive_integer(chunk_size, "chunk_size")
+        self._chunk_size = validation.chunk_size(chunk_size)
         self._data = tuple(
             tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
             for values in (X, Y)

@@ -1,5 +1,6 @@
 """What streaming models share: the old posterior, its update with a new batch, and the state that is carried."""
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..graphs import compiled
+from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
 from ..statistics import Carried, OldPosterior, OldSite, Prior, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
@@ -23,6 +25,7 @@ from .sparse import SparseGP
 from .structure import CompiledSteps
 
 _Model = TypeVar("_Model", bound="Stream")
+_POINTS, _PARTS = "inducing.Z", "parts"  # of a state
 
 
 class Stream(CompiledSteps):
@@ -34,6 +37,9 @@ class Stream(CompiledSteps):
     exact where hyperparameters and inducing points stay, whatever the conditioning of Kuu, and otherwise as good as the
     new inducing points are at the old ones.
     """
+
+    _NEEDED: tuple[str, ...] = ()
+    """What a state must have before a model can be made of it."""
 
     _old: OldPosterior
     _num_inducing: tf.Variable
@@ -86,7 +92,8 @@ class Stream(CompiledSteps):
     def state(self) -> StreamState:
         """All that :meth:`from_state` needs to go on as if nothing had happened."""
         values = {name: np.asarray(variable) for name, variable in self._stream_variables().items()}
-        values["inducing.Z"] = all_points(self.inducing_variable).numpy()
+        values[_POINTS] = all_points(self.inducing_variable).numpy()
+        values[_PARTS] = np.array(json.dumps(self._made_of()))
         return StreamState(values | {name: parameter.numpy() for name, parameter in self._other_parameters().items()})
 
     @classmethod
@@ -101,7 +108,12 @@ class Stream(CompiledSteps):
         :raises ValueError: where the state is not that of a model like this.
         """
         arrays = dict(state.arrays)
-        Z = arrays.pop("inducing.Z")
+        missing = sorted({_POINTS, _PARTS, *cls._NEEDED} - arrays.keys())
+        if missing:
+            raise ValueError(f"the state must be that of a {cls.__name__}; it lacks {', '.join(missing)}.")
+        Z, parts_then = arrays.pop(_POINTS), arrays.pop(_PARTS)
+        if Z.ndim != 3 or 0 in Z.shape:
+            raise ValueError(f"the state's {_POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
         points = Z[0] if len(Z) == 1 else SeparateIndependentInducingVariables([InducingPoints(each) for each in Z])
         model = cls._constructed(arrays, *parts, points, **options)
         variables = model._stream_variables() | model._other_parameters()
@@ -110,12 +122,26 @@ class Stream(CompiledSteps):
             raise ValueError(
                 f"the state must have the parameters of this model; they differ in {', '.join(differing)}."
             )
+        setting = difference(model._made_of(), _settings_in(parts_then))
+        if setting is not None:
+            raise ValueError(
+                f"the state must be that of a model with the same kernel, likelihood and mean function; they differ in "
+                f"{setting}."
+            )
         for name, variable in variables.items():
             if not variable.shape.is_compatible_with(arrays[name].shape):
                 raise ValueError(f"the state's {name} must have shape {variable.shape}, got {arrays[name].shape}.")
+            if arrays[name].dtype != variable.dtype.as_numpy_dtype:
+                raise ValueError(f"the state's {name} must be {variable.dtype.name}, got {arrays[name].dtype}.")
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"the state's {name} must be finite, got values that are NaN or infinite.")
         for name, variable in variables.items():
             variable.assign(arrays[name])
         return model
+
+    def _made_of(self) -> list[list[str]]:
+        """Classes and settings of what says how data and latent functions belong together."""
+        return [list(setting) for setting in settings_of(self.kernel, self.likelihood, self.mean_function)]
 
     def _other_parameters(self) -> dict[str, tf.Variable]:
         """Unconstrained, but for inducing points and what is in `_stream_variables`."""
@@ -203,6 +229,8 @@ class StreamOfBatches(Stream, SparseGP):
         {"_old", "_num_inducing", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
 
+    _NEEDED = ("data.X", "data.Y", "alpha")
+
     _alpha: tf.Variable
 
     @override
@@ -239,3 +267,14 @@ class StreamOfBatches(Stream, SparseGP):
     @classmethod
     def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[call-arg]
+
+
+def _settings_in(text: AnyNDArray) -> list[list[str]]:
+    """What `_made_of` gave, out of a state."""
+    try:
+        found = json.loads(str(text))
+    except ValueError as error:
+        raise ValueError(f"the state's {_PARTS} must be JSON that a model wrote, got {str(text)[:40]!r}.") from error
+    if not isinstance(found, list) or not all(isinstance(each, list) and each for each in found):
+        raise ValueError(f"the state's {_PARTS} must be a list of settings, got {str(text)[:40]!r}.")
+    return found

@@ -37,6 +37,7 @@ class StreamingSVGP(Stream, Uncollapsed):
     absorbed as being as wide as the prior there.
     """
 
+    _NEEDED = ("old.linear",)
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(self, kernel: Kernel, likelihood: Likelihood, inducing_variable: InducingPointsLike, **kwargs: Any):
@@ -109,7 +110,7 @@ class StreamingSVGP(Stream, Uncollapsed):
     @override
     def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         X, Y = validation.regression_data(new_data)
-        check_observations(self.likelihood, Y)
+        check_observations(self.likelihood, Y, self.num_latent_gps)
         num_inputs = all_points(self.inducing_variable).shape[-1]
         if X.shape[1] != num_inputs:
             raise ValueError(f"data (X) must have {num_inputs} columns, as the inducing points, got {X.shape[1]}.")

@@ -79,7 +79,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         :param kwargs: these and the others are as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
         """
-        validation.positive_integer(num_data, "num_data")  # not None
+        validation.num_data(num_data)  # not None
         super().__init__(kernel, likelihood, inducing_variable, num_data=num_data, **kwargs)
         self._alpha = self._power_variable(alpha)
         self.scale = validation.scale(scale)

@@ -24,11 +24,14 @@ from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
 from ..statistics import covariance_with_rows, inducing_covariance, possible_given_u, prior_variances
-from .latent_functions import independent_prior, latent_functions
+from .latent_functions import independent_prior
 from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
+
+
+_NOT_SOME_OF_ALL = "data must have at least one row and at most num_data of them, got"
 
 
 class Approximation(NamedTuple):
@@ -143,24 +146,32 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
 
     def _minibatch(self, data: RegressionData) -> RegressionData:
         """
-        X and Y of the default type, with as many rows, and as many columns of Y as there are latent functions.
+        X and Y of the default type, with as many rows, at most N, and a column of Y for each latent function.
 
         :raises ValueError: where they have not, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: where Y is not finite; in a graph also where Y is not accepted, or
-            numbers of rows that it does not know differ.
+        :raises tf.errors.InvalidArgumentError: where X is not finite; in a graph also where Y is not accepted, or
+            numbers of rows are not that it does not know.
         """
-        X, Y = (tf.cast(part, default_float()) for part in data)
-        if Y.shape[1] is not None and latent_functions(self.likelihood, Y) != self.num_latent_gps:
-            raise ValueError(
-                f"data[1] (Y) must have a column for each of {self.num_latent_gps} latent functions, got {Y.shape[1]} "
-                "columns; num_latent_gps says how many there are."
-            )
+        X = validation.real_numbers(data[0], "data[0] (X)")
+        Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"data must have as many rows in Y as in X, got {Y.shape[0]} and {X.shape[0]}.")
         same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], "data must have as many rows in Y as in X")
         with tf.control_dependencies([] if same is None else [same]):
-            Y = finite(Y, name="data[1] (Y)", advice="leaving out rows whose observation is missing")
-            return X, check_observations(self.likelihood, Y)
+            X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
+            return X, self._some_of_all(Y)
+
+    def _some_of_all(self, Y: tf.Tensor) -> tf.Tensor:
+        """Y itself, or an error where it has no row, or more than num_data: n of N rows stand for all."""
+        if self._num_data is None:
+            return Y
+        n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
+        accepted = (n >= 1.0) & (n <= most)
+        if not tf.executing_eagerly():
+            return validation.asserted(Y, accepted, _NOT_SOME_OF_ALL, n)
+        if not bool(accepted):
+            raise ValueError(f"{_NOT_SOME_OF_ALL} {n:g}; num_data is {most:g}.")
+        return Y
 
     def _whitened(self) -> tuple[tf.Tensor, Approximation]:
         """L, and q(v)."""
@@ -218,4 +229,4 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
 
 
 def _count(num_data: Any) -> tf.Tensor:
-    return tf.constant(validation.positive_integer(num_data, "num_data"), default_float())
+    return tf.constant(validation.num_data(num_data), default_float())

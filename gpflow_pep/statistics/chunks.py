@@ -12,6 +12,7 @@ from typing_extensions import override
 ROWS_PER_CHUNK = 1024
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
+_MOST_ROWS = 2**30  # of a chunk: what rows are numbered by has 32 bits
 
 
 class Chunks(tf.Module):
@@ -43,7 +44,7 @@ class SingleRows(Chunks):
 
     def __init__(self, chunk_size: int | None = None):
         super().__init__()
-        self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else chunk_size
+        self.chunk_size = _rows_per_chunk(chunk_size)
 
     @override
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -115,7 +116,7 @@ class Blocks(Chunks):
         :param chunk_size: rows worked on together, at least; a block is never divided.
         """
         super().__init__()
-        self._chunk_size = ROWS_PER_CHUNK if chunk_size is None else chunk_size
+        self._chunk_size = _rows_per_chunk(chunk_size)
         plan = self._plan(rows, sizes)
         self._rows, self._blocks, self._table, self.sizes = (
             tf.Variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
@@ -170,6 +171,10 @@ class Blocks(Chunks):
         """A chunk's rows [n, D] as blocks [G, b, D]."""
         _, _, groups, size = tf.unstack(self._table[chunk])
         return tf.reshape(values, [groups, size, values.shape[-1]])
+
+
+def _rows_per_chunk(chunk_size: int | None) -> int:
+    return ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
 
 
 def add_up(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:

@@ -3,16 +3,22 @@
 import json
 import os
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 
-from ..arrays_file import load_arrays, save_arrays
+from ..arrays_file import check_writable, load_arrays, save_arrays, unusable
+from ..identity import difference
+from .past import Past, past_of
 
 _VERSION = 1
+_WHAT = "checkpoint"
+_MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been updated
 
 
 class Checkpoints:
@@ -22,11 +28,16 @@ class Checkpoints:
         """
         :param run: what the run is: settings, model and data, as JSON can write them.
         :param seconds: so many pass between two writes, at least.
-        :raises ValueError: where there is no such directory.
+        :raises ValueError: where there is no such directory, or nothing can be written there.
         """
         self._path, self._seconds = Path(path), seconds
         if not self._path.parent.is_dir():
             raise ValueError(f"checkpoint must be in a directory that exists, got {str(path)!r}.")
+        try:
+            check_writable(self._path)
+        except OSError as error:
+            raise ValueError(f"checkpoint must be a file that can be written, got {str(path)!r}: {error}") from error
+        self._has_failed = False
         self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
 
@@ -35,35 +46,80 @@ class Checkpoints:
         """Whether enough time has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
-    def save(self, course: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
-        """Replace the file: what happened so far, as JSON can write it, and the variables."""
-        text = np.array(json.dumps({"run": self._run, "course": course}))
-        save_arrays(self._path, {"about": text, **{name: value.numpy() for name, value in variables.items()}})
+    def save(self, past: Past, variables: Mapping[str, tf.Variable]) -> None:
+        """
+        Replace the file: what happened so far, and the variables. Where that fails training goes on, the file before
+        stays, and a warning says so once.
+        """
+        text = np.array(json.dumps({"run": self._run, "course": past._asdict()}))
+        arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
+        try:
+            save_arrays(self._path, arrays)
+        except OSError as error:
+            if not self._has_failed:
+                warnings.warn(f"checkpoint {str(self._path)!r} could not be written: {error}", stacklevel=2)
+            self._has_failed = True
         self._last = time.perf_counter()
 
-    def restore(self, variables: Mapping[str, tf.Variable]) -> dict[str, Any] | None:
+    def restore(self, variables: Mapping[str, tf.Variable]) -> Past | None:
         """
         Give the variables the file's values, and return what happened until then; None where there is no file.
 
-        :raises ValueError: where the file is not of this run; nothing has changed.
+        :raises ValueError: where the file is damaged or not of this run; nothing has changed.
         """
         if not self._path.exists():
             return None
-        arrays = load_arrays(self._path)
-        if "about" not in arrays:
-            raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
-        about = json.loads(str(arrays.pop("about")))
-        differing = sorted(
-            name for name in self._run.keys() | about["run"].keys() if self._run.get(name) != about["run"].get(name)
-        )
-        if not differing and arrays.keys() != variables.keys():
-            differing = sorted(arrays.keys() ^ variables.keys())
+        arrays = load_arrays(self._path, _WHAT)
+        run, past = self._read(arrays.pop("about", None))
+        differing = [*_differing(self._run, run)] or sorted(arrays.keys() ^ variables.keys())
         if differing:
             raise ValueError(
                 f"checkpoint {str(self._path)!r} must belong to this run; they differ in {', '.join(differing)}. "
                 "Give another path, or delete the file."
             )
         for name, variable in variables.items():
+            self._check(name, variable, arrays[name])
+        for name, variable in variables.items():
             variable.assign(arrays[name])
-        course: dict[str, Any] = about["course"]
-        return course
+        return past
+
+    def _read(self, about: AnyNDArray | None) -> tuple[dict[str, Any], Past]:
+        """Of which run the file is, and what had happened."""
+        if about is None or about.dtype.kind != "U" or about.ndim != 0:
+            raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
+        try:
+            found = json.loads(str(about))
+            if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
+                raise ValueError("it does not say which run it belongs to")
+            return found["run"], past_of(found.get("course"))
+        except (ValueError, RecursionError) as error:
+            raise unusable(self._path, _WHAT, str(error)) from error
+
+    def _check(self, name: str, variable: tf.Variable, value: AnyNDArray) -> None:
+        """An error where a value cannot be the variable's."""
+        if value.dtype != variable.dtype.as_numpy_dtype or value.shape != variable.numpy().shape:
+            raise unusable(
+                self._path,
+                _WHAT,
+                f"{name} must be {variable.dtype.name} of shape {list(variable.numpy().shape)}, "
+                f"got {value.dtype} of shape {list(value.shape)}",
+            )
+        if name not in _MAY_BE_INFINITE and value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise unusable(self._path, _WHAT, f"{name} holds values that are NaN or infinite")
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[str]:
+    """What two runs differ in, with the first setting in which their models do."""
+    for name in sorted(ours.keys() | theirs.keys()):
+        one, other = (run.get(name) for run in (ours, theirs))
+        if one != other:
+            setting = _differing_setting(one, other) if name == "settings" else None
+            yield name if setting is None else f"{name} ({setting})"
+
+
+def _differing_setting(ours: Any, theirs: Any) -> str | None:
+    """The first one; None where a file has none."""
+    known = all(
+        isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
+    )
+    return difference(ours, theirs) if known else None

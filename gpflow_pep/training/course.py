@@ -1,6 +1,7 @@
 """What happens in the course of a training: it is recorded, shown, scored, watched and saved, and may end early."""
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,10 +9,20 @@ import numpy as np
 import tensorflow as tf
 
 from .checkpoints import Checkpoints
+from .past import Past
 from .result import EARLY, Ending
 
 Report = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
+
+# What writing raises, by Python or by TensorFlow.
+UNWRITABLE = (
+    OSError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.ResourceExhaustedError,
+)
 
 Scores = Callable[[], Mapping[str, float]]
 Watch = Callable[[int], Any]
@@ -97,10 +108,10 @@ class Course:
         past = None if self._checkpoints is None else self._checkpoints.restore(self._carried)
         if past is None:
             return None
-        self.iterations, self._recorded, self._before = past["iterations"], past["iterations"], past["seconds"]
-        self.objective, self.held_out = past["objective"], past["held_out"]
+        self.iterations, self._recorded, self._before = past.iterations, past.iterations, past.seconds
+        self.objective, self.held_out = past.objective, past.held_out
         self._bar.update(self.iterations)
-        return None if past["ended"] is None else Ending(*past["ended"])
+        return None if past.ended is None else Ending(*past.ended)
 
     def step(self, objective: float | None) -> None:
         """A step is done; where one is given the objective is recorded."""
@@ -134,13 +145,8 @@ class Course:
         """Write a checkpoint, if they are asked for."""
         if self._checkpoints is None:
             return
-        past = {
-            "iterations": self.iterations,
-            "seconds": self.seconds,
-            "objective": self.objective,
-            "held_out": self.held_out,
-            "ended": None if ended is None else [ended.status, ended.reason],
-        }
+        ending = None if ended is None else [ended.status, ended.reason]
+        past = Past(self.iterations, self.seconds, self.objective, self.held_out, ending)
         self._checkpoints.save(past, self._carried)
 
     def _record(self, objective: float) -> None:
@@ -158,9 +164,17 @@ class Course:
         if self._report is not None:
             self._report(self.iterations, objective)
         if self.watch is not None:
-            self.watch(self.iterations)
+            self._show(self.watch)
         if self._checkpoints is not None and self._checkpoints.is_due:
             self.save()
+
+    def _show(self, watch: Watch) -> None:
+        """Where TensorBoard's files cannot be written training goes on without, and a warning says so."""
+        try:
+            watch(self.iterations)
+        except UNWRITABLE as error:
+            warnings.warn(f"tensorboard could not be written, and is not any more: {error}", stacklevel=2)
+            self.watch = None
 
     def _judged_by(self) -> tuple[str, list[float]]:
         """What an early end is decided by, and its values, the smaller the better."""

@@ -11,9 +11,10 @@ from tqdm import tqdm
 
 from .. import validation
 from ..ep import SitesStatus
+from ..identity import fingerprint
 from ..minibatches import Minibatches
 from ..models.pep import PEP
-from .about import about, fingerprint
+from .about import about
 from .adam import Adam
 from .checkpoints import Checkpoints
 from .course import Course, Report
@@ -90,7 +91,8 @@ def fit(
         L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
         is larger (whole records, or epochs of a model with sites, are best added). Another model, other data or
         settings are refused.
-    :param checkpoint_seconds: so many pass between two checkpoints, at least; the last one is written in any case.
+    :param checkpoint_seconds: so many pass between two checkpoints, at least, 0 or more (``math.inf``: no other); the
+        last one is written in any case.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: of the order of minibatches.
@@ -100,12 +102,14 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: where nothing can be computed at the start.
     """
     arrays = _checked_data(model, data)
+    batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimiser = _checked_optimiser(model, optimiser, batch_size)
     steps = _ITERATIONS[optimiser] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     seed = validation.seed(seed)
+    checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     problem = _problem(model, arrays, optimiser, batch_size, seed)
     interval = _checked_interval(problem, interval)
@@ -191,7 +195,6 @@ def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | 
     if optimiser == "lbfgs" and _in_blocks(model):
         raise ValueError(f'optimiser must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
     if batch_size is not None:
-        validation.positive_integer(batch_size, "batch_size")
         if optimiser != "adam":
             raise ValueError(f'batch_size must be None with optimiser="{optimiser}", got {batch_size!r}.')
         if not external and not isinstance(model, PEP):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, Moni
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..arrays_file import check_writable
 from ..models.moving_points import are_points, points_of
 from .course import Course
 from .problems import quiet
@@ -39,7 +41,7 @@ def monitor(
     :param data: X [N, D] and Y [N, P]; with D of 1 or 2 there are pictures.
     :param scores: names of the scores of held-out rows.
     """
-    directory = os.fspath(directory)
+    directory = _made(directory)
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: course.objective[-1], "objective"),
         ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
@@ -51,6 +53,18 @@ def monitor(
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
         groups.append(MonitorTaskGroup(task, period=_PICTURES * interval))
     return Monitor(*groups)
+
+
+def _made(directory: str | os.PathLike[str]) -> str:
+    """The directory, which is there and takes files; or an error before training, not after."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        check_writable(Path(directory) / "events")
+    except OSError as error:
+        raise ValueError(
+            f"tensorboard must be a directory that can be written to, got {os.fspath(directory)!r}: {error}"
+        ) from error
+    return os.fspath(directory)
 
 
 def _latest(course: Course, name: str) -> float:

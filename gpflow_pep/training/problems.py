@@ -39,7 +39,8 @@ def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     :raises ValueError: where they are no regression data, or the likelihood does not accept Y.
     """
     X, Y = validation.regression_data(data)
-    check_observations(model.likelihood, Y)
+    mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
+    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
     # GPflow's softmax takes whole numbers only; the models here take them too.
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ..ep import SitesStatus
 
 CONVERGED, LIMIT, EARLY, FAILED = "converged", "limit", "stopped early", "failed"
+STATUSES = (CONVERGED, LIMIT, EARLY, FAILED)
 
 
 @dataclass(frozen=True)

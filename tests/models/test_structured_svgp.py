@@ -354,7 +354,7 @@ def test_what_is_not_a_number_is_told(kind):
     X, Y = data()
     made = model(kind)
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=r"data\[[01]\] .*finite"):
             made.training_loss(bad)
 
 
@@ -374,7 +374,7 @@ def test_missing_labels_are_told():
     """GPflow's Bernoulli takes NaN for a 0."""
     X, Y = data()
     labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite, got 1 values .* row 3"):
         model(TSVGP, likelihood=gpflow.likelihoods.Bernoulli()).training_loss((X, labels))
 
 

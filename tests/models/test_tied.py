@@ -384,8 +384,8 @@ def test_labels_are_checked(kind):
     ("options", "message"),
     [
         ({"alpha": 1.2}, r"alpha must be in \[0, 1\], got 1.2"),
-        ({"num_data": 0}, "num_data must be a whole number of at least 1, got 0"),
-        ({"num_data": None}, "num_data must be a whole number of at least 1, got None"),
+        ({"num_data": 0}, "num_data must be a whole number from 1 to 9007199254740992, got 0"),
+        ({"num_data": None}, "num_data must be a whole number from 1 to 9007199254740992, got None"),
         ({"num_latent_gps": 2}, "num_latent_gps must be 3"),
         ({"q_mu": Q_MU[:3]}, r"q_mu must have shape \[5, 3\], got \[3, 3\]"),
         ({"q_sqrt": Q_SQRT[:2]}, r"q_sqrt must have shape \[3, 5, 5\], got \[2, 5, 5\]"),

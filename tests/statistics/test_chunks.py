@@ -1,10 +1,12 @@
 """Chunks visit each row and each block once, with what belongs to it; partitions can change under a compiled graph."""
 
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics import Blocks, SingleRows
+from gpflow_pep.statistics import Blocks, SingleRows, SomeRows
 
 PARTITIONS = {
     "one block": [7],
@@ -85,3 +87,15 @@ def test_a_new_plan_does_not_retrace():
         assert int(num_blocks) == len(sizes)
         np.testing.assert_array_equal(chunks.sizes, sizes)
     assert visited.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("chunk_size", [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70])
+def test_a_chunk_may_be_larger_than_anything(chunk_size):
+    """All rows are in the first one."""
+    rows = tf.range(12)
+    sizes = np.array([5, 5, 2])
+    for chunks in (SingleRows(chunk_size), SomeRows(rows, chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
+        count = int(chunks.count(tf.constant(12)))
+        assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
+        found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
+        np.testing.assert_array_equal(tf.sort(found), rows)

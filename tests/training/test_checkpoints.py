@@ -1,5 +1,6 @@
 """A training that is interrupted anywhere and started again ends where an uninterrupted one ends."""
 
+import json
 import os
 import subprocess
 import sys
@@ -215,10 +216,15 @@ def other_kernel():
 
 
 OTHERS = {
-    "another model": (MAKERS["BTSVGP"], (X, Y), {}, "model, settings"),
+    "another model": (
+        MAKERS["BTSVGP"],
+        (X, Y),
+        {},
+        r"model, settings \(TSVGP or BTSVGP|model, settings \(BTSVGP or TSVGP",
+    ),
     "another kernel": (other_kernel, (X, Y), {}, "settings"),
-    "a prior": (lambda: with_prior(MAKERS["TSVGP"]()), (X, Y), {}, "settings"),
-    "not whitened": (lambda: of_minibatches(gpflow_pep.TSVGP, whiten=False), (X, Y), {}, "settings"),
+    "a prior": (lambda: with_prior(MAKERS["TSVGP"]()), (X, Y), {}, "settings .*prior"),
+    "not whitened": (lambda: of_minibatches(gpflow_pep.TSVGP, whiten=False), (X, Y), {}, r"settings \(TSVGP.whiten\)"),
     "other data": (MAKERS["TSVGP"], (X, Y + 1e-9), {}, "data"),
     "other rows to score": (MAKERS["TSVGP"], (X, Y), {"held_out": (X, Y)}, "held_out"),
     "another rate": (MAKERS["TSVGP"], (X, Y), {"learning_rate": 0.06}, "learning_rate"),
@@ -269,6 +275,111 @@ def test_what_a_run_is_about(make, other, differing):
     assert about(first, None) == about(again, None)
     found = about(different, None)
     assert {name for name, value in about(first, None).items() if found[name] != value} == differing
+
+
+class Trend(gpflow.functions.Function):
+    """A mean function that is given a function of Python."""
+
+    def __init__(self, trend):
+        super().__init__()
+        self.trend = trend
+
+    def __call__(self, X):
+        return self.trend(X)
+
+
+@pytest.mark.parametrize("name", ["Trend.trend", "Bernoulli.invlink"])
+def test_a_run_with_another_function_is_refused(tmp_path, name):
+    """And the model has not changed."""
+
+    def made(function):
+        if name == "Trend.trend":
+            return of_minibatches(gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(), mean_function=Trend(function))
+        return of_minibatches(gpflow_pep.TSVGP, gpflow.likelihoods.Bernoulli(invlink=function))
+
+    def half(F):
+        return 0.5 + 0.0 * F
+
+    options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 3}
+    fit(made(tf.sigmoid), (X, LABELS), **options)
+    model = made(half)
+    before = values(model)
+    with pytest.raises(ValueError, match=rf"must belong to this run; they differ in settings \({name}\)"):
+        fit(model, (X, LABELS), **options)
+    np.testing.assert_equal(values(model), before)
+    assert fit(made(tf.sigmoid), (X, LABELS), **options).iterations == 3
+
+
+# --- damaged, foreign or hostile -------------------------------------------------------------------------------------
+
+
+def rewritten(change):
+    """A file with other arrays."""
+
+    def write(path):
+        with np.load(path) as file:
+            arrays = dict(file)
+        change(arrays)
+        np.savez(path, **arrays)
+
+    return write
+
+
+def put(name, change):
+    return rewritten(lambda arrays: arrays.update({name: change(arrays[name])}))
+
+
+def of_course(**changed):
+    """A file in which something else had happened."""
+
+    def change(text):
+        about = json.loads(str(text))
+        about["course"].update(changed)
+        return np.array(json.dumps(about))
+
+    return put("about", change)
+
+
+SPOILT = {
+    "NaN": (put("parameter.0", lambda value: np.full_like(value, np.nan)), "parameter.0 holds values that are NaN"),
+    "infinite": (put("good.1", lambda value: np.full_like(value, np.inf)), "good.1 holds values that are NaN or inf"),
+    "shape": (put("parameter.1", lambda value: np.zeros((7, 7))), r"parameter.1 must be float64 of shape \["),
+    "dtype": (put("parameter.1", lambda value: value.astype(np.float32)), "parameter.1 must be float64 .* got float32"),
+    "text": (put("parameter.1", lambda value: value.astype(str)), "parameter.1 must be float64"),
+    "no JSON": (put("about", lambda value: np.array("{")), "cannot be used: Expecting"),
+    "other JSON": (put("about", lambda value: np.array("[1]")), "does not say which run"),
+    "deep JSON": (put("about", lambda value: np.array("[" * 100_000)), "cannot be used"),
+    "no course": (put("about", lambda value: np.array('{"run": {}}')), "does not say what had happened"),
+    "a number": (put("about", lambda value: np.array(1.0)), "must be a file that a training wrote"),
+    "a key more": (rewritten(lambda arrays: arrays.update(more=np.zeros(2))), "differ in more"),
+    "a key less": (rewritten(lambda arrays: arrays.pop("parameter.0")), "differ in parameter.0"),
+    "iterations": (of_course(iterations=-1), "iterations must be a whole number of at least 0, got -1"),
+    "iterations in words": (of_course(iterations="ten"), "iterations must be a whole number"),
+    "seconds": (of_course(seconds="1"), "seconds must be a finite number of at least 0, got '1'"),
+    "objective": (of_course(objective=["1"]), "objective and held_out must be lists of numbers"),
+    "held out": (of_course(held_out=[1.0]), "objective and held_out must be lists of numbers"),
+    "ended": (of_course(ended=["well"]), "ended must be a status and a reason"),
+    "another end": (of_course(ended=["well", "so"]), "ended must be a status and a reason"),
+    "empty": (lambda path: path.write_bytes(b""), "not a zip file"),
+    "half of it": (lambda path: path.write_bytes(path.read_bytes()[:-500]), "not a zip file"),
+    "pickle": (put("parameter.0", lambda value: np.array([print])), "Python objects"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_checkpoint_is_refused(ended, tmp_path, name):
+    """In one sentence that has the path; before anything has changed."""
+    source, options = ended
+    path = tmp_path / "c.npz"
+    path.write_bytes(source.read_bytes())
+    spoil, message = SPOILT[name]
+    spoil(path)
+    model = MAKERS["TSVGP"]()
+    before = values(model)
+    with pytest.raises(ValueError, match=message) as caught:
+        fit(model, (X, Y), checkpoint=path, **options)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    np.testing.assert_equal(values(model), before)
 
 
 def test_a_file_that_is_no_checkpoint(tmp_path):

@@ -1,0 +1,167 @@
+"""What a model is made of: classes, settings, functions and priors, in words that are the same in another process."""
+
+import functools
+import types
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, Parameter
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_IGNORED = ("_self_", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")  # counted, or made anew
+_INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
+"""Packages whose functions and classes are known by name."""
+
+
+def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
+    """Classes and settings of the parts and all parts of theirs, and priors; without values of parameters."""
+    for part in _with_submodules(parts):
+        kind = type(part).__qualname__
+        yield (kind, *_code_of_class(type(part)))
+        for name, value in sorted(vars(part).items()):
+            if not name.startswith(_IGNORED) and _is_setting(value):
+                yield f"{kind}.{name}", described(value)
+        if isinstance(part, Parameter) and part.prior is not None:
+            about_prior = {name: repr(value) for name, value in part.prior.parameters.items()}
+            yield f"{kind}.prior", type(part.prior).__name__, str(sorted(about_prior.items()))
+
+
+def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> str | None:
+    """Name the first setting in which two models differ; None: there is none."""
+    ours, theirs = ([list(each) for each in settings] for settings in (some, others))
+    for one, other in zip(ours, theirs, strict=False):
+        if one != other:
+            return one[0] if one[0] == other[0] else f"{one[0]} or {other[0]}"
+    rest = max(ours, theirs, key=len)[min(len(ours), len(theirs)) :]
+    return rest[0][0] if rest else None
+
+
+def fingerprint(*values: AnyNDArray) -> int:
+    """A number that other values do not have, all but certainly."""
+    total = 0
+    for value in values:
+        total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)
+    return total
+
+
+def described(value: Any, outer: tuple[int, ...] = ()) -> str:
+    """
+    A value in words: plain ones by their values, functions by their code and what it refers to, others by their class.
+
+    :param outer: what this is in, which is not gone into again.
+    """
+    if id(value) in outer:
+        return "itself"
+    outer = (*outer, id(value))
+    if isinstance(value, (tf.Variable, Parameter)):  # the value is not what a model is
+        return f"{type(value).__qualname__} {value.dtype.name} {value.shape}"
+    if isinstance(value, np.ndarray | tf.Tensor):
+        return _described_array(value)
+    if isinstance(value, (*_PLAIN, slice, range)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return _all({described(key, outer): described(each, outer) for key, each in value.items()}.items())
+    if isinstance(value, set | frozenset):
+        return _all(sorted(described(each, outer) for each in value))
+    if isinstance(value, list | tuple):
+        return _all(described(each, outer) for each in value)
+    if isinstance(value, types.CodeType):
+        return _all([str(zlib.crc32(value.co_code)), str(value.co_names), described(value.co_consts, outer)])
+    return _described_callable(value, outer) if callable(value) else _name(type(value))
+
+
+def _described_array(value: Any) -> str:
+    if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value):
+        return "a tensor of a graph"
+    array = np.asarray(value)
+    values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
+    return f"{array.dtype} {array.shape} {values}"
+
+
+def _described_callable(value: Any, outer: tuple[int, ...]) -> str:
+    if isinstance(value, functools.partial):
+        return _all(described(each, outer) for each in (value.func, value.args, value.keywords))
+    if isinstance(value, types.MethodType):
+        return _all(described(each, outer) for each in (value.__func__, value.__self__))
+    inner = getattr(value, "python_function", None)  # of tf.function
+    if inner is not None:
+        return described(inner, outer)
+    if isinstance(value, types.FunctionType):
+        return _name(value) if _is_installed(value) else _described_function(value, outer)
+    if isinstance(value, type):
+        return _all([_name(value), *_code_of_class(value, outer)])
+    if hasattr(value, "__qualname__"):  # compiled code
+        return _name(value)
+    kind = type(value)
+    state = {} if _is_installed(kind) else getattr(value, "__dict__", {})
+    name = getattr(value, "__name__", "")  # of ufuncs
+    return _all([_name(kind), name, *_code_of_class(kind, outer), described(state, outer)])
+
+
+def _described_function(function: types.FunctionType, outer: tuple[int, ...]) -> str:
+    code = function.__code__
+    enclosed = [described(cell.cell_contents, outer) for cell in function.__closure__ or () if _is_filled(cell)]
+    values = {name: function.__globals__[name] for name in _names(code) if name in function.__globals__}
+    referred = {name: described(value, outer) for name, value in sorted(values.items()) if _is_referred(value)}
+    defaults = described((function.__defaults__, function.__kwdefaults__), outer)
+    return _all([_name(function), described(code, outer), defaults, *enclosed, *map(str, referred.items())])
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """What the code refers to by name, also that of functions in it."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _is_referred(value: Any) -> bool:
+    """Whether a global says what a function does: values and functions do, modules are known by name."""
+    return isinstance(value, (*_PLAIN, np.ndarray, tuple, list, types.FunctionType, functools.partial))
+
+
+def _code_of_class(kind: type, outer: tuple[int, ...] = ()) -> list[str]:
+    """Of the functions of a class, and of those that it inherits from; nothing of installed ones."""
+    own = [each for each in kind.__mro__ if not _is_installed(each)]
+    functions = ((name, _function(value)) for each in own for name, value in sorted(vars(each).items()))
+    return [f"{name} {described(value, outer)}" for name, value in functions if value is not None]
+
+
+def _function(value: Any) -> Callable[..., Any] | None:
+    """What runs when an attribute of a class is used."""
+    value = getattr(value, "fget", None) if isinstance(value, property) else getattr(value, "__func__", value)
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def _is_filled(cell: Any) -> bool:
+    return bool(cell != types.CellType())
+
+
+def _is_installed(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] in _INSTALLED
+
+
+def _name(value: Any) -> str:
+    return f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+
+
+def _is_setting(value: Any) -> bool:
+    """Whether a value belongs to what a part is; parts of it, variables and tensors are looked at elsewhere."""
+    if isinstance(value, (tf.Module, tf.Variable, tf.Tensor, type(None))):
+        return False
+    if isinstance(value, list | tuple):
+        return not any(isinstance(each, (tf.Module, tf.Variable)) for each in value)
+    if isinstance(value, Mapping):
+        return _is_setting(list(value.values()))
+    return isinstance(value, (*_PLAIN, slice, np.ndarray, set, frozenset)) or callable(value)
+
+
+def _with_submodules(parts: Iterable[tf.Module]) -> Iterator[tf.Module]:
+    for part in parts:
+        yield part
+        yield from part.submodules
+
+
+def _all(parts: Iterable[Any]) -> str:
+    return f"({', '.join(map(str, parts))})"

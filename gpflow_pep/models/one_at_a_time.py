@@ -1,0 +1,35 @@
+"""A lock that each model has for itself: what changes a model while it predicts is done by one thread at a time."""
+
+import threading
+from types import TracebackType
+from typing import Any
+
+_KEY = "_one_at_a_time"
+_MAKING = threading.Lock()
+
+
+class _Lock:
+    """Held by a thread, also several times; copies of a model, also pickled ones, have none yet."""
+
+    def __init__(self) -> None:
+        self._held = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._held.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.release()
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+def one_at_a_time(model: Any) -> _Lock:
+    """Return a model's lock, made when it is first asked for."""
+    with _MAKING:
+        if vars(model).get(_KEY) is None:
+            vars(model)[_KEY] = _Lock()
+        lock: _Lock = vars(model)[_KEY]
+        return lock

@@ -1,0 +1,47 @@
+"""What had happened when a checkpoint was written."""
+
+import math
+from typing import Any, NamedTuple
+
+from .. import validation
+from .result import STATUSES
+
+
+class Past(NamedTuple):
+    """The course of a training up to then, as JSON can write it."""
+
+    iterations: int
+    seconds: float
+    objective: list[float]
+    held_out: dict[str, list[float]]
+    ended: list[str] | None
+    """Status and reason of a training that was over; None: it was not."""
+
+
+def past_of(value: Any) -> Past:
+    """
+    What JSON made of one.
+
+    :raises ValueError: where it is none.
+    """
+    if not isinstance(value, dict) or value.keys() != set(Past._fields):
+        raise ValueError("it does not say what had happened")
+    past = Past(**value)
+    validation.whole_number(past.iterations, "iterations", 0, None)
+    if not _are_numbers([past.seconds]) or not 0.0 <= past.seconds < math.inf:
+        raise ValueError(f"seconds must be a finite number of at least 0, got {past.seconds!r}")
+    scores = list(past.held_out.values()) if isinstance(past.held_out, dict) else [None]
+    if not all(isinstance(each, list) and _are_numbers(each) for each in [past.objective, *scores]):
+        raise ValueError("objective and held_out must be lists of numbers")
+    if past.ended is not None and not _is_ending(past.ended):
+        raise ValueError(f"ended must be a status and a reason, got {past.ended!r}")
+    return past
+
+
+def _is_ending(value: Any) -> bool:
+    is_pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, str) for each in value)
+    return is_pair and value[0] in STATUSES
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

@@ -1,0 +1,105 @@
+"""Predictions of one model in many threads: one at a time updates its sites, and each gets what a single one gets."""
+
+import copy
+import pickle
+import threading
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_pep import PEP
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.models.one_at_a_time import one_at_a_time
+
+THREADS = 60
+rng = np.random.default_rng(5)
+X = rng.uniform(-2.0, 2.0, (40, 1))
+LABELS = (np.sin(3.0 * X) + 0.3 * rng.normal(size=X.shape) > 0.0) * 1.0
+
+
+def made():
+    return PEP((X, LABELS), gpflow.kernels.SquaredExponential(2.0, 0.7), Probit(), X[:8].copy(), alpha=0.7, tol=1e-8)
+
+
+class Watched:
+    """A compiled step that counts how many threads are in it."""
+
+    def __init__(self, step):
+        self._step, self._count, self._guard = step, 0, threading.Lock()
+        self.most = 0
+
+    def get_concrete_function(self, structure):
+        found = self._step.get_concrete_function(structure)
+
+        def run(structure):
+            with self._guard:
+                self._count += 1
+                self.most = max(self.most, self._count)
+            try:
+                return found(structure)
+            finally:
+                with self._guard:
+                    self._count -= 1
+
+        return run
+
+
+def in_threads(task):
+    """What the task gives in each thread; all begin together, and an error in one is an error here."""
+    start, found, errors = threading.Barrier(THREADS), [None] * THREADS, []
+
+    def run(number):
+        try:
+            start.wait()
+            found[number] = task(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return found
+
+
+def test_predictions_in_many_threads():
+    """Half of the threads make the sites anew first; means differ by what the tolerance of the sites leaves."""
+    model = made()
+    expected = [each.numpy() for each in model.predict_f(X)]
+    watched = model.__dict__["_converge"] = Watched(model._converge)
+
+    def task(number):
+        if number % 2:
+            with one_at_a_time(model):
+                model.reset_sites()
+        return [each.numpy() for each in model.predict_f(X)]
+
+    for found in in_threads(task):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    assert watched.most == 1
+    assert model.sites_status.converged
+
+
+def test_the_first_prediction_of_a_model():
+    """Which traces what it needs, may be asked for in many threads at once."""
+    model, alone = made(), made()
+    expected = alone.predict_f(X)[0].numpy()
+    for found in in_threads(lambda number: model.predict_f(X)[0].numpy()):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_have_a_lock_of_their_own(copied):
+    """Also of a model whose lock is held, which another thread could not be waiting for."""
+    model = made()
+    expected = model.predict_f(X)[0].numpy()
+    with one_at_a_time(model):
+        other = copied(model)
+    assert one_at_a_time(other) is not one_at_a_time(model)
+    assert one_at_a_time(other) is one_at_a_time(other)
+    np.testing.assert_allclose(other.predict_f(X)[0], expected, rtol=0, atol=1e-6)

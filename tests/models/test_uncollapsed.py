@@ -1,0 +1,66 @@
+"""What every model of minibatches refuses of its data, eagerly and compiled."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVGP
+
+rng = np.random.default_rng(4)
+X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
+
+every_model = pytest.mark.parametrize("kind", [APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP])
+
+
+def model(kind, num_data=8):
+    return kind(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), X[:4].copy(), num_data=num_data)
+
+
+def compiled(made):
+    rows = tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64)
+    return tf.function(made.training_loss, input_signature=[rows])
+
+
+@every_model
+@pytest.mark.parametrize("rows", [0, 9, 12])
+def test_more_rows_than_there_are_or_none(kind, rows):
+    made = model(kind)
+    with pytest.raises(ValueError, match=f"at least one row and at most num_data of them, got {rows}; num_data is 8"):
+        made.training_loss((X[:rows], Y[:rows]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"at most num_data of them, got\] \[{rows}\]"):
+        compiled(made)((X[:rows], Y[:rows]))
+
+
+@every_model
+def test_all_rows_are_a_minibatch(kind):
+    """Also after there have become more of them."""
+    made = model(kind)
+    loss = compiled(made)
+    assert float(loss((X[:8], Y[:8]))) == pytest.approx(float(made.training_loss((X[:8], Y[:8]))), rel=1e-12)
+    made.num_data = 12
+    assert float(loss((X, Y))) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [TSVGP, StreamingSVGP])
+def test_a_minibatch_that_is_all_there_is(kind):
+    """Without num_data any number of rows is all of them."""
+    made = model(kind, None)
+    for rows in (0, 1, 12):
+        assert np.isfinite(made.training_loss((X[:rows], Y[:rows])))
+
+
+@every_model
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_inputs_that_are_not_finite(kind, value):
+    bad = np.where(X[3, 0] == X, value, X)
+    made = model(kind, 12)
+    for loss in (made.training_loss, compiled(made)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"1 of the entries of data\[0\] \(X\) are not finite"):
+            loss((bad, Y))
+
+
+@every_model
+def test_inputs_that_are_no_numbers(kind):
+    with pytest.raises(ValueError, match=r"data\[0\] \(X\) must hold real numbers, got an array of dtype <U32"):
+        model(kind, 12).training_loss((X.astype(str), Y))

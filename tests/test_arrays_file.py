@@ -1,0 +1,156 @@
+"""A file that is damaged, of something else or hostile is refused, with a reason; nothing in it is run."""
+
+import io
+import os
+import stat
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from gpflow_pep.arrays_file import load_arrays, save_arrays
+
+ARRAYS = {
+    "numbers": np.arange(6.0).reshape(2, 3),
+    "text": np.array("a b"),
+    "none": np.zeros((0, 2)),
+    "one": np.array(3),
+}
+
+
+def refused(path, reason):
+    with pytest.raises(ValueError, match=reason) as caught:
+        load_arrays(path, "the file")
+    message = str(caught.value)
+    assert message.startswith(f"the file {str(path)!r} cannot be used: ") and "\n" not in message
+    assert message.endswith("Give another path, or delete the file.")
+
+
+def test_what_is_written_is_read(tmp_path):
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    found = load_arrays(tmp_path / "a.npz", "the file")
+    assert found.keys() == ARRAYS.keys()
+    for name, value in ARRAYS.items():
+        assert found[name].dtype == value.dtype
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("length", [0, 1, 21, 22, 100, 500])
+def test_truncated(tmp_path, length):
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[:length])
+    refused(tmp_path / "a.npz", "not a zip file")
+
+
+class Hostile:
+    """Unpickled it would make a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("object array", "Python objects"), ("pickle", "zip file"), ("pickle in a zip file", "magic string")],
+)
+def test_pickled_objects_are_not_run(tmp_path, kind, reason):
+    path, made = tmp_path / "a.npz", tmp_path / "made"
+    Hostile.path = str(made)
+    content = np.array([Hostile()], dtype=object)
+    if kind == "object array":
+        np.savez(path, numbers=content)
+    elif kind == "pickle":
+        path.write_bytes(content.dumps())
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("numbers.npy", content.dumps())
+    refused(path, reason)
+    assert not made.exists()
+
+
+def header(shape, dtype="<f8"):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(2**40,), (2**31, 2**31), (2**62, 8), (-1, -8), (3,)])
+def test_a_declared_size_is_compared_before_anything_is_made(tmp_path, shape):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("numbers.npy", header(shape) + bytes(64))
+    tracemalloc.start()
+    refused(path, "numbers.npy declares -?[0-9]+ bytes and has 64")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_compressed_zeros_are_not_unpacked(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", numbers=np.zeros(10**6))
+    refused(tmp_path / "a.npz", "it is compressed")
+
+
+def test_members_that_overlap(tmp_path):
+    """A directory that names the same bytes many times declares more than there is."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("0.npy", header((1000,)) + bytes(8000))
+        first = file.infolist()[0]
+        for number in range(1, 50):
+            again = zipfile.ZipInfo(f"{number}.npy")
+            again.header_offset, again.CRC = first.header_offset, first.CRC
+            again.compress_size = again.file_size = first.file_size
+            file.filelist.append(again)
+    refused(path, "it declares [0-9]+ bytes of arrays and has")
+
+
+@pytest.mark.parametrize("name", ["readme.txt", "folder/", "numbers.npy.txt"])
+def test_other_members(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr(name, b"")
+    refused(tmp_path / "a.npz", "other things than arrays")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00" + struct.pack("<H", 9) + b"{'descr':"])
+def test_members_that_are_no_arrays(tmp_path, content):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("numbers.npy", content)
+    refused(tmp_path / "a.npz", "cannot be used: ..")
+
+
+def test_a_wrong_sum(tmp_path):
+    save_arrays(tmp_path / "a.npz", {"numbers": np.arange(8.0)})
+    data = (tmp_path / "a.npz").read_bytes()
+    place = data.index(np.array(7.0).tobytes())
+    (tmp_path / "a.npz").write_bytes(data[:place] + b"\x01" + data[place + 1 :])
+    refused(tmp_path / "a.npz", "Bad CRC-32")
+
+
+# --- how it is written -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o000])
+def test_the_mode_is_that_of_other_files(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        save_arrays(tmp_path / "a.npz", ARRAYS)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(tmp_path, there):
+    target, link = tmp_path / "far" / "a.npz", tmp_path / "link.npz"
+    target.parent.mkdir()
+    if there:
+        save_arrays(target, {"one": np.array(1)})
+    link.symlink_to(target)
+    save_arrays(link, ARRAYS)
+    assert link.is_symlink() and load_arrays(target, "the file").keys() == ARRAYS.keys()
+    assert [path.name for path in target.parent.iterdir()] == ["a.npz"]

@@ -1,0 +1,107 @@
+"""What cannot be written is found before training; what fails in its course is told, and the result comes back."""
+
+import errno
+import math
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_models import MAKERS, X, Y, options_for
+
+from gpflow_pep import arrays_file
+from gpflow_pep.training import checkpoints, fit
+from gpflow_pep.training.course import Course
+
+OPTIONS = {**options_for("TSVGP"), "max_iterations": 20, "interval": 5}
+
+
+def unreachable(tmp_path, kind):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    places = {"below a file": "file/c", "name": "n" * 300, "file": "file", "folder": "folder", "no folder": "none/c"}
+    return tmp_path / places[kind]
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind"),
+    [
+        *(("checkpoint", kind) for kind in ("below a file", "name", "folder", "no folder")),
+        *(("tensorboard", kind) for kind in ("below a file", "name", "file")),
+    ],
+)
+def test_found_before_training(tmp_path, argument, kind):
+    path, steps = unreachable(tmp_path, kind), []
+    with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
+        fit(MAKERS["TSVGP"](), (X, Y), report=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
+    assert str(path) in str(caught.value) and not steps
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "folder"}  # nothing is left there
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
+    """One warning; the result is that without checkpoints, and the file before stays."""
+    path, writes, save = tmp_path / "c.npz", [], arrays_file.save_arrays
+
+    def first_only(*arguments):
+        writes.append(arguments)
+        (save if len(writes) == 1 else full)(*arguments)
+
+    monkeypatch.setattr(checkpoints, "save_arrays", first_only)
+    expected = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS)
+    with pytest.warns(UserWarning, match="could not be written.*No space left") as told:
+        result = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, checkpoint_seconds=0.0, **OPTIONS)
+    assert len(told) == 1 and len(writes) > 3
+    assert result.objective == expected.objective and result.status == expected.status
+    monkeypatch.undo()
+    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **OPTIONS)
+    assert again.objective == expected.objective
+
+
+@pytest.mark.parametrize("error", [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))])
+def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
+    expected, asked = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS), []
+
+    def show(course, watch, original=Course._show):
+        def broken(step):
+            asked.append(step)
+            error()
+
+        original(course, broken)
+
+    monkeypatch.setattr(Course, "_show", show)
+    with pytest.warns(UserWarning, match="tensorboard could not be written") as told:
+        result = fit(MAKERS["TSVGP"](), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
+    assert len(told) == 1 and asked == [5]
+    assert result.objective == expected.objective
+
+
+@pytest.mark.parametrize("value", [None, -1.0, np.nan, "10", [1.0]])
+def test_seconds_that_are_refused(tmp_path, value):
+    with pytest.raises(ValueError, match="checkpoint_seconds must be a number of at least 0"):
+        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(math.inf, 1), (np.float32(0.0), 5), (0, 5)])
+def test_seconds_that_are_accepted(tmp_path, monkeypatch, seconds, count):
+    """With none between them there is one a record, and one in the end."""
+    writes, save = [], arrays_file.save_arrays
+    monkeypatch.setattr(checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=seconds, **OPTIONS)
+    assert len(writes) == count
+
+
+def test_a_link_is_followed(tmp_path):
+    """Also when a training goes on."""
+    (tmp_path / "far").mkdir()
+    (tmp_path / "c.npz").symlink_to(tmp_path / "far" / "c.npz")
+    first = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", **OPTIONS)
+    assert (tmp_path / "c.npz").is_symlink() and (tmp_path / "far" / "c.npz").is_file()
+    steps = []
+    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", report=steps.append, **OPTIONS)
+    assert not steps and again.objective == first.objective
