@@ -9,7 +9,7 @@ from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.ep import convergence, sum_sites
 from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.statistics import SiteSums
+from gpflow_pep.statistics import InducingPosterior, SiteSums
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
 from gpflow_pep.tilted.softmax import SoftmaxTilting
 
@@ -84,17 +84,13 @@ def test_no_shift_where_q_is_wider_than_the_prior():
     LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
     A, c = 0.2 * tf.stack([eye] * CLASSES) - eye, 0.2 * b
-    q, shifted, e = convergence._without_common_shift(
-        convergence.InducingPosterior(eye, LB, b), A, c, tf.constant(True)
-    )
+    q, shifted, e = convergence._without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     np.testing.assert_array_equal(q.b, b)
     np.testing.assert_array_equal(shifted, c)
     np.testing.assert_array_equal(e, [0.0, 0.0])
     LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
     A, c = 49.0 * tf.stack([eye] * CLASSES), 50.0 * b
-    q, shifted, e = convergence._without_common_shift(
-        convergence.InducingPosterior(eye, LB, b), A, c, tf.constant(True)
-    )
+    q, shifted, e = convergence._without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     np.testing.assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
     before, after = np.sum(b, axis=0), np.sum(q.b, axis=0)
     np.testing.assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
