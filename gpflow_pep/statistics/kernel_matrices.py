@@ -52,14 +52,14 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
     limit = 1.0 / np.sqrt(np.finfo(squares.dtype.as_numpy_dtype).eps)  # of |z|²
-    # Several latent functions and blocks are judged together. NaN is left to the factorisation, which says more of it.
+    largest = tf.reduce_max(squares)  # of several latent functions and blocks together
     return asserted(
         value,
-        ~(tf.reduce_max(squares) > limit),
+        ~((largest > limit) & (largest < np.inf)),  # what is not finite is left to the factorisation, which says so
         f"inputs must be within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, rounding hides how near "
         "neighbours are. Try: longer lengthscales, a model for each cluster of inputs, or the kernel as a product "
         "of kernels of at most 3 inputs each (active_dims), which have no such limit. The largest square distance is",
-        tf.reduce_max(squares),
+        largest,
     )
 
 
