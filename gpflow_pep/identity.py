@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, Parameter
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_IGNORED = ("_self_", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")  # counted, or made anew
+# Names, and attributes that change while a model is used.
+_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
 """Packages whose functions and classes are known by name."""
 
@@ -21,6 +23,9 @@ def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
     for part in _with_submodules(parts):
         kind = type(part).__qualname__
         yield (kind, *_code_of_class(type(part)))
+        if isinstance(part, tfp.bijectors.Bijector):  # its attributes are private to another version's
+            yield f"{kind}.parameters", described({k: v for k, v in part.parameters.items() if k != "name"})
+            continue
         for name, value in sorted(vars(part).items()):
             if not name.startswith(_IGNORED) and _is_setting(value):
                 yield f"{kind}.{name}", described(value)
@@ -30,7 +35,7 @@ def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
 
 
 def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> str | None:
-    """Name the first setting in which two models differ; None: there is none."""
+    """Name the first setting in which two models differ, or None if they agree."""
     ours, theirs = ([list(each) for each in settings] for settings in (some, others))
     for one, other in zip(ours, theirs, strict=False):
         if one != other:
@@ -40,7 +45,7 @@ def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -
 
 
 def fingerprint(*values: AnyNDArray) -> int:
-    """A number that other values do not have, all but certainly."""
+    """Compute a CRC-32 checksum of the values."""
     total = 0
     for value in values:
         total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)

@@ -1,6 +1,6 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
-from .convergence import IMPROPER, Converged, Options, SitesProblem, converge
+from .convergence import CONVERGED, IMPROPER, Converged, Options, SitesProblem, converge
 from .energy import Prior, energy_derivatives, scale_terms
 from .leave_one_out import leave_one_out
 from .minibatch import minibatch_objective, old_objective, update_rows
@@ -9,6 +9,7 @@ from .sites import Sites, SitesStatus
 from .sweep import sum_sites
 
 __all__ = [
+    "CONVERGED",
     "IMPROPER",
     "Converged",
     "LatentRows",

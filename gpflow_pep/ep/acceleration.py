@@ -11,9 +11,10 @@ Norms are those of normalized changes (:meth:`.convergence.Point.normalized`).
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-_RIDGE = 1e-12  # relative to the largest secant
+_RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
 class Step(NamedTuple):
@@ -67,7 +68,8 @@ class Secants(NamedTuple):
         F = tf.reshape(normalized(self.changes), [places, -1])
         products = tf.where(used[:, None] & used, tf.matmul(F, F, transpose_b=True), tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
-        ridge = tf.where(largest > 0.0, _RIDGE * largest, tf.ones_like(largest))
+        least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
+        ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
         target = tf.where(used[:, None], tf.matmul(F, tf.reshape(normalized(update), [-1, 1])), tf.zeros([], F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]

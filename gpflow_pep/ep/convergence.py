@@ -44,6 +44,7 @@ _PATIENCE = 30  # sweeps that do not halve the change before Newton's method goe
 _SOLVED = 0.1  # what probes may leave of an update, as a fraction
 _NEARBY = (1e-5, 1e-3)  # where probes are: as far as the update would go, within these limits
 _SMALLEST_STEP = 0.01  # of Newton's steps
+_LEAST_DECREASE = 0.01  # of the norm of the update, as a fraction, by a whole Newton step
 _NEWTON_DEPTH = 5  # the least number of secants for it
 _FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no more sites than this
@@ -129,6 +130,8 @@ class _Loop(NamedTuple):
     best: tf.Tensor
     """Sites of the smallest change, or of the largest bound, [N, 2, C]."""
     best_change: tf.Tensor
+    """Their change; infinite where no sites have been proper."""
+    best_evidence: tf.Tensor
     to_halve: tf.Tensor
     """The change when sweeps last made progress, which they must halve."""
     stalled: tf.Tensor
@@ -177,6 +180,7 @@ def converge(
         step_size=zero,
         best=sites,
         best_change=inf,
+        best_evidence=-inf,
         to_halve=inf,
         stalled=tf.constant(0),
         patience=tf.constant(_PATIENCE),
@@ -198,8 +202,9 @@ def converge(
 
 def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    # The sites given are evaluated as they are, so that those that have converged stay so to the last digit.
-    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift=loop.sweeps >= 0)
+    # Sites that are given or returned to are evaluated as they are: converged ones stay so to the last digit.
+    may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_ending, RUNNING) & ~_returns_to_best(loop)
+    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift)
     last, sweeping, probing = loop.point, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     accepted = tf.math.is_finite(found.log_evidence) & tf.math.is_finite(found.change) & (cavity_ratio > 0.0)
     accepted &= probing | (_keeps_bound(problem, options, loop, found) & (sweeping | _is_nearer(problem, loop, found)))
@@ -216,12 +221,14 @@ def _step(problem: SitesProblem, options: Options, loop: _Loop) -> _Loop:
     )
     point: Point = _select(moves, found, last)
     step = secants.step(point.update, point.normalized)
-    is_best = moves & ~loop.preliminary & (problem.is_bound | (point.change < loop.best_change))
+    better = tf.where(problem.is_bound, point.log_evidence >= loop.best_evidence, point.change < loop.best_change)
+    is_best = moves & ~loop.preliminary & better
     loop = loop._replace(
         point=point,
         secants=secants,
         best=tf.where(is_best, point.sites, loop.best),
         best_change=tf.where(is_best, point.change, loop.best_change),
+        best_evidence=tf.where(is_best, point.log_evidence, loop.best_evidence),
     )
     converged = moves & ~loop.preliminary & (point.change <= options.tol)
 
@@ -301,7 +308,7 @@ def _is_nearer(problem: SitesProblem, loop: _Loop, point: Point) -> tf.Tensor:
     """Return whether a Newton step has made the update smaller, or a bound larger."""
     before, now = (tf.norm(each.normalized(each.update)) for each in (loop.point, point))
     gains = problem.is_bound & (point.log_evidence > loop.point.log_evidence + _rounding(loop.point))
-    return (now < before) | gains | _returns_to_best(loop)
+    return (now < (1.0 - _LEAST_DECREASE * loop.step_size) * before) | gains | _returns_to_best(loop)
 
 
 def _returns_to_best(loop: _Loop) -> tf.Tensor:
@@ -323,7 +330,7 @@ def _accept(options: Options, loop: _Loop, last: Point, step: Step, preliminary_
     """Go on from the point, where the last one was followed at once or not; or leave sweeps that do not help."""
     point = loop.point
     fraction = tf.where(loop.comparable, _adapted(loop, last, _largest(options, loop.attempt)), loop.fraction)
-    progress = loop.best_change < 0.5 * loop.to_halve
+    progress = point.change < 0.5 * loop.to_halve
     stalled = tf.where(progress, 0, loop.stalled + 1)
     enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
     following = tf.where(preliminary_ends, point.sites, point.sites + step.move(fraction))
@@ -335,7 +342,7 @@ def _accept(options: Options, loop: _Loop, last: Point, step: Step, preliminary_
         fraction=fraction,
         comparable=~preliminary_ends,
         step_size=tf.zeros_like(fraction),
-        to_halve=tf.where(progress, loop.best_change, loop.to_halve),
+        to_halve=tf.where(progress, point.change, loop.to_halve),
         stalled=stalled,
         preliminary=loop.preliminary & ~preliminary_ends,
     )
@@ -423,27 +430,38 @@ def _end(options: Options, loop: _Loop) -> _Loop:
     """
     Start again from empty sites where no update is proper; end after `max_sweeps`.
 
-    Where the sites have not converged, end with those of the smallest change that was seen, but for few sweeps at a
-    time.
+    Where the sites have not converged, end with the best that were seen, but for few sweeps at a time. Where none were
+    proper yet, or preliminary ones only, those are evaluated as they are, or else empty ones.
     """
+    has_best = loop.best_change < np.inf
+    is_accurate = loop.is_valid & ~loop.preliminary
     out = tf.equal(loop.ending, RUNNING) & (loop.sweeps >= options.max_sweeps)
-    ending = tf.where(out, tf.where(loop.is_valid, LIMIT, IMPROPER), loop.ending)
-    fails = (ending > CONVERGED) & tf.equal(loop.final_ending, RUNNING)
+    ending = tf.where(out, LIMIT, loop.ending)
+    ending = tf.where(has_best & tf.equal(ending, IMPROPER), STUCK, ending)
+    is_last = ~tf.equal(loop.final_ending, RUNNING)
+    fails = (ending > CONVERGED) & ~is_last
     restarts = fails & ~out & (loop.attempt < len(_ATTEMPT_DAMPING) - 1)
-    goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS)
-    returns = fails & ~restarts & ~goes_on & (loop.best_change < tf.where(loop.is_valid, loop.point.change, np.inf))
-    candidate = tf.where(returns, loop.best, loop.candidate)
+    goes_on = tf.equal(ending, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS) & is_accurate
+    is_worse = ~is_accurate | (loop.best_change < loop.point.change)
+    returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(ending, IMPROPER)
+    # The last evaluation is of sites that were proper before, unless none were.
+    ending = tf.where(is_last & ~has_best, IMPROPER, ending)
+    empty = tf.zeros_like(loop.candidate)
+    last = tf.where(has_best, loop.best, tf.where(loop.preliminary, loop.point.sites, empty))
+    candidate = tf.where(returns, last, loop.candidate)
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
+    inf = tf.constant(np.inf, loop.to_halve.dtype)
     return loop._replace(
-        candidate=tf.where(restarts, tf.zeros_like(candidate), candidate),
+        point=loop.point._replace(change=tf.where(restarts, inf, loop.point.change)),
+        candidate=tf.where(restarts, empty, candidate),
         kind=tf.where(restarts | returns, SWEEPING, loop.kind),
         stalled=tf.where(restarts, 0, loop.stalled),
         patience=tf.where(restarts, _PATIENCE, loop.patience),
-        to_halve=tf.where(restarts, tf.constant(np.inf, loop.to_halve.dtype), loop.to_halve),
+        to_halve=tf.where(restarts, inf, loop.to_halve),
         comparable=loop.comparable & ~restarts & ~returns,
         is_valid=loop.is_valid & ~restarts,
         fraction=tf.where(restarts, _largest(options, attempt), loop.fraction),
-        preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary),
+        preliminary=tf.where(restarts, tf.equal(attempt, 1), loop.preliminary & ~returns),
         attempt=attempt,
         halvings=tf.where(restarts, 0, loop.halvings),
         final_ending=tf.where(returns, ending, loop.final_ending),

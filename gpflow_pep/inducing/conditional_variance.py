@@ -18,8 +18,8 @@ from .distinct import checked, distinct, enough
 _SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
 _ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
 _CONTRADICTION = (
-    "a variance given other rows must not be negative, but the kernel's variances and covariances contradict each "
-    "other, as when inputs are far from the origin compared with the lengthscale. Try: subtracting X's mean from X."
+    "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
+    "the lengthscale. Try: subtracting the mean of X from X."
 )
 _PANEL = 16  # rows of the root that are worked on together
 
@@ -103,7 +103,7 @@ def _pivots(
     eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
     share = max(_SMALLEST, 10.0 * eps)
     smallest = share * tf.reduce_max(variances)
-    # The rounding error of a row of R, count eps Kff over a root of what is left, twice the row, and a decade to spare.
+    # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
     relative = 10.0 * eps / share**0.5
     bound = relative * tf.cast(count, X.dtype) * tf.reduce_max(variances)
     panels = tf.TensorArray(X.dtype, -(-count // _PANEL), clear_after_read=False, element_shape=[_PANEL, None])

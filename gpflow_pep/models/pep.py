@@ -22,6 +22,7 @@ from typing_extensions import override
 from .. import validation
 from ..derivatives import derivatives, first_only
 from ..ep import (
+    CONVERGED,
     IMPROPER,
     LatentRows,
     Options,
@@ -466,7 +467,7 @@ class PEP(SparseGP):
         )
         proper = tf.debugging.Assert(ending != IMPROPER, [_IMPROPER])
         log_evidence = point.log_evidence + prior.terms
-        is_converged = tf.cast(point.change <= options.tol, point.change.dtype)
+        is_converged = tf.cast(tf.equal(ending, CONVERGED), point.change.dtype)
         status = [is_converged, tf.cast(sweeps, point.change.dtype), point.change, log_evidence, fraction]
         with tf.control_dependencies([proper]):
             precision, linear = tf.unstack(point.sites, axis=1)

@@ -77,12 +77,13 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         memo |= {id(variable): _resizable(variable, variable.shape) for variable in self._resizable_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
-        clone.__dict__.update({name: deepcopy(value, memo) for name, value in self.__dict__.items()})
+        attributes = dict(self.__dict__)  # at once: other threads may predict, and compile, meanwhile
+        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
         return clone
 
     def __getstate__(self) -> tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]:
         """All attributes, and the shapes that the variables in them may have: pickling fixes these."""
-        return self.__dict__, [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
+        return dict(self.__dict__), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
 
     def __setstate__(self, state: tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]) -> None:
         attributes, resizable = state

@@ -22,6 +22,8 @@ from typing_extensions import override
 
 from .kernel_matrices import kernel_matrix, num_active, within_reach
 
+_ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
+
 Covariance = Callable[..., tf.Tensor]
 Part = tuple[InducingVariables, Kernel]
 
@@ -172,7 +174,7 @@ class _SquaredExponential:
         z = self._centred(Z) / lengthscales
         squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
         constant = log_variance - 0.5 * squares
-        return within_reach(tf.concat([z, constant, tf.ones_like(constant)], axis=-1), squares)
+        return within_reach(tf.concat([z, constant, tf.ones_like(constant)], axis=-1), squares, _ACCURACY)
 
     def _centred(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""

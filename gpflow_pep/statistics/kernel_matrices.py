@@ -15,6 +15,7 @@ from gpflow.utilities.ops import difference_matrix
 from ..validation import asserted
 
 _FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
+_ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
 _OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
 _OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
 _REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
@@ -43,23 +44,25 @@ def num_active(kernel: Kernel, num_inputs: int) -> int:
     return len(np.arange(num_inputs)[kernel.active_dims])
 
 
-def within_reach(value: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
+def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:
     """
-    `value` itself, where |x|² - 2x'z + |z|² is right at all inputs of scaled, centred norms |z|², `squares`.
+    `value` itself, where |x|² - 2x'z + |z|² is accurate at all inputs of scaled, centered norms |z|², `squares`.
 
-    Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must leave half the digits.
+    Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must be below
+    eps^accuracy. An optimizer may pass lengthscales that are far too short, so that only what is plainly wrong is
+    refused.
 
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
-    limit = 1.0 / np.sqrt(np.finfo(squares.dtype.as_numpy_dtype).eps)  # of |z|²
+    limit = float(np.finfo(squares.dtype.as_numpy_dtype).eps) ** (accuracy - 1.0)  # of |z|²
     largest = tf.reduce_max(squares)  # of several latent functions and blocks together
     return asserted(
         value,
-        ~((largest > limit) & (largest < np.inf)),  # what is not finite is left to the factorisation, which says so
-        f"inputs must be within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, rounding hides how near "
-        "neighbours are. Try: longer lengthscales, a model for each cluster of inputs, or the kernel as a product "
-        "of kernels of at most 3 inputs each (active_dims), which have no such limit. The largest square distance is",
-        largest,
+        ~((largest > limit) & (largest < np.inf)),  # what is not finite is left to the factorization, which says so
+        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, squared "
+        "distances of several inputs lose the digits of near neighbors. Try: longer lengthscales, standardizing X, or "
+        "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
+        tf.sqrt(largest),
     )
 
 
@@ -73,7 +76,7 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
     centre = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
     X = X - centre
-    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1))
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - centre)
     # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.

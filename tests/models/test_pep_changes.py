@@ -167,6 +167,7 @@ def test_labels_to_score_are_checked():
 
 def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
     model = PEPClassifier((X, CLASSES), SquaredExponential(), Softmax(3), Z)
+    model.update_sites()
     tf.random.set_seed(0)
     by_floats = model.predict_log_density((X, CLASSES))
     tf.random.set_seed(0)

@@ -313,7 +313,8 @@ def test_a_posterior_that_cannot_be_computed_leaves_the_model_as_it_was(small):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
         small.update((GOOD, GOOD))
     after = small.state.as_dict()
-    assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
+    for name, value in before.items():
+        assert np.array_equal(value, after[name], equal_nan=value.dtype.kind == "f")  # there is text, too
 
 
 def test_compiled_functions_follow_updates_without_being_traced_anew(small):
