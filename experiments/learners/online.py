@@ -15,9 +15,9 @@ from gpflow_pep.training import fit
 
 
 def carried_bytes(state: StreamState) -> int:
-    """Of all that a stream carries but the batch itself, and the sites that are its."""
-    kept = [array for name, array in state.arrays.items() if not name.startswith(("data.", "sites."))]
-    return sum(array.nbytes for array in kept)
+    """Of all numbers that a stream carries but the batch itself, and the sites that are its."""
+    kept = (array for name, array in state.arrays.items() if not name.startswith(("data.", "sites.")))
+    return sum(array.nbytes for array in kept if array.dtype.kind != "U")
 
 
 _Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)

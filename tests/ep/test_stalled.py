@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from experiments.campaign.convergence import Models, Problem
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.ep import convergence, sum_sites
 from gpflow_pep.ep.sweep import sweep
@@ -14,6 +15,7 @@ from gpflow_pep.tilted.robust_max import RobustMaxTilting
 from gpflow_pep.tilted.softmax import SoftmaxTilting
 
 CLASSES = 3
+MODELS = Models()
 LIKELIHOODS = {
     "robust-max": (MultiClassRobustMax, RobustMaxTilting),
     "softmax": (gpflow.likelihoods.Softmax, SoftmaxTilting),
@@ -155,3 +157,24 @@ def test_newton_is_for_those_that_need_it(trace):
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
     assert {int(loop.kind) for loop in trace(model).loops} == {convergence.SWEEPING}
+
+
+@pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.filterwarnings("ignore:The sites have not converged")
+def test_few_sweeps_end_properly(max_sweeps):
+    """With sites that are evaluated under their own power, whatever preliminary sweeps came to; never with an error."""
+    for problem in (
+        Problem("Student-t", 0.2, 27.57261364194129, 2.9229440745581137, 200, 10, "separable", 978708379),
+        Problem("robust-max", 0.01, 1.525171671416526, 10.045192486173178, 20, 3, "extreme", 457487566),
+    ):
+        model = MODELS(problem)
+        model.max_sweeps = max_sweeps
+        status = model.update_sites()
+        assert not status.converged and np.isfinite(status.log_evidence)
+        sites = model.sites.stacked().numpy()
+        model.max_sweeps = 1
+        model._options.max_sweeps.assign(0)  # only the status
+        again = model.update_sites()
+        np.testing.assert_array_equal(model.sites.stacked(), sites)
+        assert again.log_evidence == pytest.approx(status.log_evidence, rel=1e-9)
+        assert again.change == pytest.approx(status.change, rel=1e-6)
