@@ -24,7 +24,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
-	@echo 'make campaign   look for wrong numbers and sites that do not converge in random cases; MINUTES=60'
+	@echo 'make campaign   run random cases; report wrong results and non-convergence, MINUTES=60 for each of two'
 	@echo 'make notebooks  execute every notebook, in place'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo

@@ -1,4 +1,4 @@
-"""Arrays in one file that is written whole or not at all, and read with care: it may be damaged or anybody's."""
+"""Write arrays to one file atomically; read it without trusting it."""
 
 import errno
 import math
@@ -58,9 +58,9 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray]:
     """
-    Read what :func:`save_arrays` wrote; nothing in the file is run, and nothing larger than the file is made.
+    Read what :func:`save_arrays` wrote. Pickles are refused, and no more memory is allocated than the file has bytes.
 
-    :param what: the file is called in errors.
+    :param what: name of the file in error messages.
     :raises ValueError: where it is damaged or another kind of file, saying why.
     """
     try:
@@ -111,7 +111,7 @@ def _check_header(member: IO[bytes], info: zipfile.ZipInfo) -> None:
 
 
 def _umask() -> int:
-    """Of this process; it can be read only by being set."""
+    """Return the process's umask, which can be read only by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -66,7 +66,7 @@ def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int |
 
 
 def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int | None) -> None:
-    """One for each output; what an observation of several outputs is made of, their likelihood says."""
+    """Check the number of columns of Y. Likelihoods of several outputs check their own."""
     if num_outputs is None or columns is None or not isinstance(likelihood, ScalarLikelihood):
         return
     switches = isinstance(likelihood, SwitchedLikelihood)

@@ -1,4 +1,4 @@
-"""Predictions of observations from marginals of f: GPflow's, but where these are not numbers."""
+"""Predictions of observations from marginals of f: GPflow's, except for Ordinal, whose are NaN in GPflow."""
 
 from functools import singledispatch
 
@@ -7,7 +7,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, Ordinal
 from gpflow.likelihoods.utils import inv_probit
 
-_FAR = 1e10  # stands for infinity, of which TensorFlow's error function is NaN
+_FAR = 1e10  # in place of infinity, at which TensorFlow's error function is NaN
 _FLOOR = 1e-6  # that GPflow adds to a probability
 
 
@@ -45,8 +45,9 @@ def _ordinal_log_density(
 
 def _probabilities(likelihood: Ordinal, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
     """
-    Of each label, [..., C, K]: f and the noise of variance σ² add up to a Gaussian, E[Φ((b - f)/σ)] = Φ((b - μ)/s) with
-    s² = σ² + v.
+    Compute the probability of each label, [..., C, K], which sum to 0.998 with the jitter of GPflow's `inv_probit`.
+
+    f and the noise of variance σ² add up to a Gaussian: E[Φ((b - f)/σ)] = Φ((b - μ)/s) with s² = σ² + v.
     """
     Fmu, Fvar = tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar)
     spread = tf.sqrt(tf.square(tf.convert_to_tensor(likelihood.sigma)) + Fvar)

@@ -9,7 +9,7 @@ _MAKING = threading.Lock()
 
 
 class _Lock:
-    """Held by a thread, also several times; copies of a model, also pickled ones, have none yet."""
+    """A reentrant lock. Copying or pickling a model drops it."""
 
     def __init__(self) -> None:
         self._held = threading.RLock()

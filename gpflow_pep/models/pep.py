@@ -57,8 +57,8 @@ _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept from sweep to sweep (64 M
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _IMPROPER = (
     "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
-    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0 the "
-    "expectation of log p(y|f) may be infinite where a larger alpha can be used."
+    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0, "
+    "E[log p(y|f)] may overflow: try a larger alpha."
 )
 _NOT_CONVERGED = (
     "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "

@@ -150,7 +150,7 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
 
         :raises ValueError: where they have not, or the likelihood does not accept Y.
         :raises tf.errors.InvalidArgumentError: where X is not finite; in a graph also where Y is not accepted, or
-            numbers of rows are not that it does not know.
+            numbers of rows that are unknown when it is traced do not match.
         """
         X = validation.real_numbers(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)

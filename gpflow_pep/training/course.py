@@ -169,7 +169,7 @@ class Course:
             self.save()
 
     def _show(self, watch: Watch) -> None:
-        """Where TensorBoard's files cannot be written training goes on without, and a warning says so."""
+        """Call the monitor. If it cannot write, warn and go on without it."""
         try:
             watch(self.iterations)
         except UNWRITABLE as error:

@@ -91,8 +91,8 @@ def fit(
         L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
         is larger (whole records, or epochs of a model with sites, are best added). Another model, other data or
         settings are refused.
-    :param checkpoint_seconds: so many pass between two checkpoints, at least, 0 or more (``math.inf``: no other); the
-        last one is written in any case.
+    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
+        end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: of the order of minibatches.

@@ -56,7 +56,7 @@ def monitor(
 
 
 def _made(directory: str | os.PathLike[str]) -> str:
-    """The directory, which is there and takes files; or an error before training, not after."""
+    """Create the directory and check that it is writable, before training starts."""
     try:
         os.makedirs(directory, exist_ok=True)
         check_writable(Path(directory) / "events")

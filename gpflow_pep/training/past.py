@@ -20,9 +20,9 @@ class Past(NamedTuple):
 
 def past_of(value: Any) -> Past:
     """
-    What JSON made of one.
+    Validate a `Past` decoded from JSON.
 
-    :raises ValueError: where it is none.
+    :raises ValueError: where it is not one.
     """
     if not isinstance(value, dict) or value.keys() != set(Past._fields):
         raise ValueError("it does not say what had happened")
