@@ -30,10 +30,8 @@ RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 # The first sweeps from empty sites where a power is small: down to this change, and so many of them at most. Tilted
 # distributions may be inaccurate then, and powers are 1/2: at 0 their slopes may be huge, or infinite, under the prior.
 _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
-_SLACK, _ROUNDING = (
-    1e-9,
-    1e-12,
-)  # by which rounding may lower a bound, relative to it and to the terms that cancel in it
+# By which rounding may lower a bound, relative to it and to the terms that cancel in it.
+_SLACK, _ROUNDING = 1e-9, 1e-12
 _MAY_LOWER = 1e-3  # a fraction of an update so small that only rounding can lower a bound
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier secants no guide
 _SMALLEST_FRACTION = 1e-4  # of the damping
