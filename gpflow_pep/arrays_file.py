@@ -74,7 +74,7 @@ def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray
 def unusable(path: str | os.PathLike[str], what: str, reason: str) -> ValueError:
     """Say that a file cannot be used, and what to do."""
     reason = " ".join(reason.split()).rstrip(".")  # in one line
-    return ValueError(f"{what} {os.fspath(path)!r} cannot be used: {reason}. Give another path, or delete the file.")
+    return ValueError(f"{what} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
 
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
@@ -82,9 +82,9 @@ def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
     members = file.infolist()
     names = [info.filename for info in members]
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
-        raise ValueError("it holds other things than arrays of different names")
+        raise ValueError("it holds entries that are not arrays, or several of one name")
     if any(info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size for info in members):
-        raise ValueError("it is compressed")
+        raise ValueError("it is a compressed file, which this library does not write")
     declared = sum(info.file_size for info in members)
     if declared > available:
         raise ValueError(f"it declares {declared} bytes of arrays and has {available}")

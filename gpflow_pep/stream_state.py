@@ -47,7 +47,7 @@ class StreamState:
         """
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
-            raise ValueError(f"the state must be of version {_VERSION}, got {version}.")
+            raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
         return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -180,7 +180,7 @@ def test_a_file_that_is_no_state(tmp_path):
     for content, reason in (
         (lambda: path.write_bytes(b"half"), "not a zip file"),
         (lambda: np.savez(path, a=np.zeros(2)), "version 1, got None"),
-        (lambda: np.savez(path, version=np.array("one")), "version 1, got one"),
+        (lambda: np.savez(path, version=np.array("one")), "version 1, got 'one'"),
         (lambda: np.savez(path, version=np.ones(2)), "version 1, got"),
         (lambda: np.savez(path, version=np.array(None)), "Python objects"),
     ):

@@ -11,6 +11,7 @@ flaw are compared with 50 digits. All follows from the seed of the case.
 import argparse
 import copy
 import json
+import re
 import time
 import warnings
 from collections import Counter
@@ -50,7 +51,9 @@ def run(case: Case) -> Outcome:
             return compare(case, model)
         except tf.errors.InvalidArgumentError as error:
             message = str(error)
-            named = any(f"{matrix} " in message for matrix in ("Kuu", "B", "the inputs"))
+            named = re.search(
+                r"factorisation of (Kuu|B) failed|variance of f given u|lengthscales of their mean", message
+            )
             return Outcome("refused" if named else "raw error", np.nan, message[:300])
         except Exception as error:
             return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
@@ -62,7 +65,11 @@ def _refusal(case: Case) -> Outcome:
         make(case)
     except ValueError as error:
         said = str(error)
-        return Outcome("refused" if name in said and len(said) < 400 else "refused obscurely", np.nan, said[:300])
+        return Outcome(
+            "refused" if re.search(rf"\b{name}\b", said) and len(said) < 400 else "refused obscurely",
+            np.nan,
+            said[:300],
+        )
     except Exception as error:
         return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
     return Outcome("accepted", np.nan, "")

@@ -40,8 +40,16 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:
-    """How many of the inputs a kernel uses."""
-    return len(np.arange(num_inputs)[kernel.active_dims])
+    """
+    Count the inputs that a kernel uses.
+
+    :raises ValueError: where it has other active_dims.
+    """
+    try:
+        return len(np.arange(num_inputs)[kernel.active_dims])
+    except IndexError as error:
+        dims = np.asarray(kernel.active_dims).tolist()
+        raise ValueError(f"kernel must have active_dims below {num_inputs}, the columns of X, got {dims}.") from error
 
 
 def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:

@@ -36,7 +36,9 @@ class Checkpoints:
         try:
             check_writable(self._path)
         except OSError as error:
-            raise ValueError(f"checkpoint must be a file that can be written, got {str(path)!r}: {error}") from error
+            raise ValueError(
+                f"checkpoint must be a file that can be written, got {str(path)!r}: {_reason(error)}."
+            ) from error
         self._has_failed = False
         self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
@@ -57,7 +59,8 @@ class Checkpoints:
             save_arrays(self._path, arrays)
         except OSError as error:
             if not self._has_failed:
-                warnings.warn(f"checkpoint {str(self._path)!r} could not be written: {error}", stacklevel=2)
+                message = f"checkpoint {str(self._path)!r} could not be written: {_reason(error)}; training goes on"
+                warnings.warn(message, stacklevel=2)
             self._has_failed = True
         self._last = time.perf_counter()
 
@@ -75,7 +78,7 @@ class Checkpoints:
         if differing:
             raise ValueError(
                 f"checkpoint {str(self._path)!r} must belong to this run; they differ in {', '.join(differing)}. "
-                "Give another path, or delete the file."
+                "Give another path, or delete the file to begin anew."
             )
         for name, variable in variables.items():
             self._check(name, variable, arrays[name])
@@ -90,7 +93,7 @@ class Checkpoints:
         try:
             found = json.loads(str(about))
             if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
-                raise ValueError("it does not say which run it belongs to")
+                raise ValueError("it has no record of a run")
             return found["run"], past_of(found.get("course"))
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, _WHAT, str(error)) from error
@@ -123,3 +126,8 @@ def _differing_setting(ours: Any, theirs: Any) -> str | None:
         isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
     )
     return difference(ours, theirs) if known else None
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without the name of a temporary file."""
+    return error.strerror or str(error)

@@ -25,7 +25,7 @@ def past_of(value: Any) -> Past:
     :raises ValueError: where it is not one.
     """
     if not isinstance(value, dict) or value.keys() != set(Past._fields):
-        raise ValueError("it does not say what had happened")
+        raise ValueError("it has no record of the training")
     past = Past(**value)
     validation.whole_number(past.iterations, "iterations", 0, None)
     if not _are_numbers([past.seconds]) or not 0.0 <= past.seconds < math.inf:
