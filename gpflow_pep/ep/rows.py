@@ -10,7 +10,6 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
-from ..linalg import column_products
 from ..statistics import (
     CHUNKS_IN_FLIGHT,
     Chunks,
@@ -18,8 +17,8 @@ from ..statistics import (
     concatenate,
     covariance_with_rows,
     floating_variables,
-    possible_given_u,
     prior_variances,
+    variance_given_u,
 )
 from ..tilted import Observations
 
@@ -124,9 +123,7 @@ class LatentRows:
 def project(L: tf.Tensor, latent: Latent, scale: tf.Tensor) -> Projected:
     """Condition the rows on u, Kuu = L L'; the variance that is left is multiplied by `scale`."""
     V = tf.linalg.triangular_solve(L, latent.Kuf)
-    rest = latent.Kff - column_products(V, V)
-    d = tf.nn.relu(possible_given_u(rest, rest, latent.Kff, L))  # rounding can make it slightly negative
-    return Projected(V, scale * d, latent.mean)
+    return Projected(V, scale * variance_given_u(latent.Kff, V, L), latent.mean)
 
 
 class ProjectedRows:

@@ -23,7 +23,7 @@ from ..graphs import unconverted
 from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
-from ..statistics import covariance_with_rows, inducing_covariance, possible_given_u, prior_variances
+from ..statistics import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
 from .latent_functions import independent_prior
 from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
@@ -187,9 +187,7 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
         V = tf.linalg.triangular_solve(L, covariance(X, *inputs))
-        Kff = prior_variances(self.inducing_variable, self.kernel, X)
-        rest = Kff - column_products(V, V)
-        rest = tf.nn.relu(possible_given_u(rest, rest, Kff, L))
+        rest = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
         return Projected(V, rest, tf.transpose(self.mean_function(X)))
 
     def _marginals(self, rows: Projected, q: Approximation) -> MeanAndVariance:

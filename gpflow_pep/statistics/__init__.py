@@ -12,7 +12,7 @@ from .covariances import (
     prior_variances,
 )
 from .evidence import log_gaussian, mahalanobis
-from .given_u import possible_given_u
+from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .leave_one_out import leave_one_out
@@ -65,5 +65,6 @@ __all__ = [
     "precision_B",
     "prior_covariance",
     "prior_variances",
+    "variance_given_u",
     "watched",
 ]

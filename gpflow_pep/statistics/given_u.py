@@ -3,9 +3,20 @@
 import numpy as np
 import tensorflow as tf
 
+from ..linalg import column_products
 from ..validation import asserted
 
 _SAFETY = 100.0
+
+
+def variance_given_u(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """
+    Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf. Rounding below 0 is cut off.
+
+    :raises tf.errors.InvalidArgumentError: as :func:`possible_given_u` does.
+    """
+    rest = Kff - column_products(V, V)
+    return tf.nn.relu(possible_given_u(rest, rest, Kff, L))
 
 
 def possible_given_u(value: tf.Tensor, rest: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:

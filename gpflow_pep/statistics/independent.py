@@ -10,7 +10,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import column_products, symmetric_product
-from .given_u import possible_given_u
+from .given_u import variance_given_u
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
 from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
@@ -26,8 +26,7 @@ class _Quantities(NamedTuple):
 
 def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
-    rest = rows.Kff - column_products(V, V)
-    d = tf.nn.relu(possible_given_u(rest, rest, rows.Kff, L))  # rounding can make it slightly negative
+    d = variance_given_u(rows.Kff, V, L)
     w = 1.0 / (rows.noise + powers.noise * scale * d)
     return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
 
