@@ -20,6 +20,7 @@ from gpflow.likelihoods.utils import inv_probit
 
 from ..likelihoods import Logit, Probit
 from ..normal import log_ndtr, log_ndtr_and_derivatives
+from .rule import Observations
 
 _EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
@@ -28,6 +29,7 @@ _JITTER = 1e-3  # of GPflow's inv_probit
 
 # How far from the real axis singularities of log p (or, with an exponential link, growth of p) begin.
 _RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT = 2.816, 0.905  # zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z)
+_CENTER_JITTERED_PROBIT = -3.202  # the real part of the nearest of these
 _RADIUS_LOGIT, _RADIUS_EXPONENTIAL = np.pi, 1.5  # a little less than π/2: what grows with y stands before the rest
 
 
@@ -53,6 +55,9 @@ class LogDensity:
     radius: Callable[[tf.Tensor], Any] = lambda X: 0.0
     """From X [R, D] to a width, [] or [R]: p^α, α <= 1, is analytic in f and bounded within this distance from the real
     axis. 0 if it is not known; quadrature then takes more nodes to be sure."""
+    center: Callable[[Observations], Any] | None = None
+    """From rows to f, [] or [R], where p changes fastest: away from there the radius grows in proportion to the
+    distance. None if there is no such place; wide cavities then take more nodes."""
 
     def __call__(self, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         """Compute log p(y | f) and its derivatives, [K, R] each."""
@@ -102,6 +107,11 @@ class _LogDensities:
 log_density = _LogDensities()
 
 
+def _at_zero(observations: Observations) -> tf.Tensor:
+    """Where both labels are equally probable."""
+    return tf.zeros([], observations.Y.dtype)
+
+
 def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     """Broadcast a parameter or function of the inputs to [R]."""
     return tf.broadcast_to(value, [tf.shape(X)[0], 1])[:, 0]
@@ -147,7 +157,7 @@ def _probit(likelihood: Probit) -> LogDensity:
         value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_PROBIT)
+    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_PROBIT, _at_zero)
 
 
 def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
@@ -159,7 +169,7 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
         wrong = tf.sigmoid(-s * F)  # the probability of the other label
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_LOGIT)
+    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_LOGIT, _at_zero)
 
 
 @log_density.register(Logit)
@@ -178,9 +188,13 @@ def _bernoulli(likelihood: Bernoulli) -> LogDensity:
 def _jittered_probit() -> LogDensity:
     """p = ε + (1 - 2ε) Phi(±f), as `inv_probit` has it."""
 
+    def sign_of(Y: tf.Tensor) -> tf.Tensor:
+        one = tf.ones_like(Y[:, 0])
+        return tf.where(tf.equal(Y[:, 0], 1.0), one, -one)
+
     def probabilities(F: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return ±1, ±f, the tail (1 - 2ε) Phi(-|f|) and p."""
-        sign = tf.where(tf.equal(Y[:, 0], 1.0), tf.ones_like(Y[:, 0]), -tf.ones_like(Y[:, 0]))
+        sign = sign_of(Y)
         x = sign * F
         tail = 0.5 * (1.0 - 2.0 * _JITTER) * tf.math.erfc(np.sqrt(0.5) * tf.abs(x))
         return sign, x, tail, tf.where(x > 0.0, 1.0 - _JITTER - tail, _JITTER + tail)
@@ -194,7 +208,10 @@ def _jittered_probit() -> LogDensity:
         h = (1.0 - 2.0 * _JITTER) / np.sqrt(2.0 * np.pi) * tf.exp(-0.5 * tf.square(x)) / p
         return Density(log_prob(F, X, Y), sign * h, -h * (x + h))
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_JITTERED_PROBIT)
+    def center(observations: Observations) -> tf.Tensor:
+        return sign_of(observations.Y) * _CENTER_JITTERED_PROBIT
+
+    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_JITTERED_PROBIT, center)
 
 
 @log_density.register(Poisson)
@@ -253,4 +270,4 @@ def _student_t(likelihood: StudentT) -> LogDensity:
         df = tf.cast(likelihood.df, X.dtype)
         return _column(likelihood._scale(X), X) * tf.sqrt(df * (1.0 - 10.0 ** (-2.0 / (df + 1.0))))
 
-    return LogDensity(log_prob, derivatives, radius)
+    return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])

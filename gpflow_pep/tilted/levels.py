@@ -9,7 +9,7 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
 from .trapezoid import Approximation, Window, next_window, trapezoid, weights
 
-_FEW, _MANY = 54, 160  # points
+_FEW, _MANY = 64, 160  # points
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
@@ -32,10 +32,9 @@ def first_points(
 ) -> tuple[tf.Tensor, Approximation]:
     """Return the points f that all rows are begun with, [K, R], and the tilted distributions from these alone."""
     m, v = cavity
-    points = tf.constant(weights(_FEW), m.dtype)
     window = Window(tf.zeros_like(m), tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype)))
-    F = m + tf.sqrt(v) * _HALF * points[0][:, None]
-    return F, trapezoid(density, cavity, observations, alpha, window, points)
+    found = trapezoid(density, cavity, observations, alpha, window, tf.constant(weights(_FEW), m.dtype))
+    return m + tf.sqrt(v) * found.points.x, found
 
 
 def locate(density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Located:
@@ -68,11 +67,11 @@ def locate(density: LogDensity, cavity: Cavity, observations: Observations, alph
         results = tf.tensor_scatter_nd_update(results, row[:, None], values)
 
         inaccurate = tf.where(~found.is_accurate)[:, 0]
-        log_pi = tf.gather(found.log_pi, inaccurate, axis=1)
+        log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (found.log_pi, found.points.x))
         row, mean, variance, second_form, middle, half = (
             tf.gather(value, inaccurate) for value in (row, mean, variance, found.second_form, middle, half)
         )
-        following, peak = next_window(log_pi, second_form, Window(middle, half), points)
+        following, peak = next_window(log_pi, x, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), _CENTRE)], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
         # Drop rows whose window does not change any more: more points would not help.

@@ -58,7 +58,8 @@ class QuadratureRule(TiltedRule):
         shape = tf.shape(cavity.mean)
         alpha, bar = tf.broadcast_to(alpha, shape), tf.broadcast_to(bar, shape)
         F, found = first_points(self._density, cavity, observations, alpha)
-        weight = tf.where(found.is_accurate, bar * tf.nn.softmax(found.log_pi, axis=0), tf.zeros_like(F))
+        pi = tf.nn.softmax(found.log_pi, axis=0) * found.points.weight
+        weight = tf.where(found.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, cavity.mean, F)  # where log p is -inf its derivatives may be no numbers
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)

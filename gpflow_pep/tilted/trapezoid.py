@@ -6,6 +6,11 @@ is analytic and bounded within a distance r from the real axis has a Fourier tra
 third of r apart err by exp(-6π) = 1e-8 of it or less; that of N(f; m, v) alone falls off as exp(-v ω²/2). What the
 points themselves show is the transform up to their Nyquist frequency π/h.
 
+A cavity may be a hundred times as wide as the likelihood. So the points are equispaced in t, with x = c + a sinh(t):
+dense near the place c where the likelihood is narrow, and from there on in proportion to the distance. Singularities of
+log p a distance r from c on either side, or farther away the farther out they are, stay about π/4 from the real axis of
+t where a is a part of r. With a large a points are all but equispaced in x.
+
 Notation: x = (f - m)/√v, π(f) = N(f; m, v) p(y|f)^α / Z, q = (p^α - 1)/α, or log p where α = 0. In general log Z comes
 from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel where Z is nearly 1 or α nearly
 0; there, with N = N(f; m, v),
@@ -13,6 +18,7 @@ from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v).
     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +29,17 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
-_STEP = 0.26  # largest step, in units of the radius of a density, for which the radius bounds the error
-_ALIAS, _ALIAS_UNBOUNDED = 1e-3, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
+_STEP = 0.26  # largest step near the center, in units of the radius of a density, for which the radius bounds the error
+_STEP_OF_T = 0.2  # largest step of t: a quarter of π/4
+_ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
+_PART_OF_RADIUS = 0.7  # a, in units of the radius: near the center
+_PART_OF_DISTANCE = 0.1  # a, in units of the distance of the center from the cavity's mean
+_NEARLY_EQUISPACED = 4.0  # a in units of half the window: distances of points differ by 3 %, or 12 %
 _ACCURATE = 1e-9  # largest relative error by truncation and rounding
 _VISIBLE = 30.0  # nats below its largest value at which π is left out of a window
 _NEARLY_ONE = 0.5  # largest α |E_N[q]| for which the second form is used
 _COVERED, _REACH = 7.5, 9.0  # of N, in standard deviations: what this form needs at least, and what windows give it
+_RESOLVED = 1.0  # the largest distance of points, in standard deviations of N, at which this form is trusted
 _EXTENSION, _FAR_EXTENSION = 0.5, 15.0  # of windows beyond which π is visible, or largest, in half their width
 _SMALLEST_POWER = 1e-30  # stands for α = 0
 _LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -41,14 +52,30 @@ class Window(NamedTuple):
     half: tf.Tensor
 
 
+class Points(NamedTuple):
+    """Where the integrand is evaluated."""
+
+    x: tf.Tensor
+    """[K, R]"""
+    weight: tf.Tensor
+    """The step of t times dx/dt, [K, R]."""
+    step: tf.Tensor
+    """The step of t, [R]."""
+    center: tf.Tensor
+    """c, in the window, [R]."""
+    scale: tf.Tensor
+    """a: near the center points are a times the step apart, [R]."""
+
+
 class Approximation(NamedTuple):
-    """Tilted distributions, with what is known of their errors; [R] each but for `log_pi`."""
+    """Tilted distributions, with what is known of their errors."""
 
     tilted: Tilted
     is_accurate: tf.Tensor
-    """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
+    """Whether the relative errors of log Z, d1 and d2 are below 1e-8, [R]."""
     second_form: tf.Tensor
-    """Whether the second form is used."""
+    """Whether the second form is used, [R]."""
+    points: Points
     log_pi: tf.Tensor
     """log π + constant at the points, [K, R]."""
 
@@ -67,24 +94,45 @@ class _Form(NamedTuple):
 
 def weights(number: int) -> AnyNDArray:
     """
-    Return t = -1, ..., 1 and weights of sums over a `number` of points, [12, K].
+    Return -1, ..., 1 and the weights of sums over a `number` of equispaced points, [6, K].
 
-    The sums are, times 1, t and t² each: values; cosine and sine transforms at one frequency. Then the values at both
-    ends.
+    The sums are: the integral; its cosine and sine transforms at one frequency; the values at both ends.
     """
     k = np.arange(number)
-    t = 2.0 * k / (number - 1) - 1.0
     phase = _FREQUENCY * np.pi * k
     ends = (k == 0).astype(float), (k == number - 1).astype(float)
-    rows = [t**power * wave for wave in (np.ones(number), np.cos(phase), np.sin(phase)) for power in range(3)]
-    return np.stack([t, *rows, *ends])
+    return np.stack([2.0 * k / (number - 1) - 1.0, np.ones(number), np.cos(phase), np.sin(phase), *ends])
+
+
+def stretched(
+    density: LogDensity, cavity: Cavity, observations: Observations, window: Window, table: tf.Tensor
+) -> Points:
+    """
+    Return points x = c + a sinh(t) of a window, equispaced in t.
+
+    :param table: what :func:`weights` returns.
+    """
+    sd, (middle, half) = tf.sqrt(cavity.variance), window
+    even = _NEARLY_EQUISPACED * half
+    if density.center is None:
+        center, scale = middle, even
+    else:
+        center = tf.clip_by_value((density.center(observations) - cavity.mean) / sd, middle - half, middle + half)
+        radius = _PART_OF_RADIUS * density.radius(observations.X) / sd
+        scale = tf.minimum(tf.sqrt(tf.square(radius) + tf.square(_PART_OF_DISTANCE * center)), even)
+    first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
+    t = 0.5 * (first + last) + 0.5 * (last - first) * table[0][:, None]
+    step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)
+    up = tf.exp(t)
+    down = 1.0 / up
+    return Points(center + 0.5 * scale * (up - down), 0.5 * scale * step * (up + down), step, center, scale)
 
 
 def trapezoid(
     density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, window: Window, table: tf.Tensor
 ) -> Approximation:
     """
-    Compute tilted distributions on equispaced points of a window.
+    Compute tilted distributions on the points of a window.
 
     :param alpha: [R].
     :param table: what :func:`weights` returns.
@@ -93,86 +141,100 @@ def trapezoid(
     sd = tf.sqrt(v)
     middle, half = window
     power = tf.maximum(alpha, _SMALLEST_POWER)
-    t, sums_of = table[0][:, None], table[1:]
-    step = 2.0 * half / tf.cast(tf.shape(table)[1] - 1, half.dtype)
+    points, sums_of = stretched(density, cavity, observations, window, table), table[1:]
+    x = points.x
 
-    x = middle + half * t  # [K, R]
+    def sums(integrand: tf.Tensor, origin: tf.Tensor) -> list[tf.Tensor]:
+        """Of the integrand, times place and times its square, [5, R] each."""
+        place = (x - origin) / half
+        once = place * integrand
+        return [sums_of @ values for values in (integrand, once, place * once)]
+
     z = power * density.log_prob(m + sd * x, *observations)
     exponent = -0.5 * tf.square(x)
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
-    pi = sums_of @ tf.exp(log_pi - height)  # [11, R]
+    # Moments about its peak, or a variance would lose its digits where π is narrow.
+    peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
+    pi = sums(tf.exp(log_pi - height) * points.weight, peak)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
-    q = sums_of @ (tf.exp(exponent) * (T / (1.0 - T)))
-    q *= 2.0 / power * step * np.exp(-_LOG_ROOT_2PI)
+    q = sums(2.0 * np.exp(-_LOG_ROOT_2PI) / power * tf.exp(exponent) * points.weight * (T / (1.0 - T)), middle)
 
-    offset = height + tf.math.log(step) - _LOG_ROOT_2PI
-    ratio, by_pi = _from_pi(pi, offset, window, power, m, sd)
-    by_q, by_q_is_small = _from_q(q, window, power, m, sd, tf.sqrt(ratio))
+    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, (peak, half), power, m, sd)
+    by_q, by_q_is_small = _from_q(q, (middle, half), power, m, sd, tf.sqrt(ratio))
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
+    covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
     second_form = covers & by_q_is_small
     log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
 
-    is_fine = sd * step <= _STEP * density.radius(observations.X)
+    is_fine = sd * points.scale * points.step <= _STEP * density.radius(observations.X)
+    is_fine &= points.step <= _STEP_OF_T
     tolerance = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
     is_accurate = (alias <= tolerance) & (truncation <= _ACCURATE)
+    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, points, log_pi)
 
-    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, log_pi)
 
-
-def next_window(
-    log_pi: tf.Tensor, second_form: tf.Tensor, window: Window, table: tf.Tensor
-) -> tuple[Window, tf.Tensor]:
+def next_window(log_pi: tf.Tensor, x: tf.Tensor, second_form: tf.Tensor, window: Window) -> tuple[Window, tf.Tensor]:
     """
     Return the interval where π is, or N if the second form is used, and the point x where π is largest.
 
-    :param log_pi: at the points of the present window, [K, R].
+    :param log_pi: at the points `x` [K, R] of the present window.
     """
-    middle, half = window
-    t = table[0][:, None] + tf.zeros_like(log_pi)
-    step = 2.0 * half / tf.cast(tf.shape(table)[1] - 1, half.dtype)
+    half = window.half
     height = tf.reduce_max(log_pi, axis=0)
     is_visible = log_pi >= height - _VISIBLE
-    one = tf.ones_like(t)
-    peak = tf.reduce_min(tf.where(log_pi >= height, t, one), axis=0)
-    first = tf.reduce_min(tf.where(is_visible, t, one), axis=0)
-    last = tf.reduce_max(tf.where(is_visible, t, -one), axis=0)
-    margins = []  # beyond the first and the last of these points
-    for edge, end in ((first, -1.0), (last, 1.0)):
+    none = tf.zeros_like(is_visible[:1])
+    # And one point more on either side.
+    near = is_visible | tf.concat([is_visible[1:], none], 0) | tf.concat([none, is_visible[:-1]], 0)
+    infinite = tf.fill(tf.shape(x), tf.constant(np.inf, x.dtype))
+    peak = tf.reduce_min(tf.where(log_pi >= height, x, infinite), axis=0)
+    left = tf.reduce_min(tf.where(near, x, infinite), axis=0)
+    right = tf.reduce_max(tf.where(near, x, -infinite), axis=0)
+    margins = []  # beyond the window's ends, where π is visible there
+    for end, visible in ((x[0], is_visible[0]), (x[-1], is_visible[-1])):
         beyond = tf.where(tf.equal(peak, end), _FAR_EXTENSION * half, _EXTENSION * half)
-        margins.append(tf.where(tf.equal(edge, end), beyond, step))
-    left, right = middle + half * first - margins[0], middle + half * last + margins[1]
+        margins.append(tf.where(visible, beyond, tf.zeros_like(half)))
+    left, right = left - margins[0], right + margins[1]
     left = tf.where(second_form, tf.minimum(left, -_REACH), left)
     right = tf.where(second_form, tf.maximum(right, _REACH), right)
-    return Window(0.5 * (left + right), 0.5 * (right - left)), middle + half * peak
+    return Window(0.5 * (left + right), 0.5 * (right - left)), peak
 
 
 class _Sums(NamedTuple):
     """What :func:`weights` sum up, [R] each."""
 
     values: list[tf.Tensor]
-    """Times 1, t and t²."""
+    """Times 1, place and place², where place is (x - o)/half."""
     amplitudes: list[tf.Tensor]
     """Bounds of the errors of these: their spectra."""
     end: tf.Tensor
     """The larger modulus at an end, which says what is left out beyond it."""
 
 
-def _parts(sums: tf.Tensor) -> _Sums:
-    values, cosines, sines, ends = tf.split(sums, [3, 3, 3, 2])
-    amplitudes = tf.sqrt(tf.square(cosines) + tf.square(sines))
-    return _Sums(tf.unstack(values), tf.unstack(amplitudes), tf.reduce_max(tf.abs(ends), axis=0))
+def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor | float = 1.0) -> _Sums:
+    values = [each[0] / unit for each in sums]
+    amplitudes = [tf.sqrt(tf.square(each[1]) + tf.square(each[2])) / unit for each in sums]
+    return _Sums(values, amplitudes, tf.reduce_max(tf.abs(sums[0][3:]), axis=0) / unit)
 
 
 def _from_pi(
-    sums: tf.Tensor, offset: tf.Tensor, window: Window, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor
+    sums: Sequence[tf.Tensor],
+    offset: tf.Tensor,
+    unit: tuple[tf.Tensor, tf.Tensor],
+    power: tf.Tensor,
+    m: tf.Tensor,
+    sd: tf.Tensor,
 ) -> tuple[tf.Tensor, _Form]:
-    """Return Var_π[x], and what follows from it and from E_π[x]."""
-    middle, half = window
-    mass = sums[0]
-    (_, of_t, of_square), (a0, a1, a2), end = _parts(sums / mass)
+    """
+    Return Var_π[x], and what follows from it and from E_π[x].
+
+    :param unit: o and half the window: place is (x - o)/half.
+    """
+    origin, half = unit
+    mass = sums[0][0]
+    (_, of_t, of_square), (a0, a1, a2), end = _parts(sums, mass)
     spread = of_square - tf.square(of_t)
-    mean, ratio = middle + half * of_t, tf.square(half) * spread
+    mean, ratio = origin + half * of_t, tf.square(half) * spread
     log_Z = offset + tf.math.log(mass)
 
     gap = tf.abs(1.0 - ratio)  # the scale of d2, and in these units
@@ -180,27 +242,34 @@ def _from_pi(
     off = tf.abs(of_t)
     of_mean = half * (a1 + off * a0)
     of_ratio = tf.square(half) * (a2 + 2.0 * off * a1 + (tf.square(of_t) + spread) * a0)
-    alias = _largest(a0 / tf.abs(log_Z), of_mean / scale, of_ratio / gap)
-    reach = half * (1.0 + off)
-    truncation = end * _largest(1.0 / tf.abs(log_Z), reach / scale, tf.square(reach) / gap)
+    least = tf.minimum(gap, ratio)
+    alias = _largest(a0 / tf.abs(log_Z), of_mean / scale, of_ratio / least)
+    reach = half * (2.0 + off)
+    truncation = end * _largest(1.0 / tf.abs(log_Z), reach / scale, tf.square(reach) / least)
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, _Form(*values, alias, truncation + rounding)
 
 
 def _from_q(
-    sums: tf.Tensor, window: Window, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor
+    sums: Sequence[tf.Tensor],
+    unit: tuple[tf.Tensor, tf.Tensor],
+    power: tf.Tensor,
+    m: tf.Tensor,
+    sd: tf.Tensor,
+    width: tf.Tensor,
 ) -> tuple[_Form, tf.Tensor]:
     """
     Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.
 
+    :param unit: o and half the window: place is (x - o)/half.
     :param width: standard deviation of π, in units of the cavity's.
     """
-    middle, half = window
-    off = tf.abs(middle)
+    origin, half = unit
+    off = tf.abs(origin)
     (q0, of_t, of_square), (a0, a1, a2), end = _parts(sums)
-    q1 = middle * q0 + half * of_t
-    q2 = middle * (q1 + half * of_t) + tf.square(half) * of_square
+    q1 = origin * q0 + half * of_t
+    q2 = origin * (q1 + half * of_t) + tf.square(half) * of_square
     Z = 1.0 + power * q0
     slope = q1 / Z
     curvature = (q2 - q0) / Z - power * tf.square(slope)
@@ -213,7 +282,7 @@ def _from_q(
     of_curvature = (e2 + a0 + 2.0 * power * tf.abs(slope) * e1) / Z
     alias = _largest(a0 / tf.abs(q0), of_slope / scale, of_curvature / gap)
     end /= Z
-    reach = off + half
+    reach = off + 2.0 * half
     truncation = end * _largest(1.0 / tf.abs(q0), reach / scale, tf.square(reach) / gap)
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap

@@ -163,13 +163,13 @@ def evaluations(moments, scale, means, variances, alpha):
 
 def test_number_of_evaluations(moments):
     """
-    54 where that is enough, 160 more where it is not. Measured, for Student's t of which no radius is known: 160 a row
+    64 where that is enough, 160 more where it is not. Measured, for Student's t of which no radius is known: 170 a row
     where |m| <= 3, variances 0.01 to 5; over all of the range 310, and 580 with a scale of 0.1.
     """
     rng = np.random.default_rng(0)
     usual = rng.uniform(-3.0, 3.0, size=200), 10.0 ** rng.uniform(-2.0, np.log10(5.0), size=200)
     wide = rng.uniform(-10.0, 10.0, size=200), 10.0 ** rng.uniform(-4.0, 3.0, size=200)
-    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) == 54.0
+    assert evaluations(moments, 1.0, np.zeros(9), np.full(9, 0.01), 1.0) == 64.0
     assert evaluations(moments, 1.0, *usual, 1.0) < 180.0
     assert evaluations(moments, 1.0, *wide, 1.0) < 400.0
     assert evaluations(moments, 0.1, *wide, 1.0) < 700.0
