@@ -9,7 +9,7 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
 from .trapezoid import Approximation, Window, next_window, trapezoid, weights
 
-_FEW, _MANY = 64, 160  # points
+_FEW, _MANY = 60, 160  # points
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ

@@ -124,8 +124,8 @@ def stretched(
     t = 0.5 * (first + last) + 0.5 * (last - first) * table[0][:, None]
     step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)
     up = tf.exp(t)
-    down = 1.0 / up
-    return Points(center + 0.5 * scale * (up - down), 0.5 * scale * step * (up + down), step, center, scale)
+    down, unit = 1.0 / up, 0.5 * scale
+    return Points(center + unit * (up - down), (unit * step) * (up + down), step, center, scale)
 
 
 def trapezoid(
@@ -144,9 +144,8 @@ def trapezoid(
     points, sums_of = stretched(density, cavity, observations, window, table), table[1:]
     x = points.x
 
-    def sums(integrand: tf.Tensor, origin: tf.Tensor) -> list[tf.Tensor]:
-        """Of the integrand, times place and times its square, [5, R] each."""
-        place = (x - origin) / half
+    def sums(integrand: tf.Tensor, place: tf.Tensor) -> list[tf.Tensor]:
+        """Of the integrand, times `place` and times its square, [5, R] each."""
         once = place * integrand
         return [sums_of @ values for values in (integrand, once, place * once)]
 
@@ -156,12 +155,12 @@ def trapezoid(
     height = tf.reduce_max(log_pi, axis=0)
     # Moments about its peak, or a variance would lose its digits where π is narrow.
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
-    pi = sums(tf.exp(log_pi - height) * points.weight, peak)
+    pi = sums(tf.exp(log_pi - height) * points.weight, x - peak)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
-    q = sums(2.0 * np.exp(-_LOG_ROOT_2PI) / power * tf.exp(exponent) * points.weight * (T / (1.0 - T)), middle)
+    q = sums(tf.exp(exponent) * points.weight * (T / (1.0 - T)), x)
 
-    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, (peak, half), power, m, sd)
-    by_q, by_q_is_small = _from_q(q, (middle, half), power, m, sd, tf.sqrt(ratio))
+    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, 2.0 * half, power, m, sd)
+    by_q, by_q_is_small = _from_q(q, half + tf.abs(middle), power, m, sd, tf.sqrt(ratio))
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
     covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
     second_form = covers & by_q_is_small
@@ -204,23 +203,28 @@ class _Sums(NamedTuple):
     """What :func:`weights` sum up, [R] each."""
 
     values: list[tf.Tensor]
-    """Times 1, place and place², where place is (x - o)/half."""
+    """Times 1, place and place²."""
     amplitudes: list[tf.Tensor]
     """Bounds of the errors of these: their spectra."""
     end: tf.Tensor
     """The larger modulus at an end, which says what is left out beyond it."""
 
 
-def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor | float = 1.0) -> _Sums:
-    values = [each[0] / unit for each in sums]
-    amplitudes = [tf.sqrt(tf.square(each[1]) + tf.square(each[2])) / unit for each in sums]
-    return _Sums(values, amplitudes, tf.reduce_max(tf.abs(sums[0][3:]), axis=0) / unit)
+def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor) -> _Sums:
+    values, amplitudes = [], []
+    for each in sums:
+        value, cosine, sine = tf.unstack(each)[:3]
+        values.append(value / unit)
+        amplitudes.append(tf.sqrt(tf.square(cosine) + tf.square(sine)) / unit)
+    first, last = tf.unstack(sums[0])[3:]
+    return _Sums(values, amplitudes, tf.maximum(tf.abs(first), tf.abs(last)) / unit)
 
 
 def _from_pi(
     sums: Sequence[tf.Tensor],
     offset: tf.Tensor,
-    unit: tuple[tf.Tensor, tf.Tensor],
+    peak: tf.Tensor,
+    reach: tf.Tensor,
     power: tf.Tensor,
     m: tf.Tensor,
     sd: tf.Tensor,
@@ -228,23 +232,20 @@ def _from_pi(
     """
     Return Var_π[x], and what follows from it and from E_π[x].
 
-    :param unit: o and half the window: place is (x - o)/half.
+    :param sums: those of π, times x - peak and times its square.
+    :param reach: the largest distance of points from the peak.
     """
-    origin, half = unit
     mass = sums[0][0]
-    (_, of_t, of_square), (a0, a1, a2), end = _parts(sums, mass)
-    spread = of_square - tf.square(of_t)
-    mean, ratio = origin + half * of_t, tf.square(half) * spread
+    (_, distance, of_square), (a0, a1, a2), end = _parts(sums, mass)
+    mean, ratio = peak + distance, of_square - tf.square(distance)
     log_Z = offset + tf.math.log(mass)
 
     gap = tf.abs(1.0 - ratio)  # the scale of d2, and in these units
     scale = tf.abs(mean) + gap * tf.sqrt(ratio)  # that of d1
-    off = tf.abs(of_t)
-    of_mean = half * (a1 + off * a0)
-    of_ratio = tf.square(half) * (a2 + 2.0 * off * a1 + (tf.square(of_t) + spread) * a0)
     least = tf.minimum(gap, ratio)
-    alias = _largest(a0 / tf.abs(log_Z), of_mean / scale, of_ratio / least)
-    reach = half * (2.0 + off)
+    off = tf.abs(distance)
+    alias = _largest(a0 / tf.abs(log_Z), (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / least)
+    reach += off
     truncation = end * _largest(1.0 / tf.abs(log_Z), reach / scale, tf.square(reach) / least)
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
@@ -252,38 +253,26 @@ def _from_pi(
 
 
 def _from_q(
-    sums: Sequence[tf.Tensor],
-    unit: tuple[tf.Tensor, tf.Tensor],
-    power: tf.Tensor,
-    m: tf.Tensor,
-    sd: tf.Tensor,
-    width: tf.Tensor,
+    sums: Sequence[tf.Tensor], reach: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor
 ) -> tuple[_Form, tf.Tensor]:
     """
     Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.
 
-    :param unit: o and half the window: place is (x - o)/half.
+    :param sums: those of α q exp(-x²/2)/2, times x and times x².
+    :param reach: the largest |x|.
     :param width: standard deviation of π, in units of the cavity's.
     """
-    origin, half = unit
-    off = tf.abs(origin)
-    (q0, of_t, of_square), (a0, a1, a2), end = _parts(sums)
-    q1 = origin * q0 + half * of_t
-    q2 = origin * (q1 + half * of_t) + tf.square(half) * of_square
+    (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(_LOG_ROOT_2PI)) * power)
     Z = 1.0 + power * q0
     slope = q1 / Z
     curvature = (q2 - q0) / Z - power * tf.square(slope)
 
     gap = tf.abs(curvature)
     scale = tf.abs(slope) + gap * width
-    e1 = off * a0 + half * a1
-    e2 = tf.square(off) * a0 + 2.0 * off * half * a1 + tf.square(half) * a2
-    of_slope = (e1 + power * tf.abs(slope) * a0) / Z
-    of_curvature = (e2 + a0 + 2.0 * power * tf.abs(slope) * e1) / Z
+    of_slope = (a1 + power * tf.abs(slope) * a0) / Z
+    of_curvature = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
     alias = _largest(a0 / tf.abs(q0), of_slope / scale, of_curvature / gap)
-    end /= Z
-    reach = off + 2.0 * half
-    truncation = end * _largest(1.0 / tf.abs(q0), reach / scale, tf.square(reach) / gap)
+    truncation = end / Z * _largest(1.0 / tf.abs(q0), reach / scale, tf.square(reach) / gap)
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
     values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)

