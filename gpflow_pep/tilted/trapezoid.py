@@ -30,7 +30,7 @@ from .rule import Cavity, Observations, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
 _STEP = 0.26  # largest step near the center, in units of the radius of a density, for which the radius bounds the error
-_STEP_OF_T = 0.2  # largest step of t: a quarter of π/4
+_STEP_OF_T = 0.18  # largest step of t: less than a quarter of π/4
 _ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
 _PART_OF_RADIUS = 0.7  # a, in units of the radius: near the center
 _PART_OF_DISTANCE = 0.1  # a, in units of the distance of the center from the cavity's mean
