@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
-from .trapezoid import Approximation, Window, next_window, trapezoid, weights
+from .trapezoid import LARGEST_STEP, Approximation, Window, next_window, trapezoid, weights
 
-_FEW, _MANY = 60, 160  # points
+_FEWEST, _FEW, _MANY = 30, 60, 160  # points: of cavities that are narrow, of others, and of rows that need more
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
 _CENTRE = 5  # column of the results
-_TABLE = np.concatenate([weights(_FEW), weights(_MANY)], axis=1)
+_TABLE = np.concatenate([weights(number) for number in (_FEWEST, _FEW, _MANY)], axis=1)
 
 
 class Located(NamedTuple):
@@ -47,17 +47,16 @@ def locate(density: LogDensity, cavity: Cavity, observations: Observations, alph
     dtype, R = m.dtype, tf.shape(m)[0]
     table = tf.constant(_TABLE, dtype)
     of_rows = tf.stack([m, v, alpha], axis=1)
+    sizes = tf.constant([_FEWEST, _FEW, _MANY])
+    few_are_fine = 2.0 * _HALF / (_FEWEST - 1) * tf.sqrt(v) <= LARGEST_STEP * density.radius(observations.X)
+    narrow, wide = tf.where(few_are_fine)[:, 0], tf.where(~few_are_fine)[:, 0]
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        is_first = tf.equal(number, 0)
-        X, Y, rows = tf.cond(
-            is_first,
-            lambda: (*observations, of_rows),
-            lambda: tuple(tf.gather(value, row) for value in (*observations, of_rows)),
-        )
-        begin, size = tf.where(is_first, 0, _FEW), tf.where(is_first, _FEW, _MANY)
+        X, Y, rows = (tf.gather(value, row) for value in (*observations, of_rows))
+        kind = tf.minimum(number, 2)
+        begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         mean, variance, power = tf.unstack(rows, axis=1)
         window = Window(middle, half)
@@ -72,18 +71,28 @@ def locate(density: LogDensity, cavity: Cavity, observations: Observations, alph
             tf.gather(value, inaccurate) for value in (row, mean, variance, found.second_form, middle, half)
         )
         following, peak = next_window(log_pi, x, second_form, Window(middle, half))
-        place = tf.stack([row, tf.fill(tf.shape(row), _CENTRE)], axis=1)
+        place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTRE, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
         # Drop rows whose window does not change any more: more points would not help.
         change = following.half / half
-        again = tf.where(is_first | (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO))[:, 0]
-        return number + 1, *(tf.gather(value, again) for value in (row, *following)), results
+        again = tf.where((number < 2) | (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO))[:, 0]
+        row, middle, half = (tf.gather(value, again) for value in (row, *following))
+        joins = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
+        return number + 1, *begun(joins, row, middle, half), results
 
-    start = (tf.range(R), tf.zeros_like(m), tf.fill([R], tf.constant(_HALF, dtype)), tf.zeros([R, 6], dtype))
+    def begun(joins: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """These rows, and others with their first window."""
+        zero = tf.zeros(tf.shape(joins), dtype)
+        parts = (row, joins), (middle, zero), (half, zero + _HALF)
+        return tuple(tf.concat(pair, axis=0) for pair in parts)
+
+    none = tf.zeros([0], dtype)
+    starts_narrow = tf.size(narrow) > 0
+    first = begun(tf.cond(starts_narrow, lambda: narrow, lambda: wide), narrow[:0], none, none)
     *_, results = tf.while_loop(
         lambda number, row, *_: (number < _MAX_LEVELS) & (tf.size(row) > 0),
         level,
-        (tf.constant(0), *start),
+        (tf.where(starts_narrow, 0, 1), *first, tf.zeros([R, 6], dtype)),
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
     )
     *tilted, flag, centre = tf.unstack(results, axis=1)

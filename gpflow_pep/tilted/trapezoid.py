@@ -29,7 +29,7 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
-_STEP = 0.26  # largest step near the center, in units of the radius of a density, for which the radius bounds the error
+LARGEST_STEP = 0.26  # near the center, in units of the radius of a density, for which the radius bounds the error
 _STEP_OF_T = 0.18  # largest step of t: less than a quarter of π/4
 _ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
 _PART_OF_RADIUS = 0.7  # a, in units of the radius: near the center
@@ -166,7 +166,7 @@ def trapezoid(
     second_form = covers & by_q_is_small
     log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
 
-    is_fine = sd * points.scale * points.step <= _STEP * density.radius(observations.X)
+    is_fine = sd * points.scale * points.step <= LARGEST_STEP * density.radius(observations.X)
     is_fine &= points.step <= _STEP_OF_T
     tolerance = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
     is_accurate = (alias <= tolerance) & (truncation <= _ACCURATE)
