@@ -57,7 +57,6 @@ def in_midstream(make, data, kernel, Z, **shared):
 REGISTRY = {
     "PEPR alpha 0": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, **shared),
     "PEPR alpha 0.5": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.5, chunk_size=5, **shared),
-    "PEPR alpha 1": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=1.0, **shared),
     "PEPR alpha per block": lambda data, kernel, Z, **shared: PEPR(
         data, kernel, Z, alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5]), **shared
     ),
@@ -66,7 +65,6 @@ REGISTRY = {
     "TSGPR": TSGPR,
     "BTSGPR": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=5, **shared),
     "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
-    "PEP": with_sites,
     "PEP scale learned": lambda data, kernel, Z, **shared: with_sites(data, kernel, Z, scale=learned_scale(), **shared),
     "StreamingPEP": functools.partial(in_midstream, functools.partial(with_sites, constructor=StreamingPEP)),
     "StreamingSGPR": functools.partial(in_midstream, functools.partial(StreamingSGPR, alpha=0.5)),
