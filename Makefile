@@ -41,7 +41,7 @@ campaign: $(VENV)/.installed-dev
 	$(PY) -m experiments.campaign.convergence --problems 1600 --minutes $(MINUTES)
 
 test: $(VENV)/.installed-dev
-	$(strip $(PY) -m pytest -n 2 $(PYTEST_ARGS))
+	$(strip $(PY) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS))
 
 lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check

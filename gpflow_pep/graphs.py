@@ -96,6 +96,13 @@ class _Compiled:
         return type(None), ()
 
 
+def forget(instance: Any) -> None:
+    """Let go of what the compiled methods of an instance have traced; they are traced anew where they are called."""
+    for key, value in list(vars(instance).items()):
+        if isinstance(value, _Compiled):
+            vars(instance)[key] = value._new()  # and not deleted: another thread may be about to call it
+
+
 def hand_over() -> None:
     """
     Let all graphs that have been traced up to now be garbage collected.

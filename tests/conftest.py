@@ -1,8 +1,10 @@
-"""Memory of the test process: models and graphs, which are cycles, are collected after each module."""
+"""Memory of the test process: models and graphs, which are cycles, are collected after each module, and on the way."""
 
 import ctypes
 import gc
-from collections.abc import Iterator
+import os
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from tensorflow.python.eager import context
@@ -11,6 +13,8 @@ from tensorflow.python.framework.ops import gradient_registry
 from gpflow_pep.graphs import hand_over
 
 _C = ctypes.CDLL(None)
+_STATM = Path("/proc/self/statm")  # of Linux
+_GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,12 +24,22 @@ def imported() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def collected(imported: None, request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Release what tests leave behind, when pytest itself no longer refers to what the last one was given."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        _release_module(item)
+    elif _resident() > _after_release[-1] + _GROWTH:
+        _release()
+    return result
+
+
+def _release_module(item: pytest.Item) -> None:
     """Release what the tests of a module cached and traced, and the exported models that they loaded."""
-    yield
-    for value in vars(request.module).values():
-        if hasattr(value, "cache_clear") and value.__module__ == request.module.__name__:
+    module = getattr(item, "module", None)
+    for value in vars(module).values() if module else ():
+        if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
             value.cache_clear()
     hand_over()
     entries = gradient_registry._registry
@@ -34,5 +48,20 @@ def collected(imported: None, request: pytest.FixtureRequest) -> Iterator[None]:
             del entries[name]
     gc.collect()
     context.context().clear_kernel_cache()  # of operations that ran eagerly
+    _release()
+
+
+def _release() -> None:
+    hand_over()
+    gc.collect()
     if hasattr(_C, "malloc_trim"):  # glibc keeps what is freed, up to a gigabyte here
         _C.malloc_trim(0)
+    _after_release.append(_resident())
+
+
+def _resident() -> float:
+    """Bytes that the process occupies; 0 where that is not known."""
+    return float(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if _STATM.exists() else 0.0
+
+
+_after_release = [_resident()]

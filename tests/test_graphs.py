@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from gpflow_pep import ARPEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
+from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
 from gpflow_pep.graphs import compiled, hand_over, unconverted
 from gpflow_pep.training import fit
 
@@ -95,6 +95,16 @@ def test_models_leave_no_graphs(train):
 @pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
 def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
+
+
+def test_graphs_of_a_structure_that_a_model_no_longer_has_go():
+    model = PEP((X, Y), gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), X[:4])
+    numbers = []
+    for trainable in (True, False):
+        gpflow.set_trainable(model.kernel.variance, trainable)
+        model.update_sites()
+        numbers.append(existing()[0])
+    assert numbers[1] == numbers[0]
 
 
 def test_a_failed_trace_leaves_no_graph():

@@ -14,6 +14,8 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 
+from ..graphs import forget
+
 _PLAIN = (bool, int, float, str, np.generic)
 
 
@@ -22,6 +24,11 @@ class Structure:
 
     def __init__(self) -> None:
         self._number, self._known = 0, [object()]
+
+    @property
+    def last(self) -> int:
+        """The number of the last structure that was looked at."""
+        return self._number
 
     def number(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
         """
@@ -35,7 +42,10 @@ class Structure:
 
 
 class CompiledSteps:
-    """A model with compiled steps, which take :meth:`_current_structure`: they are traced anew where it has changed."""
+    """
+    A model with compiled steps, which take :meth:`_current_structure`: they are traced anew where it has changed, and
+    what was traced before goes, since no number comes back.
+    """
 
     kernel: Kernel
     likelihood: Likelihood
@@ -48,7 +58,11 @@ class CompiledSteps:
 
     def _current_structure(self) -> int:
         """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
-        return self._structure.number(self._parts(), self._settings())
+        before = self._structure.last
+        number = self._structure.number(self._parts(), self._settings())
+        if number != before:
+            forget(self)
+        return number
 
     def _parts(self) -> tuple[tf.Module, ...]:
         """What the posterior depends on beside data and alpha."""

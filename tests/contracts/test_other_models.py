@@ -174,8 +174,13 @@ def value_and_gradient(model, loss):
 
 
 @pytest.fixture(params=ENTRIES)
-def make(request):
-    return ENTRIES[request.param]
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def make(name):
+    return ENTRIES[name]
 
 
 @functools.cache
@@ -193,20 +198,20 @@ def left_as_it_was(model):
         variable.assign(value)
 
 
-@pytest.fixture(params=ENTRIES)
-def model(request):
-    if not request.param.startswith("PEPClassifier"):
-        yield ENTRIES[request.param]()
+@pytest.fixture
+def model(name):
+    if not name.startswith("PEPClassifier"):
+        yield ENTRIES[name]()
         return
-    model, _ = shared(request.param)
+    model, _ = shared(name)
     with left_as_it_was(model):
         yield model
 
 
-@pytest.fixture(params=ENTRIES)
-def compiled(request):
+@pytest.fixture
+def compiled(name):
     """A model and its compiled objective, which takes seconds: tests share it, and leave it as it was."""
-    model, closure = shared(request.param)
+    model, closure = shared(name)
     with left_as_it_was(model):
         yield types.SimpleNamespace(model=model, loss=closure)
 
@@ -467,9 +472,9 @@ def test_a_copy_is_independent(model, contract):
     assert float(loss_of(other)()) == changed
 
 
-def test_parameters_go_round(make, contract):
+def test_parameters_go_round(make, model, contract):
     """Values are transformed twice on the way, 2 eps of each."""
-    trained, fresh = make(), make()
+    trained, fresh = model, make()
     contract.perturb(trained, size=0.1)
     expected = float(loss_of(trained)())
     assert float(loss_of(fresh)()) != pytest.approx(expected, rel=1e-6)
@@ -477,9 +482,9 @@ def test_parameters_go_round(make, contract):
     assert float(loss_of(fresh)()) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_checkpoint_restores_what_was_learned_and_chosen(make, contract, tmp_path):
+def test_a_checkpoint_restores_what_was_learned_and_chosen(make, model, contract, tmp_path):
     """Into a model of other data, other settings and another q; the data themselves are given again."""
-    trained = make()
+    trained = model
     contract.perturb(trained, size=0.1)
     if hasattr(trained, "alpha"):
         trained.alpha = 0.4
@@ -528,13 +533,13 @@ def test_what_is_exported(model, contract, tmp_path):
     assert loaded.compiled_predict_f(XNEW[:2])[0].shape == [2, C]
 
 
-def test_single_precision(make):
+def test_single_precision(make, model):
     """
     float32 all through, and the numbers of float64 to the digits that are left. Kuu's condition number is about 2, and
     the jitters differ by 9e-6: some 1e-5 of the loss, which is stationary in sites that are exact to 1e-4 of a standard
     deviation. Predictions follow these, and derivatives differ by what sites and quadrature make of them.
     """
-    reference = make()
+    reference = model
     expected, slopes = value_and_gradient(reference, loss_of(reference))
     predictions = reference.predict_f(XNEW)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):

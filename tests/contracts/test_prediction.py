@@ -33,8 +33,8 @@ def marginal(cov, full_cov, full_output_cov):
 
 
 @pytest.mark.parametrize("P", [1, 2])
-def test_shapes_types_and_agreement_of_all_forms(make, contract, P):
-    model = make(P)
+def test_shapes_types_and_agreement_of_all_forms(shared, contract, P):
+    model = shared(P)
     n = len(contract.Xnew)
     posterior = model.posterior()
     mean, variance = model.predict_f(contract.Xnew)
@@ -57,8 +57,8 @@ def test_shapes_types_and_agreement_of_all_forms(make, contract, P):
 
 
 @pytest.mark.parametrize(("full_cov", "full_output_cov"), [(False, False), (True, True)])
-def test_leading_batch_dimensions(make, contract, full_cov, full_output_cov):
-    model = make(2)
+def test_leading_batch_dimensions(shared, contract, full_cov, full_output_cov):
+    model = shared(2)
     batch = np.stack([contract.Xnew + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
     posterior = model.posterior()
     for Xnew in (batch, batch.reshape(2, 3, *batch.shape[1:])):
@@ -74,8 +74,8 @@ def test_leading_batch_dimensions(make, contract, full_cov, full_output_cov):
 
 
 @pytest.mark.parametrize("P", [1, 2])
-def test_observations_and_densities(make, contract, P):
-    model = make(P)
+def test_observations_and_densities(shared, contract, P):
+    model = shared(P)
     X, Y = contract.data(P, seed=5)
     f_mean, f_var = model.predict_f(X)
     mean, variance = model.predict_y(X)
@@ -88,8 +88,8 @@ def test_observations_and_densities(make, contract, P):
     np.testing.assert_allclose(density, expected.sum(axis=1), rtol=0, atol=1e-10)
 
 
-def test_samples(make, contract):
-    model = make(2)
+def test_samples(shared, contract):
+    model = shared(2)
     assert model.predict_f_samples(contract.Xnew).shape == [7, 2]
     assert model.predict_f_samples(contract.Xnew, 3).shape == [3, 7, 2]
     assert model.predict_f_samples(contract.Xnew, 3, full_cov=False, full_output_cov=True).shape == [3, 7, 2]
@@ -118,8 +118,8 @@ def test_posteriors_predict_what_the_model_predicts(model, contract, cache):
             )
 
 
-def test_a_variable_cache_follows_in_a_compiled_graph(make, contract):
-    model = make(2)
+def test_a_variable_cache_follows_in_a_compiled_graph(shared, contract):
+    model = shared(2)
     posterior = model.posterior("variable")
     compiled = tf.function(posterior.predict_f)
     old = compiled(contract.Xnew)
@@ -143,8 +143,8 @@ def test_a_tensor_cache_stays_where_it_is(model, contract):
     contract.same_predictions(posterior.predict_f(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
 
 
-def test_more_rows_than_a_chunk(make):
-    model = make(2)
+def test_more_rows_than_a_chunk(shared):
+    model = shared(2)
     Xnew = np.random.default_rng(0).uniform(-3.0, 3.0, size=(10_001, 2))
     posterior = model.posterior()
     mean, variance = posterior.predict_f(Xnew)
@@ -206,9 +206,9 @@ def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
     assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_q_of_u_is_that_of_the_predictions(make, contract):
+def test_q_of_u_is_that_of_the_predictions(shared, contract):
     """An SVGP with this q(u) predicts the same; the mean function is not part of u."""
-    model = make(2)
+    model = shared(2)
     mean, cov = model.compute_qu()
     assert mean.shape == [contract.M, 2] and cov.shape[-2:] == [contract.M, contract.M]
     svgp = gpflow.models.SVGP(

@@ -151,8 +151,9 @@ def test_an_exported_posterior(model, contract, tmp_path, cache):
     assert loaded.predict(contract.Xnew[:2])[0].shape == [2, 1]
 
 
-def test_an_exported_model(model, contract, tmp_path):
+def test_an_exported_model(make, contract, tmp_path):
     """GPflow's documented way: a compiled function as an attribute of the model."""
+    model = make()
     contract.perturb(model)
     model.compiled_predict_f = tf.function(lambda X: model.predict_f(X), input_signature=SPEC)
     model.compiled_predict_y = tf.function(lambda X: model.predict_y(X), input_signature=SPEC)

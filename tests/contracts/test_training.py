@@ -7,6 +7,19 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 
 
+@pytest.fixture(scope="module")
+def closures():
+    return {}
+
+
+@pytest.fixture
+def compiled(model, closures):
+    """The compiled objective of a model, which its tests share."""
+    if model not in closures:
+        closures[model] = model.training_loss_closure(compile=True)
+    return closures[model]
+
+
 def value_and_gradient(model, compiled):
     def evaluate():
         with tf.GradientTape() as tape:
@@ -31,9 +44,9 @@ def test_every_variable_has_a_derivative(model):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(expected).max()))
 
 
-def test_derivatives_equal_finite_differences(make):
+def test_derivatives_equal_finite_differences(shared):
     """h = 1e-5: h^2 f''' / 6 + eps f / h is about 1e-9 for objectives of some 20 nats."""
-    model = make(2)
+    model = shared(2)
     rng = np.random.default_rng(1)
     _, gradients = value_and_gradient(model, compiled=False)
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
@@ -68,32 +81,31 @@ def test_scipy_improves_the_objective(model):
     assert after == pytest.approx(float(result.fun), rel=1e-12)
 
 
-def test_adam_improves_the_objective(model):
-    closure = model.training_loss_closure(compile=True)
+def test_adam_improves_the_objective(model, compiled):
     optimizer = tf_keras.optimizers.Adam(0.02)
-    losses = [float(closure())]
+    losses = [float(compiled())]
     for _ in range(12):
-        optimizer.minimize(closure, model.trainable_variables)
-        losses.append(float(closure()))
+        optimizer.minimize(compiled, model.trainable_variables)
+        losses.append(float(compiled()))
     assert np.all(np.isfinite(losses))
     assert losses[-1] < losses[0] - 1e-2
 
 
-def test_a_compiled_objective_is_traced_once(model, contract):
-    closure = model.training_loss_closure(compile=True)
+def test_a_compiled_objective_is_traced_once(model, compiled, contract):
     for seed in range(3):
         contract.perturb(model, seed, size=0.1)
-        assert float(closure()) == pytest.approx(float(model.training_loss()), rel=1e-12)
+        assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
     if hasattr(model, "alpha"):
         model.alpha = 0.0 * model.alpha
-        assert float(closure()) == pytest.approx(float(model.training_loss()), rel=1e-12)
+        assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
     X, Y = (values.numpy() for values in model.data)
     model.data = (X, -Y)
-    assert float(closure()) == pytest.approx(float(model.training_loss()), rel=1e-12)
-    assert closure.experimental_get_tracing_count() == 1
+    assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
+    assert compiled.experimental_get_tracing_count() == 1
 
 
-def test_priors_count(model):
+def test_priors_count(make):
+    model = make()
     before = float(model.training_loss())
     import tensorflow_probability as tfp
 
@@ -115,7 +127,8 @@ def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
     assert float(both.training_loss()) == pytest.approx(alone, rel=1e-12)
 
 
-def test_fixed_variables_are_left_alone(model):
+def test_fixed_variables_are_left_alone(make):
+    model = make()
     gpflow.set_trainable(model.inducing_variable, False)
     gpflow.set_trainable(model.likelihood, False)
     Z = model.inducing_variable.Z.numpy()
@@ -123,9 +136,9 @@ def test_fixed_variables_are_left_alone(model):
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
-def test_single_precision(make, contract):
+def test_single_precision(make, model, contract):
     """float32 all through, and the number that float64 gives to the digits that are left: cond(Kuu) eps = 1e-4."""
-    reference = make()
+    reference = model
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
         model = make(mean_function=gpflow.functions.Constant(np.array([0.1], np.float32)))
         assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}

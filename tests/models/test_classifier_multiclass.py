@@ -1,5 +1,6 @@
 """PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by it."""
 
+import functools
 import os
 
 import gpflow
@@ -36,6 +37,14 @@ def separate(different=True):
     kernels = [SquaredExponential(2.0 + 0.5 * c * different, lengthscales=[0.8, 1.3]) for c in range(C)]
     points = [InducingPoints(Z + 0.1 * c * different) for c in range(C)]
     return SeparateIndependent(kernels), SeparateIndependentInducingVariables(points)
+
+
+@functools.cache
+def compiled(parts):
+    """A model, with the likelihood's epsilon trained too, and its compiled loss, for any alpha."""
+    model = make(*(separate() if parts == "separate" else ()))
+    gpflow.set_trainable(model.likelihood.epsilon, True)
+    return model, model.training_loss_closure(compile=True)
 
 
 def test_separate_parts_that_are_equal_are_shared_ones():
@@ -75,7 +84,9 @@ def test_tilted_moments_are_matched(alpha):
     Kuu, sites and cavities in numpy, latent function by latent function; E[p^α] and its derivatives in the cavity means
     by differences, h = 1e-4: 1e-8 of them, and 1e-6 of the second ones.
     """
-    model = make(*separate(), alpha=alpha)
+    model, _ = compiled("separate")
+    model.alpha = alpha
+    model.reset_sites()
     assert model.update_sites().converged
     likelihood, h = model.likelihood, 1e-3
     tau, linear = model.sites.precision.numpy(), model.sites.linear.numpy()
@@ -117,10 +128,10 @@ def test_derivatives(parts, alpha):
     Of the converged energy, in each variable and in all together: the sites follow, and need no term, since the energy
     is stationary in them. Differences of fourth order with h = 1e-3 of a random direction.
     """
-    model = make(*(separate() if parts == "separate" else ()), alpha=alpha)
-    gpflow.set_trainable(model.likelihood.epsilon, True)
+    model, loss = compiled(parts)
+    model.alpha = alpha
+    model.reset_sites()
     variables = model.trainable_variables
-    loss = model.training_loss_closure(compile=True)
     with tf.GradientTape() as tape:
         total = loss()
     gradients = tape.gradient(total, variables)
@@ -140,16 +151,24 @@ def test_derivatives(parts, alpha):
         assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
 
 
+ORDER = np.array([2, 0, 1])
+
+
+@pytest.fixture(scope="module")
+def in_both_orders():
+    relabelled = np.argsort(ORDER)[Y[:, 0].astype(int)][:, None].astype(float)
+    return [make(mean_function=None, labels=labels) for labels in (Y, relabelled)]
+
+
 @pytest.mark.parametrize("batch_size", [None, 5])
-def test_order_of_classes_does_not_matter(batch_size):
-    order = np.array([2, 0, 1])
-    place = np.argsort(order)
-    model = make(mean_function=None)
-    relabelled = make(mean_function=None, labels=place[Y[:, 0].astype(int)][:, None].astype(float))
+def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
+    model, relabelled = in_both_orders
+    for each in in_both_orders:
+        each.reset_sites()
     energies = [one.update_sites(batch_size=batch_size).log_evidence for one in (model, relabelled)]
     assert energies[0] == pytest.approx(energies[1], abs=1e-8)
     ours, others = (one.predict_y(Z)[0].numpy() for one in (model, relabelled))
-    np.testing.assert_allclose(others, ours[:, order], rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(others, ours[:, ORDER], rtol=0.0, atol=1e-8)
     np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
 
 
@@ -186,6 +205,15 @@ def standardised(load):
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
 
 
+@functools.cache
+def of_defaults(load, kind):
+    """A model of all rows, and these."""
+    inputs, labels = standardised(load)
+    kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
+    points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
+    return PEPClassifier((inputs, labels), kernel, kind(3), points), inputs, labels
+
+
 @pytest.mark.parametrize(
     ("kind", "alpha"),
     [
@@ -197,10 +225,9 @@ def standardised(load):
 )
 @pytest.mark.parametrize("load", [load_iris, load_wine])
 def test_convergence_from_defaults(load, kind, alpha):
-    inputs, labels = standardised(load)
-    kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
-    points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
-    model = PEPClassifier((inputs, labels), kernel, kind(3), points, alpha=alpha)
+    model, inputs, labels = of_defaults(load, kind)
+    model.alpha = alpha
+    model.reset_sites()
     status = model.update_sites()
     assert status.converged
     assert np.isfinite(status.log_evidence)

@@ -22,6 +22,13 @@ def made():
     return PEP((X, LABELS), gpflow.kernels.SquaredExponential(2.0, 0.7), Probit(), X[:8].copy(), alpha=0.7, tol=1e-8)
 
 
+@pytest.fixture(scope="module")
+def compiled():
+    """A model, and the means that it predicts."""
+    model = made()
+    return model, model.predict_f(X)[0].numpy()
+
+
 class Watched:
     """A compiled step that counts how many threads are in it."""
 
@@ -66,11 +73,12 @@ def in_threads(task):
     return found
 
 
-def test_predictions_in_many_threads():
+def test_predictions_in_many_threads(compiled, monkeypatch):
     """Half of the threads make the sites anew first; means differ by what the tolerance of the sites leaves."""
-    model = made()
+    model, _ = compiled
     expected = [each.numpy() for each in model.predict_f(X)]
-    watched = model.__dict__["_converge"] = Watched(model._converge)
+    watched = Watched(model._converge)
+    monkeypatch.setitem(model.__dict__, "_converge", watched)
 
     def task(number):
         if number % 2:
@@ -85,19 +93,17 @@ def test_predictions_in_many_threads():
     assert model.sites_status.converged
 
 
-def test_the_first_prediction_of_a_model():
+def test_the_first_prediction_of_a_model(compiled):
     """Which traces what it needs, may be asked for in many threads at once."""
-    model, alone = made(), made()
-    expected = alone.predict_f(X)[0].numpy()
+    model, (_, expected) = made(), compiled
     for found in in_threads(lambda number: model.predict_f(X)[0].numpy()):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_have_a_lock_of_their_own(copied):
+def test_copies_have_a_lock_of_their_own(compiled, copied):
     """Also of a model whose lock is held, which another thread could not be waiting for."""
-    model = made()
-    expected = model.predict_f(X)[0].numpy()
+    model, expected = compiled
     with one_at_a_time(model):
         other = copied(model)
     assert one_at_a_time(other) is not one_at_a_time(model)

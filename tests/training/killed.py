@@ -1,12 +1,14 @@
 """
-A training that kills itself, in a process of its own:
+Trainings that kill themselves, one after the other, each in a process of its own:
 
-    python killed.py NAME CHECKPOINT VALUES WHERE COUNT
+    python killed.py '[[NAME, CHECKPOINT, VALUES, WHERE, COUNT], ...]'
 
 WHERE is "record" or "write": at the COUNT-th record, or in the midst of the COUNT-th replacement of the checkpoint. At
-the end the model's values are in the file VALUES.
+the end the model's values are in the file VALUES. The processes are forked from this one, which has imported everything
+and started nothing of TensorFlow; it writes how each ended: its exit code, and whether VALUES exists.
 """
 
+import json
 import os
 import signal
 import sys
@@ -21,8 +23,8 @@ def kill():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(name, checkpoint, result, where, count):
-    left = [int(count)]
+def train(name, checkpoint, result, where, count):
+    left = [count]
 
     def report(*_):
         left[0] -= where == "record"
@@ -44,5 +46,18 @@ def main(name, checkpoint, result, where, count):
     np.savez(result, **values(model))
 
 
+def ended(arguments):
+    """How a training in a process of its own ended."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            train(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), os.path.exists(arguments[2])
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))

@@ -46,46 +46,43 @@ class At:
             raise KeyboardInterrupt
 
 
-def interrupted(name, path, counts, **options):
-    """The model after trainings of which all but the last were interrupted."""
+def interrupted(as_new, name, path, counts, **options):
+    """The model after trainings of which all but the last were interrupted; each starts as a new model does."""
     for count in counts:
         with pytest.raises(KeyboardInterrupt):
-            fit(MAKERS[name](), data_for(name), checkpoint=path, checkpoint_seconds=0.0, report=At(count), **options)
-    model = MAKERS[name]()
+            fit(as_new(name), data_for(name), checkpoint=path, checkpoint_seconds=0.0, report=At(count), **options)
+    model = as_new(name)
     return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
 
 
 # --- killed ----------------------------------------------------------------------------------------------------------
 
-
-def run(name, tmp_path, where, count):
-    """The process' exit code."""
-    arguments = [sys.executable, str(SMALL / "killed.py"), name, str(tmp_path / "c.npz"), str(tmp_path / "v.npz")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SMALL), *sys.path])}
-    return subprocess.run([*arguments, where, str(count)], env=environment, capture_output=True, check=False).returncode
+KILLS = {"TSVGP": [("record", 1), ("record", 4), ("write", 2)], "PEPR": [("write", 3), ("record", 7)]}
 
 
-@pytest.mark.parametrize(
-    ("name", "kills"),
-    [("TSVGP", [("record", 1), ("record", 4), ("write", 2)]), ("PEPR", [("write", 3), ("record", 7)])],
-)
-def test_killed(tmp_path, name, kills):
+def test_killed(tmp_path):
     """By SIGKILL: before the first checkpoint is written, later, and while one is being replaced."""
-    for where, count in kills:
-        assert run(name, tmp_path, where, count) == -9
-    assert not (tmp_path / "v.npz").exists()
-    assert run(name, tmp_path, "record", 10**6) == 0
-    found = dict(np.load(tmp_path / "v.npz"))
-    model = MAKERS[name]()
-    fit(model, data_for(name), **options_for(name))
-    if name in WITH_DATA:
-        again = MAKERS[name]()
-        gpflow.utilities.multiple_assign(again, found)
-        objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
-        assert objective[1] == pytest.approx(objective[0], rel=1e-6)
-    else:
-        for path, value in values(model).items():
-            np.testing.assert_array_equal(found[path], value)
+    runs, expected = [], []
+    for name, kills in KILLS.items():
+        files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
+        runs += [[name, *files, where, count] for where, count in [*kills, ("record", 10**6)]]
+        expected += [[-9, False]] * len(kills) + [[0, True]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SMALL), *sys.path])}
+    command = [sys.executable, str(SMALL / "killed.py"), json.dumps(runs)]
+    ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    assert json.loads(ended.stdout) == expected, ended.stderr
+    for name in KILLS:
+        found = dict(np.load(tmp_path / f"{name}.values.npz"))
+        model = MAKERS[name]()
+        fit(model, data_for(name), **options_for(name))
+        if name in WITH_DATA:
+            again = MAKERS[name]()
+            gpflow.utilities.multiple_assign(again, found)
+            objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
+            assert objective[1] == pytest.approx(objective[0], rel=1e-6)
+        else:
+            for path, value in values(model).items():
+                np.testing.assert_array_equal(found[path], value)
 
 
 # --- interrupted -----------------------------------------------------------------------------------------------------
@@ -102,14 +99,14 @@ def test_killed(tmp_path, name, kills):
         ("PEPClassifier", {"optimiser": "adam", "max_iterations": 14, "batch_size": 16}),
     ],
 )
-def test_adam_goes_on_exactly(tmp_path, name, options):
+def test_adam_goes_on_exactly(as_new, tmp_path, name, options):
     """Parameters, objectives and scores; of a PEPClassifier in minibatches after whole epochs of four."""
     options = {**options_for(name), **options, "held_out": held_out_for(name), "patience": 1000}
-    model = MAKERS[name]()
+    model = as_new(name)
     expected = fit(model, data_for(name), **options)
-    again, result = interrupted(name, tmp_path / "c.npz", [2] if name in WITH_SITES else [3, 2], **options)
-    for path, value in values(model).items():
-        np.testing.assert_array_equal(values(again)[path], value)
+    trained = values(model)
+    again, result = interrupted(as_new, name, tmp_path / "c.npz", [2] if name in WITH_SITES else [3, 2], **options)
+    np.testing.assert_equal(values(again), trained)
     assert result.objective == expected.objective
     assert result.held_out == expected.held_out
     assert (result.iterations, result.status, result.reason) == (
@@ -119,27 +116,27 @@ def test_adam_goes_on_exactly(tmp_path, name, options):
     )
 
 
-def test_lbfgs_goes_on_with_the_sites(tmp_path):
+def test_lbfgs_goes_on_with_the_sites(as_new, tmp_path):
     """Not the same way, but to the same objective."""
-    expected = fit(MAKERS["PEPClassifier"](), max_iterations=100)
-    _, result = interrupted("PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
+    expected = fit(as_new("PEPClassifier"), max_iterations=100)
+    _, result = interrupted(as_new, "PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
     assert expected.converged and result.converged
     assert result.objective[-1] == pytest.approx(expected.objective[-1], rel=1e-6)
     assert len(result.objective) == result.iterations + 1
     assert np.all(np.diff(result.objective[:-1]) >= 0.0)
 
 
-def test_early_stopping_goes_on(tmp_path):
+def test_early_stopping_goes_on(as_new, tmp_path):
     """Also where the best parameters were before the interruption."""
     held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
     options = {"held_out": held_out, "patience": 3, "interval": 5, "max_iterations": 2000}
-    model = MAKERS["TSVGP"]()
+    model = as_new("TSVGP")
     expected = fit(model, (X, Y), **options)
-    again, result = interrupted("TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options)
+    trained = values(model)
+    again, result = interrupted(as_new, "TSVGP", tmp_path / "c.npz", [len(expected.objective) - 1], **options)
     assert result.status == "stopped early"
     assert result.objective == expected.objective
-    for path, value in values(model).items():
-        np.testing.assert_array_equal(values(again)[path], value)
+    np.testing.assert_equal(values(again), trained)
 
 
 def test_what_has_ended_is_not_repeated(tmp_path):
@@ -161,11 +158,11 @@ def test_what_has_ended_is_not_repeated(tmp_path):
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
-def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(tmp_path):
+def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(as_new, tmp_path):
     """Epochs of four: the run ends after six steps."""
     options = {"optimiser": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
-    fit(MAKERS["PEPClassifier"](), max_iterations=6, **options)
-    result = fit(MAKERS["PEPClassifier"](), max_iterations=13, **options)
+    fit(as_new("PEPClassifier"), max_iterations=6, **options)
+    result = fit(as_new("PEPClassifier"), max_iterations=13, **options)
     assert result.iterations == 13 and result.status == "limit"
     assert len(result.objective) == 6  # after 4, 6, 8, 12 and 13 steps, and at converged sites
 

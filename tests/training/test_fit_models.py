@@ -374,20 +374,20 @@ def test_softmax():
         assert result.status == "limit" and np.all(np.isfinite(result.held_out["nlpd"]))
 
 
-def test_the_seed_orders_minibatches_of_a_classifier():
+def test_the_seed_orders_minibatches_of_a_classifier(as_new):
     found = []
     for seed in (0, 1):
-        model = MAKERS["PEPClassifier"]()
+        model = as_new("PEPClassifier")
         fit(model, optimiser="adam", batch_size=20, max_iterations=3, seed=seed)
         found.append(float(model.kernel.lengthscales.numpy()))
     assert found[0] != found[1]
 
 
-def test_scores_change_nothing():
+def test_scores_change_nothing(as_new):
     """Neither parameters nor, beyond their tolerance, the sites that predictions converge."""
     found = []
     for held_out in (None, held_out_for("PEPClassifier")):
-        model = MAKERS["PEPClassifier"]()
+        model = as_new("PEPClassifier")
         fit(model, optimiser="adam", max_iterations=3, held_out=held_out)
         found.append(values(model))
     np.testing.assert_equal(found[0], found[1])

@@ -100,17 +100,6 @@ def test_the_log_evidence_rises(model, way):
         assert [iteration for iteration, _ in reports] == epochs
 
 
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
-def test_priors_are_honoured(model, way):
-    """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
-    options = {"optimiser": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
-    if way == "minibatches":
-        fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
-    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(2.0)), np.float64(1e-2))
-    fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
-    assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
-
-
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
@@ -192,46 +181,7 @@ def test_progress(model, capsys):
     assert "objective" not in capsys.readouterr().err
 
 
-# --- what is trained; at the end, since it is compiled anew --------
-
-
-def test_the_optimum_is_stationary(model):
-    """
-    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
-    (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
-    """
-    gpflow.set_trainable(model.inducing_variable, False)  # Z makes flat valleys, which take hundreds of iterations
-    gpflow.set_trainable(model.mean_function, False)
-    result = fit(model, max_iterations=200)
-    assert result.converged and "CONVERGENCE" in result.reason.upper()
-    with tf.GradientTape() as tape:
-        loss = model.training_loss()
-    gradients = tape.gradient(loss, model.trainable_variables)
-    assert len(gradients) == 2
-    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
-    best = result.objective[-1]
-    for parameter in (model.kernel.variance, model.kernel.lengthscales):
-        value = parameter.numpy()
-        for factor in (0.8, 1.25):
-            parameter.assign(factor * value)
-            assert model.update_sites().log_evidence < best
-        parameter.assign(value)
-
-
-def test_what_is_fixed_stays(model):
-    """Also where minibatches were compiled while it was trained."""
-    options = {"optimiser": "adam", "max_iterations": 3, "batch_size": 10}
-    fit(model, **options)
-    assert np.abs(model.inducing_variable.Z - Z).max() > 1e-3
-    model.inducing_variable.Z.assign(Z)
-    model.kernel.variance.assign(1.0)
-    gpflow.set_trainable(model.inducing_variable, False)
-    gpflow.set_trainable(model.kernel.variance, False)
-    before = model.kernel.lengthscales.numpy()
-    fit(model, **options)
-    np.testing.assert_array_equal(model.inducing_variable.Z, Z)
-    assert model.kernel.variance.numpy() == pytest.approx(1.0, rel=1e-15)
-    assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
+# --- how it trains ---------------------------------------------------------------------------------------------------
 
 
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
@@ -270,6 +220,77 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     assert result.sites.converged and model.max_sweeps == 1
 
 
+def test_a_second_training_traces_nothing(model):
+    """Of the same model, also for another number of rows."""
+    calls = []
+    covariance = gpflow.kernels.SquaredExponential.K
+    options = {"max_iterations": 2}
+    fit(model, **options)
+    model.data = (X[:25], Y[:25])
+    fit(model, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpflow.kernels.SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a))
+        fit(model, **options)
+        model.data = (X[:20], Y[:20])
+        fit(model, **options)
+        assert not calls
+        model.kernel(X)
+        assert calls  # it would have been seen
+
+
+# --- what is trained; late, since it is compiled anew -----------------------------------------------------------------
+
+
+def test_what_is_fixed_stays(model):
+    """Also where minibatches were compiled while it was trained."""
+    options = {"optimiser": "adam", "max_iterations": 3, "batch_size": 10}
+    fit(model, **options)
+    assert np.abs(model.inducing_variable.Z - Z).max() > 1e-3
+    model.inducing_variable.Z.assign(Z)
+    model.kernel.variance.assign(1.0)
+    gpflow.set_trainable(model.inducing_variable, False)
+    gpflow.set_trainable(model.kernel.variance, False)
+    before = model.kernel.lengthscales.numpy()
+    fit(model, **options)
+    np.testing.assert_array_equal(model.inducing_variable.Z, Z)
+    assert model.kernel.variance.numpy() == pytest.approx(1.0, rel=1e-15)
+    assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
+
+
+@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+def test_priors_are_honoured(model, way):
+    """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
+    options = {"optimiser": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
+    if way == "minibatches":
+        fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
+    model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(2.0)), np.float64(1e-2))
+    fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
+    assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
+
+
+def test_the_optimum_is_stationary(model):
+    """
+    L-BFGS-B stops where the projected gradient is below 1e-5 or the energy, some 20 nats, changes by 2e-9 of itself
+    (ftol): with curvatures of order 1 the latter leaves slopes up to sqrt(2 * 4e-8) = 3e-4.
+    """
+    gpflow.set_trainable(model.inducing_variable, False)  # Z makes flat valleys, which take hundreds of iterations
+    gpflow.set_trainable(model.mean_function, False)
+    result = fit(model, max_iterations=200)
+    assert result.converged and "CONVERGENCE" in result.reason.upper()
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    gradients = tape.gradient(loss, model.trainable_variables)
+    assert len(gradients) == 2
+    assert max(np.abs(gradient) for gradient in gradients) < 1e-3
+    best = result.objective[-1]
+    for parameter in (model.kernel.variance, model.kernel.lengthscales):
+        value = parameter.numpy()
+        for factor in (0.8, 1.25):
+            parameter.assign(factor * value)
+            assert model.update_sites().log_evidence < best
+        parameter.assign(value)
+
+
 @pytest.mark.parametrize(("variance", "rate"), [(1.0, 0.1), (50.0, 0.01)])
 def test_one_update_a_step(model, variance, rate):
     """
@@ -290,24 +311,6 @@ def test_one_update_a_step(model, variance, rate):
     assert changes[0] > 0.02 and max(changes[100:150]) < 1e-2
     assert found[0][-1] == pytest.approx(found[1][-1], abs=5e-2)
     assert found[1][-1] > found[1][0] + 0.1
-
-
-def test_a_second_training_traces_nothing(model):
-    """Of the same model, also for another number of rows."""
-    calls = []
-    covariance = gpflow.kernels.SquaredExponential.K
-    options = {"max_iterations": 2}
-    fit(model, **options)
-    model.data = (X[:25], Y[:25])
-    fit(model, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpflow.kernels.SquaredExponential, "K", lambda *a: calls.append(1) or covariance(*a))
-        fit(model, **options)
-        model.data = (X[:20], Y[:20])
-        fit(model, **options)
-        assert not calls
-        model.kernel(X)
-        assert calls  # it would have been seen
 
 
 def test_nothing_trainable(model):

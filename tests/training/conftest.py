@@ -1,0 +1,28 @@
+"""A model of each kind that the tests of a module share, so that it is compiled once."""
+
+import gpflow
+import pytest
+from small_models import MAKERS, WITH_SITES, values
+
+
+def _carried(model, name):
+    """What a model with sites has beside its parameters."""
+    return [model.sites.precision, model.sites.linear, model._status, model._warned] if name in WITH_SITES else []
+
+
+@pytest.fixture(scope="module")
+def as_new():
+    """A function that returns the model of a name as it is when it is made: the same object, with its first values."""
+    made = {}
+
+    def restored(name):
+        if name not in made:
+            model = MAKERS[name]()
+            made[name] = model, values(model), [each.numpy() for each in _carried(model, name)]
+        model, parameters, carried = made[name]
+        gpflow.utilities.multiple_assign(model, parameters)
+        for variable, value in zip(_carried(model, name), carried, strict=True):
+            variable.assign(value)
+        return model
+
+    return restored
