@@ -209,8 +209,9 @@ def evaluations(moments, scale, means, variances, alpha):
 
 def test_number_of_evaluations(moments):
     """
-    60 where that is enough (30 of narrow cavities, where the radius is known), 160 more where it is not. Measured, for Student's t of which no radius is known: 170 a row
-    where |m| <= 3, variances 0.01 to 5; over all of the range 310, and 580 with a scale of 0.1.
+    60 where that is enough (30 of narrow cavities, where the radius is known), 160 more where it is not. Measured, for
+    Student's t of which no radius is known: 170 a row where |m| <= 3, variances 0.01 to 5; over all of the range 310,
+    and 580 with a scale of 0.1.
     """
     rng = np.random.default_rng(0)
     usual = rng.uniform(-3.0, 3.0, size=200), 10.0 ** rng.uniform(-2.0, np.log10(5.0), size=200)
