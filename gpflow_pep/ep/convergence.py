@@ -30,6 +30,8 @@ RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 # The first sweeps from empty sites where a power is small: down to this change, and so many of them at most. Tilted
 # distributions may be inaccurate then, and powers are 1/2: at 0 their slopes may be huge, or infinite, under the prior.
 _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
+# Tilted distributions are integrated to 1e-8 of themselves, or of this: 1e-12 of log Z, a mean or a variance.
+_NEGLIGIBLE = 1e-4
 # By which rounding may lower a bound, relative to it and to the terms that cancel in it.
 _SLACK, _ROUNDING = 1e-9, 1e-12
 _MAY_LOWER = 1e-3  # a fraction of an update so small that only rounding can lower a bound
@@ -260,7 +262,8 @@ def _evaluate(
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
     rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
-    found = sweep(rows, problem.projected, problem.rule, sites, q, accurate=~preliminary, shift=shift)
+    negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
+    found = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
     terms = found.terms if problem.old is None else found.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     of_marginals = found.mean, found.variance

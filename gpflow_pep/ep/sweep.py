@@ -73,7 +73,7 @@ def sweep(
     rule: TiltedRule,
     sites: tf.Tensor,
     q: InducingPosterior,
-    accurate: tf.Tensor | bool = True,
+    negligible: tf.Tensor | float = 0.0,
     shift: tf.Tensor | None = None,
 ) -> Sweep:
     """
@@ -81,7 +81,7 @@ def sweep(
 
     :param sites: [N, 2, C].
     :param shift: e [M]: the means of all sites of a row, h/τ, are first shifted by V'e.
-    :param accurate: whether tilted distributions must meet their error bound; early sweeps need not.
+    :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,7 +91,7 @@ def sweep(
             site = site._replace(linear=shifted)
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
-        tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, accurate)
+        tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, negligible)
         target = matching_site(w, here.conditional_variance, tilted)
         # Where a cavity is not proper there is nothing to match.
         proper = w.ratio > 0.0

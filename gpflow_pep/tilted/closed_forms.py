@@ -10,7 +10,7 @@ from ..normal import log_ndtr_and_derivatives
 from ..statistics import log1p_ratio
 from .power import AtPower
 from .registry import KL, Projection, Wasserstein, tilted_rule
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class GaussianTilting(TiltedRule):
@@ -20,7 +20,7 @@ class GaussianTilting(TiltedRule):
         self._likelihood = likelihood
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         noise = self._likelihood.variance_at(observations.X)[:, 0]  # s [R]
         total = noise + alpha * cavity.variance
         error = observations.Y[:, 0] - cavity.mean
@@ -35,7 +35,7 @@ class ProbitTilting(TiltedRule):
         self._likelihood = likelihood
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         sign = self._likelihood.sign(observations.Y)[:, 0]
         total = 1.0 + cavity.variance
         z = sign * cavity.mean / tf.sqrt(total)
@@ -51,7 +51,7 @@ class PoissonExpectation(TiltedRule):
         self._likelihood = likelihood
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         y = observations.Y[:, 0]
         m = cavity.mean + tf.math.log(tf.convert_to_tensor(self._likelihood.binsize, y.dtype))
         rate = tf.exp(m + 0.5 * cavity.variance)
@@ -65,7 +65,7 @@ class GammaExpectation(TiltedRule):
         self._likelihood = likelihood
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         y = observations.Y[:, 0]
         k = tf.ones_like(y)
         if isinstance(self._likelihood, Gamma):

@@ -7,7 +7,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..graphs import unconverted
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class EachLatent(TiltedRule):
@@ -21,8 +21,8 @@ class EachLatent(TiltedRule):
 
     @override
     @unconverted
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
-        tilted = self._rule.moments(*_flat(cavity, observations, alpha), accurate)
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+        tilted = self._rule.moments(*_flat(cavity, observations, alpha), negligible)
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override

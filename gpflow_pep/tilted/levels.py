@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from .densities import LogDensity
-from .rule import Cavity, Observations, Tilted
+from .rule import Cavity, Observations, Size, Tilted
 from .trapezoid import LARGEST_STEP, Approximation, Window, next_window, trapezoid, weights
 
 _FEWEST, _FEW, _MANY = 30, 60, 160  # points: of cavities that are narrow, of others, and of rows that need more
@@ -37,13 +37,18 @@ def first_points(
     return m + tf.sqrt(v) * found.points.x, found
 
 
-def locate(density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Located:
+def locate(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0
+) -> Located:
     """
     Compute tilted distributions on points about the cavity's mean, then, for rows that need it, where π is.
 
     :param alpha: [R].
+    :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`; infinity is like 0, where no row is expensive.
     """
     m, v = cavity
+    least = tf.cast(negligible, m.dtype)
+    least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
     dtype, R = m.dtype, tf.shape(m)[0]
     table = tf.constant(_TABLE, dtype)
     of_rows = tf.stack([m, v, alpha], axis=1)
@@ -60,7 +65,7 @@ def locate(density: LogDensity, cavity: Cavity, observations: Observations, alph
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         mean, variance, power = tf.unstack(rows, axis=1)
         window = Window(middle, half)
-        found = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points)
+        found = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points, least)
         flag = tf.cast(found.is_accurate, dtype)
         values = tf.stack([*found.tilted, flag, mean + power * variance * found.tilted.d1], axis=1)
         results = tf.tensor_scatter_nd_update(results, row[:, None], values)

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 _OTHER_POWER = 0.5  # of rows whose result is not used
 
@@ -26,13 +26,13 @@ class AtPower(TiltedRule):
         self._power, self._there, self._elsewhere = power, there, elsewhere
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         is_there, power, other = self._split(alpha)
-        there = self._there.moments(cavity, observations, power, accurate)
+        there = self._there.moments(cavity, observations, power, negligible)
         others = tf.cond(
             tf.reduce_all(is_there),
             lambda: tuple(there),
-            lambda: tuple(self._elsewhere.moments(cavity, observations, other, accurate)),
+            lambda: tuple(self._elsewhere.moments(cavity, observations, other, negligible)),
         )
         return Tilted(*(tf.where(is_there, one, two) for one, two in zip(there, others, strict=True)))
 

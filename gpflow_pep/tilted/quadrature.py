@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
@@ -13,7 +14,7 @@ from .adaptive import AdaptivePanels
 from .densities import log_density
 from .levels import first_points, locate
 from .registry import KL, tilted_rule
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class QuadratureRule(TiltedRule):
@@ -30,15 +31,15 @@ class QuadratureRule(TiltedRule):
         self._on_panels = on_demand(self._panels.moments)
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
-        return self.moments_and_centre(cavity, observations, alpha, accurate)[0]
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+        return self.moments_and_centre(cavity, observations, alpha, negligible)[0]
 
     def moments_and_centre(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
     ) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions and, [R], a point near the mode or mean of each."""
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, is_accurate, centre = locate(self._density, cavity, observations, alpha)
+        tilted, is_accurate, centre = locate(self._density, cavity, observations, alpha, negligible)
         refused = tf.where(~is_accurate)[:, 0]
 
         def with_panels() -> tuple[tf.Tensor, ...]:
@@ -47,7 +48,7 @@ class QuadratureRule(TiltedRule):
             pairs = zip(tilted, better, strict=True)
             return tuple(tf.tensor_scatter_nd_update(old, refused[:, None], new) for old, new in pairs)
 
-        found = tf.cond((tf.size(refused) > 0) & accurate, with_panels, lambda: tuple(tilted))
+        found = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*found), centre
 
     @override

@@ -13,7 +13,7 @@ from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..quadrature import largest
 from .registry import KL, Projection, tilted_rule
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class RobustMaxTilting(TiltedRule):
@@ -29,7 +29,7 @@ class RobustMaxTilting(TiltedRule):
 
     @override
     @unconverted
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         top = largest(class_labels(observations.Y, self._num_classes), *cavity)
         P = tf.exp(top.log_prob)
         log_Z, share = log_power_mean(P, *self._log_values(), alpha)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..derivatives import derivatives, first_only
 
-Flag: TypeAlias = bool | tf.Tensor
+Size: TypeAlias = float | tf.Tensor
 """True, False or a boolean tensor []."""
 
 
@@ -55,12 +55,14 @@ class TiltedRule(ABC):
     """Whether p(y|f) stays the same if one value is added to all latent functions of a row."""
 
     @abstractmethod
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         """
         Compute the projected tilted distribution of each row. TensorFlow does not differentiate the result.
 
         :param alpha: power, [] or one per row [n].
-        :param accurate: whether rows that need an expensive method get it; False is for sites far from convergence.
+        :param negligible: quantities log Z / α, d1 √v and d2 v that are smaller than this need not be more accurate
+            than if they were as large, where that costs time. Infinite, for sites far from convergence: no row needs an
+            expensive method.
         """
 
     def log_partition_vjp(

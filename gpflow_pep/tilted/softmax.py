@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Softmax
 from typing_extensions import override
@@ -13,7 +14,7 @@ from ..likelihoods.robust_max import class_labels
 from ..quadrature import softmax_power
 from ..statistics import concatenate
 from .registry import KL, Projection, tilted_rule
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 _VALUES_PER_CHUNK = 2**10  # rows times classes that are integrated at a time, with 2^13 numbers each at most
 
@@ -33,9 +34,10 @@ class SoftmaxTilting(TiltedRule):
 
     @override
     @unconverted
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
+        accurate = negligible < np.inf
         size = max(1, _VALUES_PER_CHUNK // self._num_classes)
         count = tf.maximum(1, -(-tf.shape(label)[0] // size))
 

@@ -26,7 +26,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from .densities import LogDensity
-from .rule import Cavity, Observations, Tilted
+from .rule import Cavity, Observations, Size, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
 LARGEST_STEP = 0.26  # near the center, in units of the radius of a density, for which the radius bounds the error
@@ -129,13 +129,20 @@ def stretched(
 
 
 def trapezoid(
-    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, window: Window, table: tf.Tensor
+    density: LogDensity,
+    cavity: Cavity,
+    observations: Observations,
+    alpha: tf.Tensor,
+    window: Window,
+    table: tf.Tensor,
+    negligible: Size = 0.0,
 ) -> Approximation:
     """
     Compute tilted distributions on the points of a window.
 
     :param alpha: [R].
     :param table: what :func:`weights` returns.
+    :param negligible: errors of log Z / α, d1 √v and d2 v that are smaller are relative to this.
     """
     m, v = cavity
     sd = tf.sqrt(v)
@@ -159,8 +166,8 @@ def trapezoid(
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q = sums(tf.exp(exponent) * points.weight * (T / (1.0 - T)), x)
 
-    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, 2.0 * half, power, m, sd)
-    by_q, by_q_is_small = _from_q(q, half + tf.abs(middle), power, m, sd, tf.sqrt(ratio))
+    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, 2.0 * half, power, m, sd, negligible)
+    by_q, by_q_is_small = _from_q(q, half + tf.abs(middle), power, m, sd, tf.sqrt(ratio), negligible)
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
     covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
     second_form = covers & by_q_is_small
@@ -228,6 +235,7 @@ def _from_pi(
     power: tf.Tensor,
     m: tf.Tensor,
     sd: tf.Tensor,
+    negligible: Size,
 ) -> tuple[tf.Tensor, _Form]:
     """
     Return Var_π[x], and what follows from it and from E_π[x].
@@ -240,20 +248,28 @@ def _from_pi(
     mean, ratio = peak + distance, of_square - tf.square(distance)
     log_Z = offset + tf.math.log(mass)
 
-    gap = tf.abs(1.0 - ratio)  # the scale of d2, and in these units
-    scale = tf.abs(mean) + gap * tf.sqrt(ratio)  # that of d1
-    least = tf.minimum(gap, ratio)
+    least = negligible * power  # in these units
+    size = tf.maximum(tf.abs(log_Z), least)
+    gap = tf.maximum(tf.abs(1.0 - ratio), least)  # the scale of d2
+    scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # that of d1
+    of_both = tf.minimum(gap, ratio)
     off = tf.abs(distance)
-    alias = _largest(a0 / tf.abs(log_Z), (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / least)
+    alias = _largest(a0 / size, (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / of_both)
     reach += off
-    truncation = end * _largest(1.0 / tf.abs(log_Z), reach / scale, tf.square(reach) / least)
+    truncation = end * _largest(1.0 / size, reach / scale, tf.square(reach) / of_both)
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, _Form(*values, alias, truncation + rounding)
 
 
 def _from_q(
-    sums: Sequence[tf.Tensor], reach: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor
+    sums: Sequence[tf.Tensor],
+    reach: tf.Tensor,
+    power: tf.Tensor,
+    m: tf.Tensor,
+    sd: tf.Tensor,
+    width: tf.Tensor,
+    negligible: Size,
 ) -> tuple[_Form, tf.Tensor]:
     """
     Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.
@@ -267,12 +283,13 @@ def _from_q(
     slope = q1 / Z
     curvature = (q2 - q0) / Z - power * tf.square(slope)
 
-    gap = tf.abs(curvature)
-    scale = tf.abs(slope) + gap * width
+    size = tf.maximum(tf.abs(q0), negligible)
+    gap = tf.maximum(tf.abs(curvature), negligible)
+    scale = tf.maximum(tf.abs(slope) + gap * width, negligible)
     of_slope = (a1 + power * tf.abs(slope) * a0) / Z
     of_curvature = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
-    alias = _largest(a0 / tf.abs(q0), of_slope / scale, of_curvature / gap)
-    truncation = end / Z * _largest(1.0 / tf.abs(q0), reach / scale, tf.square(reach) / gap)
+    alias = _largest(a0 / size, of_slope / scale, of_curvature / gap)
+    truncation = end / Z * _largest(1.0 / size, reach / scale, tf.square(reach) / gap)
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
     values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)

@@ -20,7 +20,7 @@ from .adaptive import AdaptivePanels, Resolved
 from .densities import log_density
 from .quadrature import QuadratureRule
 from .registry import Wasserstein, tilted_rule
-from .rule import Cavity, Flag, Observations, Tilted, TiltedRule
+from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class WassersteinRule(TiltedRule):
@@ -31,9 +31,9 @@ class WassersteinRule(TiltedRule):
         self._kl = QuadratureRule(likelihood)
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, accurate: Flag = True) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, centre = self._kl.moments_and_centre(cavity, observations, alpha, accurate)
+        tilted, centre = self._kl.moments_and_centre(cavity, observations, alpha, negligible)
         on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, centre)
         deviation = _quantile_deviation(resolved, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v

@@ -66,7 +66,7 @@ class Recorded(TiltedRule):
     def __init__(self):
         self.cavities, self.observed, self.powers = [], [], []
 
-    def moments(self, cavity, observations, alpha, accurate=True):
+    def moments(self, cavity, observations, alpha, negligible=0.0):
         self.cavities.append(cavity)
         self.observed.append(observations)
         self.powers.append(alpha)
@@ -186,7 +186,7 @@ def test_rows_are_updated_and_sums_follow(power):
 class Explosive(Recorded):
     """Asks for sites of precision -d2 at α = 0, which B cannot bear."""
 
-    def moments(self, cavity, observations, alpha, accurate=True):
+    def moments(self, cavity, observations, alpha, negligible=0.0):
         one = tf.ones_like(cavity.mean)
         d2 = self.d2 * one
         return Tilted(one, one, d2, 1.0 + alpha * cavity.variance * d2)

@@ -337,13 +337,13 @@ def high_precision():
     return globals()
 
 
-def _moments(rule, y, mean, variance, alpha, X=None, accurate=True):
+def _moments(rule, y, mean, variance, alpha, X=None, negligible=0.0):
     mean, variance, y = (np.atleast_1d(np.asarray(a, float)) for a in (mean, variance, y))
     mean, variance, y = np.broadcast_arrays(mean, variance, y)
     X = np.zeros((len(mean), 1)) if X is None else X
     cavity = Cavity(tf.constant(mean), tf.constant(variance))
     observations = Observations(tf.constant(X), tf.constant(y[:, None]))
-    found = rule.moments(cavity, observations, tf.constant(alpha, tf.float64), accurate)
+    found = rule.moments(cavity, observations, tf.constant(alpha, tf.float64), negligible)
     return type(found)(*(value.numpy() for value in found))
 
 
@@ -353,7 +353,7 @@ class PanelRule(TiltedRule):
     def __init__(self, likelihood):
         self._density = log_density(likelihood)
 
-    def moments(self, cavity, observations, alpha, accurate=True):
+    def moments(self, cavity, observations, alpha, negligible=0.0):
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         centre = locate(self._density, cavity, observations, alpha).centre
         return AdaptivePanels(self._density).moments(cavity, observations, alpha, centre)

@@ -187,6 +187,24 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     np.testing.assert_allclose(np.stack(found.tilted[:3])[:, accurate], expected[:, accurate], rtol=REQUIRED)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_what_is_negligible_is_not_integrated_to_the_last_digit(references, moments, alpha):
+    """Errors are relative to 1e-4 where log Z, d1 √v or d2 v is smaller, and fewer rows take panels."""
+    cases, y = cases_of(references, "probit", alpha)
+    rule = QuadratureRule(Probit())
+    units = np.stack([np.ones(len(cases)), np.sqrt(cases[:, 1]), cases[:, 1]])
+    refused = []
+    for size in (0.0, 1e-4):
+        found = moments(rule, y, cases[:, 0], cases[:, 1], alpha, negligible=size)
+        error = np.abs(np.stack(found[:3]) - cases[:, 3:6].T) * units
+        allowed = REQUIRED * np.maximum(np.abs(cases[:, 3:6].T) * units, size)
+        assert np.all(error <= allowed)
+        rows = Cavity(*map(tf.constant, cases[:, :2].T)), Observations(tf.zeros([len(y), 1], tf.float64), y[:, None])
+        located = locate(rule._density, *rows, tf.fill([len(y)], tf.constant(alpha, tf.float64)), size)
+        refused.append(np.sum(~located.is_accurate.numpy()))
+    assert refused[1] < refused[0]
+
+
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
