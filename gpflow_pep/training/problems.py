@@ -26,7 +26,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 # The largest change of the sites at which an energy is used; larger where it is a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 50, 200  # in an evaluation; in the first one, which has nothing to go back to
+_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # in an evaluation; in the first one, which has nothing to go back to
 _FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
 _SETTLING_SWEEPS = 1000  # in the end
 _LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: the largest, and over the root of the last gain in nats
