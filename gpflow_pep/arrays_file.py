@@ -3,7 +3,8 @@
 import errno
 import math
 import os
-import tempfile
+import secrets
+import stat
 import tokenize
 import zipfile
 from collections.abc import Mapping
@@ -27,12 +28,18 @@ _VERSIONS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
-    """Write an npz file: an earlier one at `path`, or where a link at `path` leads, stays until it is complete."""
+    """
+    Write an npz file: an earlier one at `path`, or where a link at `path` leads, stays until it is complete.
+
+    The new file has the mode of the earlier one, or else that of any new file.
+    """
     path = Path(path).resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    mode = _mode(path)
+    handle, temporary = _new_file(path, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # a temporary file is the owner's alone
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
@@ -51,7 +58,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     path = Path(path).resolve()
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = _new_file(path, 0o600)
     os.close(handle)
     os.unlink(temporary)
 
@@ -110,8 +117,23 @@ def _check_header(member: IO[bytes], info: zipfile.ZipInfo) -> None:
         raise ValueError(f"{info.filename} declares {declared} bytes and has {info.file_size - member.tell()}")
 
 
-def _umask() -> int:
-    """Return the process's umask, which can be read only by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _mode(path: Path) -> int | None:
+    """Who may read and write the file that is there; None where there is none."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _new_file(path: Path, mode: int) -> tuple[int, str]:
+    """
+    Create a file beside `path`, open for writing, of the given mode but for the umask.
+
+    The kernel takes the umask off: a process can read its own only by setting it, which other threads would see.
+    """
+    while True:
+        name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
+        try:
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), name
+        except FileExistsError:
+            continue

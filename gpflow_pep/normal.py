@@ -7,20 +7,23 @@ from .graphs import on_demand
 
 _SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
 _UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
-# The first term of either series that is neglected, 23!!/12^24 and 13!!/37^14 of 1, is below machine epsilon.
+_UNDERFLOW_BELOW_IN_SINGLE = -12.5  # where it leaves those of 32 bits
+# The first terms of the series that are neglected are 25!!/12^26 = 7e-16, three times machine epsilon, and
+# 13!!/37^14 = 1.5e-17; 13!!/12.5^14 = 6e-11 in single precision.
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     """
     Compute log Phi(x), to machine precision *relative* to log Phi: also where Phi(x) is nearly 1 or underflows.
 
-    Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); below -37 the asymptotic series of Mills' ratio.
+    Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
     """
-    far = x < _UNDERFLOW_BELOW
+    limit = _UNDERFLOW_BELOW_IN_SINGLE if x.dtype == tf.float32 else _UNDERFLOW_BELOW
+    far = x < limit
     near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
 
     def with_series() -> tf.Tensor:
-        z = tf.minimum(x, _UNDERFLOW_BELOW)
+        z = tf.minimum(x, limit)
         return tf.where(far, _log_of_mills(z, _mills(z, _UNDERFLOW_TERMS)), near)
 
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)

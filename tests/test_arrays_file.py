@@ -144,6 +144,32 @@ def test_the_mode_is_that_of_other_files(tmp_path, mask):
     assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
+    """Neither is it opened to others, nor closed to those who could read it."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, {"one": np.array(1)})
+    path.chmod(mode)
+    save_arrays(path, ARRAYS)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert load_arrays(path, "the file").keys() == ARRAYS.keys()
+
+
+def test_the_umask_is_left_alone(tmp_path, monkeypatch):
+    """It is that of all threads, and cannot be read without setting it."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+
+
+def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
+    names = iter(["00000000", "00000001"])
+    monkeypatch.setattr("secrets.token_hex", lambda count: next(names))
+    (tmp_path / ".a.npz.00000000").write_bytes(b"of someone else")
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    assert (tmp_path / ".a.npz.00000000").read_bytes() == b"of someone else"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.npz.00000000", "a.npz"]
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_is_followed(tmp_path, there):
     target, link = tmp_path / "far" / "a.npz", tmp_path / "link.npz"

@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import tensorflow as tf
+from scipy import special
 
 from gpflow_pep.normal import log_ndtr, log_ndtr_and_derivatives
 
@@ -30,3 +31,13 @@ def test_against_sixty_digits():
             expected = *expected, expected[1] * (x + expected[1])
             for value, exact, tolerance in zip(found, expected, (2e-14, 1e-13, 2e-11), strict=True):
                 assert abs(value / exact - 1) < tolerance, (float(x), tolerance)
+
+
+def test_single_precision():
+    """To machine precision relative to log Phi, a few roundings of 6e-8 more in exponents and near the series' edge."""
+    x = np.linspace(-60.0, 5.0, 651).astype(np.float32)
+    expected = special.log_ndtr(x.astype(float))
+    log_cdf, (again, slope, drop) = log_ndtr(tf.constant(x)), log_ndtr_and_derivatives(tf.constant(x))
+    np.testing.assert_allclose(log_cdf, expected, rtol=2e-6)
+    np.testing.assert_allclose(again, expected, rtol=2e-6)
+    assert np.all(np.isfinite(slope)) and np.all((drop.numpy() >= 0.0) & (drop.numpy() <= 1.0001))

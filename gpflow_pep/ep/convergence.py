@@ -32,8 +32,10 @@ RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
 # Tilted distributions are integrated to 1e-8 of themselves, or of this: 1e-12 of log Z, a mean or a variance.
 _NEGLIGIBLE = 1e-4
-# By which rounding may lower a bound, relative to it and to the terms that cancel in it.
+# By which rounding may lower a bound, relative to it and to the terms that cancel in it; and at least so many eps,
+# which is more in single precision only.
 _SLACK, _ROUNDING = 1e-9, 1e-12
+_SLACK_IN_EPS, _ROUNDING_IN_EPS = 100.0, 10.0
 _MAY_LOWER = 1e-3  # a fraction of an update so small that only rounding can lower a bound
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier secants no guide
 _SMALLEST_FRACTION = 1e-4  # of the damping
@@ -318,7 +320,9 @@ def _returns_to_best(loop: _Loop) -> tf.Tensor:
 
 def _rounding(point: Point) -> tf.Tensor:
     """By how much rounding may change the energy."""
-    return _SLACK * tf.abs(point.log_evidence) + _ROUNDING * point.cancelling
+    eps = float(np.finfo(point.log_evidence.dtype.as_numpy_dtype).eps)
+    slack, rounding = max(_SLACK, _SLACK_IN_EPS * eps), max(_ROUNDING, _ROUNDING_IN_EPS * eps)
+    return slack * tf.abs(point.log_evidence) + rounding * point.cancelling
 
 
 def _preliminary_ends(options: Options, loop: _Loop, point: Point) -> tf.Tensor:

@@ -30,7 +30,8 @@ def update_rows(
     """
     Update the sites of some rows by the fraction `damping`, and the sums with them.
 
-    Sites with an improper cavity are not updated. The fraction is halved until B is positive definite, or set to 0.
+    Sites with an improper cavity, and rows whose update is not finite, are not updated. The fraction is halved until B
+    is positive definite, or set to 0.
 
     :param rows: the rows.
     :param indices: their numbers, [n].
@@ -40,8 +41,8 @@ def update_rows(
     projected, total = ProjectedRows(rows, sums.L, scale, keep=False), sums.with_old(old)
     values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
     found = sweep(rows, projected, rule, values, total.posterior())
-    finite = tf.reduce_all(tf.math.is_finite(found.update))
-    update = tf.where(tf.math.is_finite(found.update), found.update, tf.zeros_like(found.update))
+    finite = tf.reduce_all(tf.math.is_finite(found.update), axis=[1, 2], keepdims=True)  # of each row
+    update = tf.where(finite, found.update, tf.zeros_like(found.update))
     A, c = sum_sites(rows, projected, update, sums.L)
 
     def is_improper(fraction: tf.Tensor) -> tf.Tensor:
@@ -50,8 +51,7 @@ def update_rows(
     def halve(fraction: tf.Tensor) -> tf.Tensor:
         return tf.where(fraction < _SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
 
-    start = tf.where(finite, damping, tf.zeros_like(damping))
-    fraction = tf.while_loop(is_improper, lambda fraction: [halve(fraction)], [start])[0]
+    fraction = tf.while_loop(is_improper, lambda fraction: [halve(fraction)], [damping])[0]
     moved = [
         variable.scatter_add(tf.IndexedSlices(fraction * change, indices))
         for variable, change in zip((sites.precision, sites.linear), tf.unstack(update, axis=1), strict=True)

@@ -60,7 +60,8 @@ class MultiClassRobustMax(Likelihood):
 
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            log_prob, slope, curvature = _in_chunks(label, mean, variance, _VALUES_PER_CHUNK // self.num_classes)
+            size = max(1, _VALUES_PER_CHUNK // self.num_classes)
+            log_prob, slope, curvature = _in_chunks(label, mean, variance, size)
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))

@@ -63,13 +63,16 @@ def _likelihood_for(Y: AnyNDArray) -> Likelihood:
         return Probit()
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
-    num_classes = int(labels[-1]) + 1 if labels[-1] < 2**31 else 0
-    if Y.shape[1] == 1 and num_classes > 2 and np.isin(labels, np.arange(num_classes)).all():
+    # Nothing is made of the size of the largest label, which may be anything: seconds since 1970, say.
+    are_labels = labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
+    if Y.shape[1] == 1 and labels[-1] >= 2.0 and are_labels:
+        num_classes = int(labels[-1]) + 1
         if len(labels) < num_classes:
-            missing = np.setdiff1d(np.arange(num_classes), labels)[0]
+            missing = np.flatnonzero(labels != np.arange(len(labels)))[0]
             raise ValueError(
-                f"data[1] (Y) must hold every label 0, 1, ..., {num_classes - 1} where likelihood is None, got none of "
-                f"class {missing}; give gpflow_pep.MultiClassRobustMax({num_classes}) if that is meant."
+                "data[1] (Y) must hold every label 0, 1, ..., C - 1 where likelihood is None, got labels up to "
+                f"{num_classes - 1} but none of class {missing}; give gpflow_pep.MultiClassRobustMax({num_classes}) if "
+                "that is meant."
             )
         return MultiClassRobustMax(num_classes)
     raise ValueError(

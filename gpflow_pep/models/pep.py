@@ -550,10 +550,10 @@ class PEP(SparseGP):
         """All rows, or some in one chunk."""
         one_chunk = self._is_one_chunk() if indices is None else True
         chunks, alpha = self._chunks, self._checked_alpha()
-        data: Any = self._data
+        data: Any = self._checked_data()
         if indices is not None:
             chunks = SomeRows(indices)
-            data = tuple(tf.gather(values, indices) for values in self._data)
+            data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
         return LatentRows(
             data,
@@ -565,6 +565,14 @@ class PEP(SparseGP):
             self.num_latent_gps,
             is_one_chunk=one_chunk,
         )
+
+    def _checked_data(self) -> RegressionData:
+        """The data, unless one variable was assigned to without the other or the sites."""
+        X, Y = (tf.convert_to_tensor(values) for values in self._data)
+        rows = tf.shape(X)[0]
+        same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
+        message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
+        return validation.asserted(X, same, message), Y
 
     def _projected(self, prior: Prior) -> ProjectedRows:
         return ProjectedRows(prior.rows, prior.L, prior.scale, keep=self._keeps_projections())

@@ -23,6 +23,7 @@ from ..graphs import unconverted
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from ..statistics import Prior, SiteSums
+from .all_or_nothing import all_or_nothing
 from .predictions import CheckedPredictions
 from .structure import CompiledSteps
 
@@ -103,7 +104,9 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        self._hold(*self._replacement(data))
+        X, Y = self._replacement(data)
+        with all_or_nothing([self], self._resizable_variables()):
+            self._hold(X, Y)
 
     def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Other data for the model, checked; nothing has changed yet."""

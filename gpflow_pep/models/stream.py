@@ -20,7 +20,8 @@ from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
 from ..statistics import Carried, OldPosterior, OldSite, Prior, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
-from .moving_points import all_points, are_points, given_points, moved_points, place
+from .all_or_nothing import all_or_nothing
+from .moving_points import all_points, are_points, given_points, moved_points, place, points_of
 from .sparse import SparseGP
 from .structure import CompiledSteps
 
@@ -82,11 +83,12 @@ class Stream(CompiledSteps):
         X, Y = self._new_batch(new_data)
         Z = self._next_points(X, inducing_variable, moved_share)
         posterior = self._absorbed()
-        if Z is not None:
-            self._place(Z)
-            self._num_inducing.assign(Z.shape[1])
-        self._old.assign(posterior)
-        self._take(X, Y)
+        with all_or_nothing([self, *points_of(self.inducing_variable)], self._changing_variables()):
+            if Z is not None:
+                self._place(Z)
+                self._num_inducing.assign(Z.shape[1])
+            self._old.assign(posterior)
+            self._take(X, Y)
 
     @property
     def state(self) -> StreamState:
@@ -152,6 +154,12 @@ class Stream(CompiledSteps):
             for path, parameter in parameters.items()
             if not any(parameter is other for other in points)
         }
+
+    def _changing_variables(self) -> list[tf.Variable]:
+        """All that an update may assign to."""
+        points = (point.unconstrained_variable for point in parameter_dict(self.inducing_variable).values())
+        others = self._stream_variables() | self._other_parameters()
+        return [self._num_inducing, *points, *others.values()]
 
     def _stream_variables(self) -> dict[str, tf.Variable]:
         """What changes from batch to batch, by name."""

@@ -32,13 +32,12 @@ from gpflow.base import AnyNDArray
 
 from ..graphs import on_demand
 from .adaptive import Evaluated, Panels, integrate
-from .survival import log_survival
+from .survival import log_survival, smallest
 from .survival_table import LARGEST_VARIANCE, LOWEST, tabulated_survival
 
 _FAR_IN_SD, _FAR_LEFT, _FAR_RIGHT = 9.0, 30.0, 5.0  # how far integrands may reach beyond the means
 _NUM_SCANNED = 33  # points to find how far they do
 _DROP = 26.0  # of their logarithms, below which 1e-11 is left out
-_SMALLEST = 1e-300
 _LARGEST_G = 50.0
 _SMALLEST_VARIANCE = 1e-10  # in approximations only
 _NEARLY_ONE = 0.5
@@ -155,7 +154,7 @@ def _taken(rows: _Parts, place: tf.Tensor) -> _Parts:
 
 
 def _log(value: tf.Tensor) -> tf.Tensor:
-    return tf.math.log(tf.maximum(value, tf.constant(_SMALLEST, value.dtype)))
+    return tf.math.log(tf.maximum(value, smallest(value.dtype)))
 
 
 def _log_integrands(parts: _Parts, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -176,7 +175,7 @@ def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     v = tf.maximum(v, tf.constant(_SMALLEST_VARIANCE, v.dtype))
     target = x + tf.math.log(v)
     L = tf.nn.softplus(target)
-    w = tf.maximum(L * (1.0 - tf.math.log1p(L) / (2.0 + L)), tf.constant(_SMALLEST, v.dtype))
+    w = tf.maximum(L * (1.0 - tf.math.log1p(L) / (2.0 + L)), smallest(v.dtype))
     w *= (1.0 + target - tf.math.log(w)) / (1.0 + w)
     laplace = _log((0.5 * w + 1.0) * w / v + 0.5 * tf.math.log1p(w))
     return tf.maximum(laplace, tf.where(x < -v, x + 0.5 * v, -0.5 * tf.square(tf.nn.relu(-x)) / v))

@@ -21,8 +21,9 @@ from ..normal import log_ndtr
 _NARROW = 1.0  # variances for which the sum is one over the normal variable
 _FAR_LEFT = -10.0  # for these the series in powers of exp(u) has a relative error of 1e-13 here
 _FAR_RIGHT = 40.0  # standard deviations beyond x = v, where S is less than 1e-300
+_FAR_RIGHT_IN_SINGLE = 13.0  # the same of 32-bit numbers, where S is less than 1e-37
 _WIDTH = 0.5  # b
-_SMALLEST = 1e-300
+_SMALLEST = 1e-300  # under logarithms; of 32-bit numbers the smallest normal one, since this is 0 there
 
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -39,6 +40,11 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
     log_S, hazard = (tf.dynamic_stitch(places, list(values)) for values in zip(narrow, wide, strict=True))
     return log_S, hazard
+
+
+def smallest(dtype: tf.DType) -> tf.Tensor:
+    """What stands under a logarithm in the place of 0."""
+    return tf.constant(max(_SMALLEST, np.finfo(dtype.as_numpy_dtype).tiny), dtype)
 
 
 def _normal_rule() -> tuple[AnyNDArray, AnyNDArray]:
@@ -96,7 +102,7 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     dtype = x.dtype
     sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
-    beyond, x = x, tf.minimum(x, v + _FAR_RIGHT * sd)
+    beyond, x = x, tf.minimum(x, v + (_FAR_RIGHT_IN_SINGLE if dtype == tf.float32 else _FAR_RIGHT) * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
     parts = [x / v, -0.5 / v + tf.zeros_like(x), -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd)]
     u = tf.constant(np.stack([_POINTS, _POINTS**2, np.ones_like(_POINTS)]), dtype)
@@ -107,6 +113,6 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     S += tf.exp(log_ndtr(-x / B) - height)
     left = x < 0.0
     F = tf.where(left, F, tf.zeros_like(F))
-    S = tf.where(left, 1.0 - F, tf.maximum(S, tf.constant(_SMALLEST, dtype)))
+    S = tf.where(left, 1.0 - F, tf.maximum(S, smallest(dtype)))
     fall = -0.5 * tf.square(tf.nn.relu(beyond)) / v
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S

@@ -21,7 +21,9 @@ class QuadratureRule(TiltedRule):
     """
     Integrates the tilted distributions of a scalar likelihood that is twice differentiable in f.
 
-    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3.
+    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3;
+    where one of them is less than 1/100 of the integral of its modulus, near a change of sign, the error is below 1e-8
+    of that integral.
     Rows for which the trapezoid rule estimates a larger error are integrated on adaptive panels.
     """
 

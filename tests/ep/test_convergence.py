@@ -247,6 +247,24 @@ def test_no_sweep_lowers_a_bound(trace):
     assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
 
 
+def test_a_bound_in_single_precision():
+    """What rounding takes of it rejects no sweep: there are as many as in double precision, but for a few."""
+
+    def sweeps(dtype, seed):
+        generator = np.random.default_rng(seed)
+        inputs = generator.uniform(0.0, 4.0, (40, 1))
+        labels = (np.sin(2.0 * inputs) + 0.3 * generator.standard_normal(inputs.shape) > 0.0).astype(dtype)
+        with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=1e-4)):
+            kernel, points = gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 8)[:, None].astype(dtype)
+            model = PEP((inputs.astype(dtype), labels), kernel, Probit(), points, alpha=0.0, tol=3e-5)
+            status = model.update_sites()
+            assert status.converged
+            return status.sweeps
+
+    single, double = (sum(sweeps(dtype, seed) for seed in range(4)) for dtype in (np.float32, np.float64))
+    assert single <= 1.3 * double
+
+
 @pytest.fixture(scope="module")
 def outliers():
     """A sine with three gross errors, by Student's t, whose log density is convex away from the observations."""

@@ -206,6 +206,26 @@ def test_an_update_that_would_be_improper(d2, moves):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=CLOSE)
 
 
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
+    """It stays as it is, in all of its latent functions; the others are updated as if it were not there."""
+
+    class Partly(Recorded):
+        def moments(self, cavity, observations, alpha, accurate=True):
+            found = super().moments(cavity, observations, alpha, accurate)
+            spoilt = tf.constant([[True, False, False], [False, False, False]])
+            return found._replace(d2=tf.where(spoilt, constant(bad), found.d2))
+
+    before, indices = some_sites(), np.array([7, 2, 9])
+    sites, others = variables(before), variables(before)
+    after = update(sites, tf.constant(indices), Partly(), 0.6, 0.5)
+    expected = update(others, tf.constant(indices[1:]), Recorded(), 0.6, 0.5)
+    assert not np.array_equal(others.stacked()[2], before[2])
+    np.testing.assert_allclose(sites.stacked(), others.stacked(), rtol=0.0, atol=CLOSE)
+    for actual, value in zip(after, expected, strict=True):
+        np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
+
+
 def test_an_old_posterior_may_bear_what_the_prior_cannot():
     old = OldSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
     sites, rule = Sites(N, C, tf.float64), Explosive()

@@ -138,6 +138,18 @@ def test_many_rows(likelihood):
     assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (0,)
 
 
+def test_more_classes_than_are_integrated_at_a_time():
+    """All alike: each is the largest with probability 1/C, and the slopes in the means of the others are equal."""
+    number = 2**16 + 1
+    mean, label = tf.zeros([1, number], tf.float64), tf.constant([7], tf.int32)
+    with tf.GradientTape() as tape:
+        tape.watch(mean)
+        found = MultiClassRobustMax(number).log_prob_largest(label, mean, tf.ones_like(mean))
+    slope = tape.gradient(found, mean).numpy()[0]
+    assert float(found[0]) == pytest.approx(-np.log(number), rel=1e-9)
+    np.testing.assert_allclose(np.delete(slope, 7), -slope[7] / (number - 1), rtol=1e-9)
+
+
 @pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_labels_are_checked(likelihood, label, compiled):

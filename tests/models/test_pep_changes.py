@@ -150,6 +150,35 @@ def test_a_pickled_stream_goes_on():
     assert float(other.training_loss()) == pytest.approx(float(stream.training_loss()), rel=REL)
 
 
+# --- data that are assigned one by one --------------------------------------------------------------------------------
+
+USES = {
+    "objective": lambda model: model.training_loss(),
+    "compiled objective": lambda model: model.training_loss_closure()(),
+    "predictions": lambda model: model.predict_f(Z),
+    "posterior": lambda model: model.posterior(),
+    "left out": lambda model: model.loo_log_predictive_density(),
+    "sites": lambda model: model.update_sites(),
+    "batches of sites": lambda model: model.update_sites(batch_size=5),
+    "minibatch": lambda model: next(model.minibatches(5)),
+}
+
+
+@pytest.mark.parametrize(("kind", "chunk_size"), [(PEP, None), (PEP, 4), (StreamingPEP, None)])
+def test_data_assigned_one_by_one(kind, chunk_size):
+    """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""
+    model = kind((X, Y), SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
+    others = X[:14], Y[:14]
+    for variable, values in zip(model.data, others, strict=True):
+        variable.assign(values)
+        for use in USES.values():
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"numbers of rows: set model.data = \(X, Y\)"):
+                use(model)
+    model.data = others
+    fresh = kind(others, SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
+    assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
+
+
 # --- observations ---------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import tracemalloc
 import warnings
 
 import gpflow
@@ -485,7 +486,11 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
         ),
         (Y, gpflow.likelihoods.StudentT(), "got StudentT"),
         (Y, gpflow.likelihoods.Gaussian(), "got Gaussian"),
-        (3.0 * Y, None, "every label 0, 1, ..., 3 where likelihood is None, got none of class 1"),
+        (
+            3.0 * Y,
+            None,
+            "every label 0, 1, ..., C - 1 where likelihood is None, got labels up to 3 but none of class 1",
+        ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
@@ -494,6 +499,21 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
 def test_a_classifier_refuses_what_are_no_labels(labels, likelihood, message):
     with pytest.raises(ValueError, match=message):
         PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
+
+
+@pytest.mark.parametrize("largest", [5e7, 1.7e9, 2.0**31, 1e300])
+def test_large_numbers_that_are_no_labels_take_no_memory(largest):
+    """Seconds since 1970, say: as many classes would take gigabytes before they are refused."""
+    labels = Y.copy()
+    labels[-1] = largest
+    tracemalloc.start()
+    with pytest.raises(
+        ValueError, match=r"data\[1\] \(Y\) must hold .*(up to [0-9]+ but none of class 2;|among 3 values)"
+    ):
+        PEPClassifier((X, labels), SquaredExponential(), None, Z)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
 
 
 def test_a_classifier_needs_inducing_points():

@@ -96,3 +96,21 @@ def test_accurate_may_be_a_tensor(accurate):
     for value, wanted in zip(found, expected, strict=True):
         assert np.all(np.isfinite(value))
         np.testing.assert_allclose(value, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("variance", [0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3])
+def test_means_far_apart_in_single_precision(variance, alpha):
+    """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
+    generator = np.random.default_rng(5)
+    mean = generator.choice([0.0, 1.0, 30.0, 50.0, 90.0, 100.0, 300.0, 1000.0], (3, 60))
+    mean *= generator.choice([-1.0, 1.0], (3, 60))
+    label = tf.constant(generator.integers(0, 3, 60), tf.int32)
+    found, expected = (
+        softmax_power(
+            label, tf.constant(mean, dtype), tf.constant(variance, dtype, mean.shape), tf.constant(alpha, dtype)
+        )
+        for dtype in (tf.float32, tf.float64)
+    )
+    for value, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)

@@ -51,3 +51,16 @@ def test_far_out(variance):
     assert np.all(log_S[x > 40.0 * np.sqrt(variance) + 40.0] < -30.0)
     clear = log_S > -20.0
     assert np.all(np.diff(log_S[clear]) <= 0.0) and np.all(np.diff(hazard[clear]) >= 0.0)
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-4, 0.5, 1.0, 4.0, 30.0, 1e3, 1e6])
+def test_far_out_in_single_precision(variance):
+    """Numbers everywhere; those of double precision to 1e-3 where S is above 1e-30."""
+    x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
+    found, expected = (
+        np.concatenate(log_survival(tf.constant(x[None], dtype), tf.constant([variance], dtype)))
+        for dtype in (tf.float32, tf.float64)
+    )
+    assert np.all(np.isfinite(found))
+    clear = expected[0] > -70.0
+    np.testing.assert_allclose(found[:, clear], expected[:, clear], rtol=1e-3, atol=1e-3)
