@@ -1,6 +1,8 @@
 """Write arrays to one file atomically; read it without trusting it."""
 
+import contextlib
 import errno
+import hashlib
 import math
 import os
 import secrets
@@ -24,6 +26,10 @@ _DAMAGE = (
     SyntaxError,
     tokenize.TokenError,
 )
+DIGEST = "sha256"
+"""The member that holds the digest of all others; earlier files have none."""
+ALTERED = "its arrays are not those that were written"
+_LONGEST = 300  # characters of a reason
 _VERSIONS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -32,20 +38,27 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
     Write an npz file: an earlier one at `path`, or where a link at `path` leads, stays until it is complete.
 
     The new file has the mode of the earlier one, or else that of any new file.
+
+    :raises OSError: where that fails, also where `path` is a device, a pipe or a folder, which would be replaced.
     """
-    path = Path(path).resolve()
-    mode = _mode(path)
-    handle, temporary = _new_file(path, 0o666 if mode is None else 0o600)
+    path = _replaceable(path)
+    temporary = None
     try:
+        mode = _mode(path)
+        handle, temporary = _new_file(path, 0o666 if mode is None else 0o600)
         with os.fdopen(handle, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-            np.savez(file, **arrays)
+            np.savez(file, **arrays, **{DIGEST: np.array(_digest(arrays))})
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno is not None:  # it may have no path, or that of the temporary file
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
@@ -55,9 +68,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
     :raises OSError: where it cannot.
     """
-    path = Path(path).resolve()
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    path = _replaceable(path)
     handle, temporary = _new_file(path, 0o600)
     os.close(handle)
     os.unlink(temporary)
@@ -70,18 +81,58 @@ def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray
     :param what: name of the file in error messages.
     :raises ValueError: where it is damaged or another kind of file, saying why.
     """
+    arrays, are_those_written = read_arrays(path, what)
+    if not are_those_written:
+        raise unusable(path, what, ALTERED)
+    return arrays
+
+
+def read_arrays(path: str | os.PathLike[str], what: str) -> tuple[dict[str, AnyNDArray], bool]:
+    """
+    Do the same for one who knows more of the arrays and can say what is wrong with altered ones.
+
+    :return: the arrays, and whether they are those that were written.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe might wait for ever
+        raise unusable(path, what, "it is not a regular file")
     try:
-        with zipfile.ZipFile(path) as file:
-            _check_sizes(file, os.path.getsize(path))
-            return {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
+        with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
+            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # not of a file that has replaced it since
+            arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
     except _DAMAGE as error:
         raise unusable(path, what, str(error)) from error
+    digest = arrays.pop(DIGEST, None)
+    return arrays, digest is None or str(digest) == _digest(arrays)
 
 
 def unusable(path: str | os.PathLike[str], what: str, reason: str) -> ValueError:
     """Say that a file cannot be used, and what to do."""
     reason = " ".join(reason.split()).rstrip(".")  # in one line
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."  # it may quote what is damaged
     return ValueError(f"{what} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
+
+
+def _replaceable(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads; an error where something is there that a file must not replace."""
+    try:
+        path = Path(path).resolve()
+    except RuntimeError as error:  # how pathlib reports a link that leads to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path)) from error
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "Not a regular file", str(path))
+    return path
+
+
+def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
+    """Compute the sha256 of names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name, value in sorted(arrays.items()):
+        value = np.asarray(value)
+        digest.update(f"{name} {value.dtype.str} {value.shape} ".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
 
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from .arrays_file import load_arrays, save_arrays, unusable
+from .arrays_file import DIGEST, load_arrays, save_arrays, unusable
 
 _VERSION = 1
 _VERSION_KEY = "version"
@@ -41,14 +41,14 @@ class StreamState:
     @classmethod
     def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
         """
-        What :meth:`as_dict` gave.
+        What :meth:`as_dict` gave, or ``numpy.load`` of a file.
 
         :raises ValueError: where it is of another version.
         """
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
-        return cls({name: np.asarray(value) for name, value in arrays.items() if name != _VERSION_KEY})
+        return cls({name: np.asarray(value) for name, value in arrays.items() if name not in (_VERSION_KEY, DIGEST)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an npz file, whole or not at all: an earlier one at `path` stays until this one is complete."""

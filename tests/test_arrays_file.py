@@ -1,5 +1,6 @@
 """A file that is damaged, of something else or hostile is refused, with a reason; nothing in it is run."""
 
+import errno
 import io
 import os
 import stat
@@ -10,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from gpflow_pep.arrays_file import load_arrays, save_arrays
+from gpflow_pep.arrays_file import check_writable, load_arrays, save_arrays
 
 ARRAYS = {
     "numbers": np.arange(6.0).reshape(2, 3),
@@ -130,6 +131,43 @@ def test_a_wrong_sum(tmp_path):
     refused(tmp_path / "a.npz", "Bad CRC-32")
 
 
+def test_arrays_that_were_exchanged(tmp_path):
+    """Of one shape and type, the zip file's sums right; files of earlier versions have no digest."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
+    with np.load(path) as file:
+        written = dict(file)
+    np.savez(path, **{**written, "a": written["b"], "b": written["a"]})
+    refused(path, "its arrays are not those that were written")
+    del written["sha256"]
+    np.savez(path, **written)
+    assert load_arrays(path, "the file").keys() == {"a", "b"}
+
+
+def test_a_reason_that_quotes_the_file_is_cut_short(tmp_path):
+    """A name in the directory of the file may have 65,535 bytes."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr(f"{'n' * 10000}.npy", b"\x93NUMPY\x03\x00")
+    refused(tmp_path / "a.npz", "n{250}")
+    with pytest.raises(ValueError, match="cannot be used") as caught:
+        load_arrays(tmp_path / "a.npz", "the file")
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("thing", ["pipe", "folder"])
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path, thing):
+    """Reading a pipe would wait for ever; a device, such as /dev/null, would be gone."""
+    path = tmp_path / "a.npz"
+    (os.mkfifo if thing == "pipe" else os.mkdir)(path)
+    kind = stat.S_IFMT(path.stat().st_mode)
+    refused(path, "it is not a regular file")
+    for write in (check_writable, lambda path: save_arrays(path, ARRAYS)):
+        with pytest.raises(OSError, match=r"Not a regular file|Is a directory") as caught:
+            write(path)
+        assert caught.value.filename == str(path)
+    assert stat.S_IFMT(path.stat().st_mode) == kind and list(tmp_path.iterdir()) == [path]
+
+
 # --- how it is written -----------------------------------------------------------------------------------------------
 
 
@@ -168,6 +206,44 @@ def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
     save_arrays(tmp_path / "a.npz", ARRAYS)
     assert (tmp_path / ".a.npz.00000000").read_bytes() == b"of someone else"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.npz.00000000", "a.npz"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
+    """By another process: what was opened is read."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, ARRAYS)
+
+    class Replaced(zipfile.ZipFile):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            monkeypatch.undo()
+            save_arrays(path, {"one": np.array(1)})
+
+    monkeypatch.setattr(zipfile, "ZipFile", Replaced)
+    assert load_arrays(path, "the file").keys() == ARRAYS.keys()
+    assert load_arrays(path, "the file").keys() == {"one"}
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+def test_a_write_that_fails_names_the_path(tmp_path, monkeypatch, call):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_arrays(tmp_path / "a.npz", ARRAYS)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "a.npz"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_itself(tmp_path):
+    link = tmp_path / "a.npz"
+    link.symlink_to(link.name)
+    for use in (check_writable, lambda path: save_arrays(path, ARRAYS), lambda path: load_arrays(path, "the file")):
+        with pytest.raises(OSError, match="Too many levels of symbolic links") as caught:
+            use(link)
+        assert caught.value.filename == str(link)
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize("there", [True, False])

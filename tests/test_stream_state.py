@@ -77,6 +77,15 @@ def test_it_goes_on_bit_for_bit(name, tmp_path):
         np.testing.assert_array_equal(ours[key], theirs[key])
 
 
+def test_the_file_is_an_npz_file(tmp_path):
+    """With a digest besides the arrays."""
+    state = regression().state
+    state.save(tmp_path / "stream.npz")
+    with np.load(tmp_path / "stream.npz") as file:
+        assert set(file.files) == {*state.as_dict(), "sha256"}
+        assert StreamState.from_dict(file).arrays.keys() == state.arrays.keys()
+
+
 def test_a_state_is_a_copy():
     model = regression()
     state = model.state
@@ -172,6 +181,12 @@ def test_a_state_with_other_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
     with pytest.raises(ValueError, match=message):
         StreamingSGPR.from_state(state, kernel(), mean_function=gpflow.functions.Constant([0.0]))
+
+
+def test_a_state_of_another_model():
+    """Whose data the likelihood does not accept."""
+    with pytest.raises(ValueError, match=r"^of the state and these parts no StreamingPEP can be made: data\[1\] \(Y\)"):
+        StreamingPEP.from_state(regression().state, kernel(), Probit())
 
 
 def test_a_file_that_is_no_state(tmp_path):

@@ -4,6 +4,7 @@ A file is taken from the directory that the environment variable ``GPFLOW_PEP_DA
 the user's cache, where it is downloaded once. Below either directory it lies at ``<owner>+<repository>/<path>``.
 """
 
+import errno
 import gzip
 import hashlib
 import os
@@ -64,6 +65,7 @@ def local_copy(file: PublishedFile) -> Path:
     :return: a path whose content has the published sha256.
     :raises ChecksumError: where the copy below ``GPFLOW_PEP_DATA``, or what the address serves, has another sha256.
     :raises ConnectionError: where the file must be downloaded and cannot be.
+    :raises OSError: naming the path, where the cache cannot be read or written.
     """
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if directory:
@@ -101,6 +103,8 @@ def _sha256(path: Path, packed: bool) -> str:
 def _cached(file: PublishedFile) -> Path:
     """Path below the cache; downloads where it is absent or its sha256 is wrong, and keeps no wrong download."""
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
+    if path.exists() and not path.is_file():  # a pipe would be read for ever
+        raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
     retrieve = partial(pooch.retrieve, file.url, fname=path.name, path=path.parent)
     try:
         if not file.packed:
@@ -119,6 +123,10 @@ def _cached(file: PublishedFile) -> Path:
             f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if it stays so, put "
             f"the published file below a directory and name that directory in {DIRECTORY_VARIABLE}."
         ) from error
+    except OSError as error:
+        if error.errno is None:  # pooch's own, which names the folder
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # of a full disk it would name none
 
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:

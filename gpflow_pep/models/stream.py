@@ -117,7 +117,10 @@ class Stream(CompiledSteps):
         if Z.ndim != 3 or 0 in Z.shape:
             raise ValueError(f"the state's {_POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
         points = Z[0] if len(Z) == 1 else SeparateIndependentInducingVariables([InducingPoints(each) for each in Z])
-        model = cls._constructed(arrays, *parts, points, **options)
+        try:
+            model = cls._constructed(arrays, *parts, points, **options)
+        except ValueError as error:  # which names what the constructor has got from the state
+            raise ValueError(f"of the state and these parts no {cls.__name__} can be made: {error}") from error
         variables = model._stream_variables() | model._other_parameters()
         if variables.keys() != arrays.keys():
             differing = sorted(variables.keys() ^ arrays.keys())

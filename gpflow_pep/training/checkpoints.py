@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..arrays_file import check_writable, load_arrays, save_arrays, unusable
+from ..arrays_file import ALTERED, check_writable, read_arrays, save_arrays, unusable
 from ..identity import difference
 from .past import Past, past_of
 
@@ -72,7 +72,7 @@ class Checkpoints:
         """
         if not self._path.exists():
             return None
-        arrays = load_arrays(self._path, _WHAT)
+        arrays, are_those_written = read_arrays(self._path, _WHAT)
         run, past = self._read(arrays.pop("about", None))
         differing = [*_differing(self._run, run)] or sorted(arrays.keys() ^ variables.keys())
         if differing:
@@ -82,6 +82,8 @@ class Checkpoints:
             )
         for name, variable in variables.items():
             self._check(name, variable, arrays[name])
+        if not are_those_written:
+            raise unusable(self._path, _WHAT, ALTERED)
         for name, variable in variables.items():
             variable.assign(arrays[name])
         return past

@@ -1,10 +1,13 @@
 """Published files: the local directory, the download into the cache, and how both fail."""
 
+import errno
 import gzip
 import hashlib
+import os
 import socket
 from dataclasses import replace
 
+import pooch
 import pytest
 
 from gpflow_pep import datasets
@@ -49,6 +52,30 @@ def test_damaged_cache_is_downloaded_again(cache, server):
     local_copy(NUMBERS).write_bytes(b"damaged")
     assert local_copy(NUMBERS).read_bytes() == b"1,2\n"
     assert server.asked == [NUMBERS_ADDRESS] * 2
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_the_cache(make, cache, server):
+    """Reading a pipe would wait for ever."""
+    path = cache / NUMBERS.relative_path
+    path.parent.mkdir(parents=True)
+    make(path)
+    with pytest.raises(FileExistsError, match="Not a regular file, in the cache of data sets") as caught:
+        local_copy(NUMBERS)
+    assert caught.value.filename == str(path) and server.asked == []
+
+
+def test_a_cache_on_a_full_disk(cache, monkeypatch):
+    """The error names the file, and nothing is left of it."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        local_copy(NUMBERS)
+    assert caught.value.filename == str(cache / NUMBERS.relative_path)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 
 def test_download_with_wrong_content(cache, server):

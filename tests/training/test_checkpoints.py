@@ -307,6 +307,21 @@ def test_a_run_with_another_function_is_refused(tmp_path, name):
     assert fit(made(tf.sigmoid), (X, LABELS), **options).iterations == 3
 
 
+def test_parameters_that_were_exchanged(tmp_path):
+    """Of one shape, in a file whose sums are right."""
+    path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
+    fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
+    with np.load(path) as file:
+        arrays = dict(file)
+    names = [name for name, value in arrays.items() if name.startswith("parameter.") and value.shape == ()]
+    np.savez(path, **arrays | {names[0]: arrays[names[1]], names[1]: arrays[names[0]]})
+    model = MAKERS["TSVGP"]()
+    before = values(model)
+    with pytest.raises(ValueError, match="cannot be used: its arrays are not those that were written"):
+        fit(model, (X, Y), checkpoint=path, **options)
+    np.testing.assert_equal(values(model), before)
+
+
 # --- damaged, foreign or hostile -------------------------------------------------------------------------------------
 
 
