@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ Rng = np.random.Generator
 
 # --- calls of the system ---------------------------------------------------------------------------------------------
 
-CALLS = ("mkstemp", "write", "fsync", "replace")
+CALLS = ("open", "write", "fsync", "replace")
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT)
 
 
@@ -45,18 +44,17 @@ class Disturbed:
         self._call, self._left, self._action, self._lasting = call, count, action, lasting
         self.times = 0
         """How often it has acted."""
-        self._before = (tempfile.mkstemp, os.fdopen, os.fsync, os.replace)
+        self._before = (os.open, os.fdopen, os.fsync, os.replace)
 
     def __enter__(self) -> "Disturbed":
         if self._call == "write":
             os.fdopen = self._opened  # type: ignore[assignment]
         else:
-            owner = tempfile if self._call == "mkstemp" else os
-            setattr(owner, self._call, self._acting(getattr(owner, self._call)))
+            setattr(os, self._call, self._acting(getattr(os, self._call)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        tempfile.mkstemp, os.fdopen, os.fsync, os.replace = self._before
+        os.open, os.fdopen, os.fsync, os.replace = self._before
 
     def _acting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def act_or(*arguments: Any, **options: Any) -> Any:
