@@ -183,7 +183,8 @@ class Stream(CompiledSteps):
 
     def _absorbed(self) -> Carried:
         """What is carried over of the present posterior."""
-        found: Carried = self._carry(self._current_structure())
+        structure = self._current_structure()  # first: what was traced of another structure is dropped
+        found: Carried = self._carry(structure)
         return found
 
     @abstractmethod

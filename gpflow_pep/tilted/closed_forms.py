@@ -8,6 +8,7 @@ from typing_extensions import override
 from ..likelihoods import Probit
 from ..normal import log_ndtr_and_derivatives
 from ..statistics import log1p_ratio
+from .densities import power_of
 from .power import AtPower
 from .registry import KL, Projection, Wasserstein, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
@@ -71,7 +72,7 @@ class GammaExpectation(TiltedRule):
         if isinstance(self._likelihood, Gamma):
             k = tf.broadcast_to(self._likelihood._shape(observations.X), tf.shape(observations.Y))[:, 0]
         expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
-        constant = tf.math.xlogy(k - 1.0, y) - tf.math.lgamma(k)
+        constant = power_of(y, k) - tf.math.lgamma(k)
         return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
 
 

@@ -229,6 +229,13 @@ def _poisson(likelihood: Poisson) -> LogDensity:
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
 
 
+def power_of(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
+    """(k - 1) log y, 0 where y = 0 and k = 1. The derivative of TensorFlow's xlogy in k is 0 where k = 1, not log y."""
+    positive = y > 0.0
+    log = tf.math.log(tf.where(positive, y, tf.ones_like(y)))
+    return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
+
+
 @log_density.register(Gamma)
 def _gamma(likelihood: Gamma) -> LogDensity:
     return _of_scale(likelihood, lambda X: _column(likelihood._shape(X), X))
@@ -247,7 +254,7 @@ def _of_scale(likelihood: Gamma | Exponential, shape: Callable[[tf.Tensor], tf.T
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         k, Y = shape(X), Y[:, 0]
         relative = Y * tf.exp(-F)
-        constant = tf.math.xlogy(k - 1.0, Y) - tf.math.lgamma(k)
+        constant = power_of(Y, k) - tf.math.lgamma(k)
         return Density(constant - k * F - relative, relative - k, -relative)
 
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)

@@ -9,7 +9,7 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Size, Tilted
 from .trapezoid import LARGEST_STEP, Approximation, Window, next_window, trapezoid, weights
 
-_FEWEST, _FEW, _MANY = 30, 60, 160  # points: of cavities that are narrow, of others, and of rows that need more
+_FEWEST, _FEW, _MANY = 36, 60, 160  # points: of cavities that are narrow, of others, and of rows that need more
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
@@ -78,10 +78,14 @@ def locate(
         following, peak = next_window(log_pi, x, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTRE, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
-        # Drop rows whose window does not change any more: more points would not help.
         change = following.half / half
-        again = tf.where((number < 2) | (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO))[:, 0]
-        row, middle, half = (tf.gather(value, again) for value in (row, *following))
+        changes = (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO)
+        # From the first few points on more are tried on the same window, or on another one if that is different. Then
+        # rows are dropped whose window does not change any more: more points would not help.
+        stays = (number < 1) & ~changes
+        middle, half = (tf.where(stays, old, new) for old, new in zip((middle, half), following, strict=True))
+        again = tf.where((number < 2) | changes)[:, 0]
+        row, middle, half = (tf.gather(value, again) for value in (row, middle, half))
         joins = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         return number + 1, *begun(joins, row, middle, half), results
 

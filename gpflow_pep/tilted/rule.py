@@ -9,7 +9,7 @@ import tensorflow as tf
 from ..derivatives import derivatives, first_only
 
 Size: TypeAlias = float | tf.Tensor
-"""True, False or a boolean tensor []."""
+"""A number or a tensor []."""
 
 
 class Observations(NamedTuple):

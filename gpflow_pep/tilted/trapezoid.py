@@ -30,10 +30,11 @@ from .rule import Cavity, Observations, Size, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
 LARGEST_STEP = 0.26  # near the center, in units of the radius of a density, for which the radius bounds the error
-_STEP_OF_T = 0.18  # largest step of t: less than a quarter of π/4
+_STEP_OF_T = 0.16  # largest step of t: a fifth of π/4
 _ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
 _PART_OF_RADIUS = 0.7  # a, in units of the radius: near the center
 _PART_OF_DISTANCE = 0.1  # a, in units of the distance of the center from the cavity's mean
+_SMALLEST_SCALE = 1e-6  # a in units of half the window: a radius may be 0
 _NEARLY_EQUISPACED = 4.0  # a in units of half the window: distances of points differ by 3 %, or 12 %
 _ACCURATE = 1e-9  # largest relative error by truncation and rounding
 _VISIBLE = 30.0  # nats below its largest value at which π is left out of a window
@@ -119,7 +120,8 @@ def stretched(
     else:
         center = tf.clip_by_value((density.center(observations) - cavity.mean) / sd, middle - half, middle + half)
         radius = _PART_OF_RADIUS * density.radius(observations.X) / sd
-        scale = tf.minimum(tf.sqrt(tf.square(radius) + tf.square(_PART_OF_DISTANCE * center)), even)
+        scale = tf.sqrt(tf.square(radius) + tf.square(_PART_OF_DISTANCE * center))
+        scale = tf.clip_by_value(scale, _SMALLEST_SCALE * half, even)
     first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
     t = 0.5 * (first + last) + 0.5 * (last - first) * table[0][:, None]
     step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)
@@ -166,12 +168,15 @@ def trapezoid(
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q = sums(tf.exp(exponent) * points.weight * (T / (1.0 - T)), x)
 
-    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, 2.0 * half, power, m, sd, negligible)
+    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, half + tf.abs(peak - middle), power, m, sd, negligible)
     by_q, by_q_is_small = _from_q(q, half + tf.abs(middle), power, m, sd, tf.sqrt(ratio), negligible)
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
     covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
     second_form = covers & by_q_is_small
     log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
+
+    # α |E[q]| is small, so that this does not cancel; the spectrum of the second form says nothing about π's variance.
+    ratio = tf.where(second_form, 1.0 + power * v * d2, ratio)
 
     is_fine = sd * points.scale * points.step <= LARGEST_STEP * density.radius(observations.X)
     is_fine &= points.step <= _STEP_OF_T

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import log_density
+from gpflow_pep.tilted.densities import power_of
 
 F = np.array([-100.0, -37.0, -12.5, -11.9, -3.0, -0.4, 0.0, 1e-3, 0.7, 2.0, 8.0, 20.0, 37.5])
 RELATIVE = 1e-11
@@ -156,3 +157,13 @@ def test_links_that_are_not_exponential_are_differentiated_automatically():
 
         expected = [float(mpmath.diff(log_prob, mpf(0.3), n)) for n in range(3)]
     np.testing.assert_allclose([value, slope, curvature], expected, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("y", [0.0, 0.7])
+def test_the_derivative_in_the_shape_of_a_gamma(y):
+    """Of (k - 1) log y it is log y, also at k = 1, where that of TensorFlow's xlogy is 0."""
+    k = tf.Variable(1.0, dtype=tf.float64)
+    with tf.GradientTape() as tape:
+        value = power_of(tf.constant([y], tf.float64), k)
+    assert value == 0.0
+    assert tape.gradient(value, k) == pytest.approx(np.log(y) if y > 0.0 else 0.0, rel=1e-15)
