@@ -14,7 +14,7 @@ from ..graphs import unconverted
 from ..quadrature import largest
 from ..statistics import concatenate, log1p_ratio
 
-_VALUES_PER_CHUNK = 2**16  # rows times classes that are integrated at a time
+_VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
 
 
 class MultiClassRobustMax(Likelihood):
