@@ -8,36 +8,22 @@ flaw are compared with 50 digits. All follows from the seed of the case.
     python -m experiments.campaign.calls [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
 
-import argparse
 import copy
 import json
 import re
-import time
 import warnings
-from collections import Counter
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.arguments import count
 from experiments.campaign.cases import KERNELS, PLACES, Case, case_of, flaw_of, make
 from experiments.campaign.reference import Reference, power_ep
+from experiments.campaign.running import Outcome, judged, options, tally, within
 
 _TOLERANCE = 1e-6  # relative, of what is well conditioned
 _EPS = float(np.finfo(float).eps)
-
-
-class Outcome(NamedTuple):
-    """How a case ended."""
-
-    verdict: str
-    """"right", "refused", or what is wrong."""
-    error: float
-    """The largest error in units of what is tolerated; NaN where there is nothing to compare."""
-    message: str
 
 
 def run(case: Case) -> Outcome:
@@ -95,10 +81,7 @@ def compare(case: Case, model: Any) -> Outcome:
         "variance": np.abs(variance - expected.variance).max() / tolerated["variance"],
         "full covariance": np.abs(np.diagonal(full.numpy()[0]) - expected.variance).max() / tolerated["variance"],
     }
-    worst = max(errors, key=lambda name: errors[name] if np.isfinite(errors[name]) else np.inf)
-    if not np.isfinite(errors[worst]):
-        return Outcome("not finite", np.inf, worst)
-    return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", float(errors[worst]), "")
+    return judged(errors)
 
 
 def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float]:
@@ -119,16 +102,8 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
 
 def main() -> None:
     """Run cases and print how they ended."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=count, default=1000, help="how many, at most (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first case (%(default)s)")
-    parser.add_argument("--output", type=Path, help="file for what is wrong (JSON)")
-    arguments = parser.parse_args()
-    began, found = time.monotonic(), []
-    for seed in range(arguments.seed, arguments.seed + arguments.cases):
-        if time.monotonic() - began > 60.0 * arguments.minutes:
-            break
+    arguments, found = options(__doc__).parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
         case = case_of(seed)
         outcome = run(case)
         found.append((case, outcome))
@@ -148,11 +123,8 @@ def print_table(found: list[tuple[Case, Outcome]]) -> None:
         outcomes = [
             outcome for case, outcome in found if group in ("all", case.place if case.flaw is None else "flawed")
         ]
-        verdicts = Counter(outcome.verdict for outcome in outcomes)
-        errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
-        other = len(outcomes) - verdicts["right"] - verdicts["refused"]
-        worst = f"{max(errors):25.2g}" if errors else ""
-        print(f"{group:28}{len(outcomes):7}{verdicts['right']:7}{verdicts['refused']:9}{other:7}{worst}")
+        (right, refused, other), worst = tally(outcomes, ("right", "refused"))
+        print(f"{group:28}{len(outcomes):7}{right:7}{refused:9}{other:7}{worst}")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ Problems that do not converge are printed, then a table.
     python -m experiments.campaign.convergence [--problems 700] [--minutes 60] [--seed 0] [--only robust-max]
 """
 
-import argparse
 import json
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import gpflow
@@ -21,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count
+from experiments.campaign.running import options, within
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -201,17 +199,10 @@ def solve(model: PEP) -> Outcome:
 
 def main() -> None:
     """Run the campaign and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", type=count, default=700, help="how many (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="what they follow from (%(default)s)")
+    parser = options(__doc__, "problems", 700)
     parser.add_argument("--only", choices=KINDS, help="problems of this kind only")
-    parser.add_argument("--output", type=Path, help="file for all outcomes (JSON)")
-    arguments = parser.parse_args()
-    models, found, began = Models(), [], time.monotonic()
-    for problem in problems(arguments.problems, arguments.seed, arguments.only):
-        if time.monotonic() - began > 60.0 * arguments.minutes:
-            break
+    arguments, models, found = parser.parse_args(), Models(), []
+    for problem in within(arguments.minutes, problems(arguments.problems, arguments.seed, arguments.only)):
         outcome = solve(models(problem))
         found.append((problem, outcome))
         if outcome.status != "converged":

@@ -12,14 +12,12 @@ but what depends on the time.
     python -m experiments.campaign.faults [--cases 1000] [--minutes 60] [--seed 0] [--only killed] [--output FILE.json]
 """
 
-import argparse
 import json
 import signal
 import tempfile
 import threading
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count
 from experiments.campaign import damage
-from experiments.campaign.calls import Outcome
 from experiments.campaign.children import (
     CONTENT,
     NUM_BATCHES,
@@ -54,6 +50,7 @@ from experiments.campaign.children import (
     undisturbed_stream,
     values_of,
 )
+from experiments.campaign.running import Outcome, options, tally, within
 from gpflow_pep import StreamState
 from gpflow_pep.arrays_file import DIGEST, load_arrays
 from gpflow_pep.training import fit
@@ -591,17 +588,10 @@ def run(case: Case) -> list[Outcome]:
 
 def main() -> None:
     """Run cases and print how they ended."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=count, default=1000, help="how many, at most (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first case (%(default)s)")
+    parser = options(__doc__)
     parser.add_argument("--only", choices=KINDS, help="cases of this kind only")
-    parser.add_argument("--output", type=Path, help="file for what is wrong (JSON)")
-    arguments = parser.parse_args()
-    began, found = time.monotonic(), []
-    for seed in range(arguments.seed, arguments.seed + arguments.cases):
-        if time.monotonic() - began > 60.0 * arguments.minutes:
-            break
+    arguments, found = parser.parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
         case = case_of(seed, arguments.only)
         outcomes = run(case)
         found.append((case, outcomes))
@@ -625,11 +615,8 @@ def print_table(found: list[tuple[Case, list[Outcome]]]) -> None:
     for kind in (*KINDS, "all"):
         of_kind = [outcomes for case, outcomes in found if kind in (case.kind, "all")]
         outcomes = [outcome for each in of_kind for outcome in each]
-        verdicts = Counter(outcome.verdict for outcome in outcomes)
-        errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
-        other = len(outcomes) - verdicts["right"] - verdicts["refused"]
-        worst = f"{max(errors):25.2g}" if errors else ""
-        print(f"{kind:14}{len(of_kind):7}{len(outcomes):8}{verdicts['right']:7}{verdicts['refused']:9}{other:7}{worst}")
+        (rights, refused, other), worst = tally(outcomes, ("right", "refused"))
+        print(f"{kind:14}{len(of_kind):7}{len(outcomes):8}{rights:7}{refused:9}{other:7}{worst}")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,11 @@ from the seed of the case.
     python -m experiments.campaign.relations [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
 """
 
-import argparse
 import copy
 import json
 import re
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import gpflow
@@ -25,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count
+from experiments.campaign.running import Outcome, judged, options, tally, within
 from gpflow_pep import (
     APEP,
     ARPEP,
@@ -72,16 +68,6 @@ class Found(NamedTuple):
     objective: AnyNDArray
     mean: AnyNDArray
     variance: AnyNDArray
-
-
-class Outcome(NamedTuple):
-    """How a case ended."""
-
-    verdict: str
-    """"right", "refused", "not converged", or what is wrong."""
-    error: float
-    """The largest error in units of what is tolerated; NaN where there is nothing to compare."""
-    message: str
 
 
 LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
@@ -313,10 +299,7 @@ def _judged(case: Case) -> Outcome:
     for name, want, have, effect in zip(Found._fields, expected, obtained, moved, strict=True):
         size = np.max(np.abs(want)) + (len(case.X) if name == "objective" else np.sqrt(np.max(expected.variance)))
         errors[name] = float(np.max(np.abs(want - have)) / (size * (_RELATIVE + _AMPLIFIED * effect)))
-    worst = max(errors, key=lambda name: errors[name] if np.isfinite(errors[name]) else np.inf)
-    if not np.isfinite(errors[worst]):
-        return Outcome("not finite", np.inf, worst)
-    return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", errors[worst], "")
+    return judged(errors)
 
 
 def _converged(model: Any) -> bool:
@@ -325,16 +308,8 @@ def _converged(model: Any) -> bool:
 
 def main() -> None:
     """Run cases and print how they ended."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=count, default=1000, help="how many, at most (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first case (%(default)s)")
-    parser.add_argument("--output", type=Path, help="file for what is wrong (JSON)")
-    arguments = parser.parse_args()
-    began, found = time.monotonic(), []
-    for seed in range(arguments.seed, arguments.seed + arguments.cases):
-        if time.monotonic() - began > 60.0 * arguments.minutes:
-            break
+    arguments, found = options(__doc__).parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
         case = case_of(seed)
         outcome = run(case)
         found.append((case, outcome))
@@ -353,10 +328,8 @@ def print_table(found: list[tuple[Case, Outcome]]) -> None:
     print(f"\n{'':20}{'cases':>7}" + "".join(f"{name:>15}" for name in columns) + f"{'worst error / tolerated':>25}")
     for group in (*MODELS, *RELATIONS, "all"):
         outcomes = [outcome for case, outcome in found if group in (case.model, case.relation, "all")]
-        verdicts = Counter(o.verdict if o.verdict in columns else "other" for o in outcomes)
-        errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
-        worst = f"{max(errors):25.2g}" if errors else ""
-        print(f"{group:20}{len(outcomes):7}" + "".join(f"{verdicts[name]:15}" for name in columns) + worst)
+        counts, worst = tally(outcomes, columns[:-1])
+        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
 
 
 if __name__ == "__main__":

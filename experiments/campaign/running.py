@@ -1,0 +1,59 @@
+"""What the campaigns have in common: how a case ends, how many are run and for how long, and how they are counted."""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from experiments.arguments import count
+
+_Item = TypeVar("_Item")
+
+
+class Outcome(NamedTuple):
+    """How a case ended."""
+
+    verdict: str
+    """"right", "refused" or another true answer, or what is wrong."""
+    error: float
+    """The largest error in units of what is tolerated; NaN where there is nothing to compare."""
+    message: str
+
+
+def judged(errors: Mapping[str, float]) -> Outcome:
+    """Judge errors in units of what is tolerated, by name: the largest decides."""
+    worst = max(errors, key=lambda name: errors[name] if np.isfinite(errors[name]) else np.inf)
+    if not np.isfinite(errors[worst]):
+        return Outcome("not finite", np.inf, worst)
+    return Outcome("right" if errors[worst] <= 1.0 else f"wrong {worst}", float(errors[worst]), "")
+
+
+def options(description: str | None, what: str = "cases", number: int = 1000) -> argparse.ArgumentParser:
+    """Return a parser of the options that every campaign has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(f"--{what}", type=count, default=number, help="how many, at most (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first one, from which all follow (%(default)s)")
+    parser.add_argument("--output", type=Path, help="file for outcomes (JSON)")
+    return parser
+
+
+def within(minutes: float, items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield items until the time is over."""
+    began = time.monotonic()
+    for item in items:
+        if time.monotonic() - began > 60.0 * minutes:
+            return
+        yield item
+
+
+def tally(outcomes: Sequence[Outcome], verdicts: Sequence[str]) -> tuple[list[int], str]:
+    """Count outcomes with each of these verdicts, and all others; and print the worst error of those that are right."""
+    counted = Counter(outcome.verdict for outcome in outcomes)
+    counts = [counted[verdict] for verdict in verdicts]
+    errors = [outcome.error for outcome in outcomes if outcome.verdict == "right"]
+    return [*counts, len(outcomes) - sum(counts)], f"{max(errors):25.2g}" if errors else ""
