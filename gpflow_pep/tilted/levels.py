@@ -72,10 +72,10 @@ def locate(
 
         inaccurate = tf.where(~found.is_accurate)[:, 0]
         log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (found.log_pi, found.points.x))
-        row, mean, variance, second_form, middle, half = (
-            tf.gather(value, inaccurate) for value in (row, mean, variance, found.second_form, middle, half)
+        row, mean, variance, peak, second_form, middle, half = (
+            tf.gather(value, inaccurate) for value in (row, mean, variance, found.peak, found.second_form, middle, half)
         )
-        following, peak = next_window(log_pi, x, second_form, Window(middle, half))
+        following = next_window(log_pi, x, peak, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTRE, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
         change = following.half / half

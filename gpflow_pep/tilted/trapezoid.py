@@ -79,6 +79,8 @@ class Approximation(NamedTuple):
     points: Points
     log_pi: tf.Tensor
     """log π + constant at the points, [K, R]."""
+    peak: tf.Tensor
+    """The point x where π is largest, [R]."""
 
 
 class _Form(NamedTuple):
@@ -182,23 +184,22 @@ def trapezoid(
     is_fine &= points.step <= _STEP_OF_T
     tolerance = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
     is_accurate = (alias <= tolerance) & (truncation <= _ACCURATE)
-    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, points, log_pi)
+    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, points, log_pi, peak)
 
 
-def next_window(log_pi: tf.Tensor, x: tf.Tensor, second_form: tf.Tensor, window: Window) -> tuple[Window, tf.Tensor]:
+def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, window: Window) -> Window:
     """
-    Return the interval where π is, or N if the second form is used, and the point x where π is largest.
+    Return the interval where π is, or N if the second form is used.
 
     :param log_pi: at the points `x` [K, R] of the present window.
+    :param peak: where it is largest, [R].
     """
     half = window.half
-    height = tf.reduce_max(log_pi, axis=0)
-    is_visible = log_pi >= height - _VISIBLE
+    is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - _VISIBLE
     none = tf.zeros_like(is_visible[:1])
     # And one point more on either side.
     near = is_visible | tf.concat([is_visible[1:], none], 0) | tf.concat([none, is_visible[:-1]], 0)
     infinite = tf.fill(tf.shape(x), tf.constant(np.inf, x.dtype))
-    peak = tf.reduce_min(tf.where(log_pi >= height, x, infinite), axis=0)
     left = tf.reduce_min(tf.where(near, x, infinite), axis=0)
     right = tf.reduce_max(tf.where(near, x, -infinite), axis=0)
     margins = []  # beyond the window's ends, where π is visible there
@@ -208,7 +209,7 @@ def next_window(log_pi: tf.Tensor, x: tf.Tensor, second_form: tf.Tensor, window:
     left, right = left - margins[0], right + margins[1]
     left = tf.where(second_form, tf.minimum(left, -_REACH), left)
     right = tf.where(second_form, tf.maximum(right, _REACH), right)
-    return Window(0.5 * (left + right), 0.5 * (right - left)), peak
+    return Window(0.5 * (left + right), 0.5 * (right - left))
 
 
 class _Sums(NamedTuple):
