@@ -55,6 +55,24 @@ class Trajectory:
         if not last and (iteration >= self._max_iterations or spent[0] >= self._max_seconds):
             raise Over
 
+    def end_where_flat(self, objective: AnyNDArray, iterations: int, gain: float) -> bool:
+        """
+        Drop the records after the first iteration that, with those before it, has gained less than this.
+
+        :param objective: at every record, [records].
+        :param iterations: how many gain less.
+        :return: whether there is such an iteration.
+        """
+        every = np.arange(self.iterations[0], self.iterations[-1] + 1)
+        values = np.interp(every, self.iterations, objective)
+        flat = np.flatnonzero(values[iterations:] - values[:-iterations] < gain)
+        if not len(flat):
+            return False
+        kept = int(np.searchsorted(self.iterations, every[flat[0] + iterations])) + 1
+        for records in (self.iterations, self.seconds, self.values):
+            del records[kept:]
+        return True
+
     def scores(self, variables: Sequence[tf.Variable], score: Callable[[], float]) -> AnyNDArray:
         """Score the parameters of every record, [records]; the variables end at the last one's."""
         found = []

@@ -90,6 +90,8 @@ _REGRESSION: dict[str, Callable[..., Any]] = {
 _EP = {"PEP": PEP, "StreamingPEP": StreamingPEP}
 _MINIBATCH = {"TSVGP": TSVGP, "PEPSVGP": PEPSVGP, "APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
 MODELS = (*_REGRESSION, *_EP, *_MINIBATCH)
+GAUSSIAN = (*_REGRESSION, "PEPSVGP")
+"""Models whose observations have Gaussian noise."""
 
 
 def _blocks(case: Case) -> AnyNDArray:
@@ -243,8 +245,7 @@ def case_of(seed: int) -> Case:
     """Return the case of a seed."""
     rng = np.random.default_rng([seed, 7])
     model = MODELS[rng.integers(len(MODELS))]
-    gaussian = (*_REGRESSION, "PEPSVGP")
-    likelihood = "Gaussian" if model in gaussian else str(rng.choice(list(LIKELIHOODS)))
+    likelihood = "Gaussian" if model in GAUSSIAN else str(rng.choice(list(LIKELIHOODS)))
     if model == "TSVGP" and likelihood == "robust-max":
         likelihood = "Probit"
     possible = [name for name, (_, applies) in RELATIONS.items() if applies(model, likelihood)]

@@ -1,5 +1,6 @@
 """SciPy's L-BFGS-B, which always ends at the best parameters evaluated."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from .problems import FAILURES, Problem
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
+FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends when so many iterations have gained less than this, in nats
 
 
 class _Flat:
@@ -56,6 +58,10 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         return Ending(CONVERGED, "Nothing is trainable.")
     flat = _Flat(problem.variables)
     best = _Best(flat.values)
+    recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after these iterations
+
+    def is_flat() -> bool:
+        return len(recent) > FLAT_ITERATIONS and recent[0] - recent[-1] < FLAT_GAIN
 
     def restore() -> None:
         flat.assign(best.values)
@@ -84,7 +90,8 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
             restore()
             problem.restore_best()
         course.step(-best.loss if course.will_record else None)
-        if course.is_over:
+        recent.append(best.loss)
+        if course.is_over or is_flat():
             raise StopIteration
 
     with restoring(problem, course, restore) as failure:
@@ -92,7 +99,7 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         # tolerance, or after one that was taken up from a checkpoint. It starts again from where it was until that
         # gains nothing.
         gained = True
-        while gained and not course.is_over:
+        while gained and not course.is_over and not is_flat():
             previous, best.failure = best.loss, ""
             options = {"maxiter": max_iterations - course.iterations, "maxfun": 4 * max_iterations + 20}
             result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
@@ -102,6 +109,9 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
         if course.is_over_early:
             return course.ending
         limit = course.is_over
+        if is_flat() and not limit:
+            gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
+            return Ending(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         if best.failure and not limit:  # and none after it was better; SciPy thinks that it has converged
             return Ending(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
