@@ -24,7 +24,7 @@ help:
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
-	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of four parts'
+	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of five parts'
 	@echo 'make notebooks  execute every notebook, in place'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo
@@ -41,6 +41,7 @@ campaign: $(VENV)/.installed-dev
 	$(PY) -m experiments.campaign.relations --cases 10000 --minutes $(MINUTES)
 	$(PY) -m experiments.campaign.convergence --problems 1600 --minutes $(MINUTES)
 	$(PY) -m experiments.campaign.faults --minutes $(MINUTES)
+	$(PY) -m experiments.campaign.memory
 
 test: $(VENV)/.installed-dev
 	$(strip $(PY) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS))
