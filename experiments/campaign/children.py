@@ -173,15 +173,23 @@ class Trained(NamedTuple):
     """The objective of the model afterwards, on all rows."""
 
 
-def train(name: str, path: Path | None, report: Callable[[int, float], None] | None = None) -> Trained:
-    """Train a new model, with a checkpoint at every record."""
+def train(
+    name: str, path: Path | None, report: Callable[[int, float], None] | None = None, tensorboard: Path | None = None
+) -> Trained:
+    """Train a new model, with a checkpoint at every record; and watched or not."""
     training = TRAININGS[name]
     model = training.make()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         result = fit(
-            model, training.rows, checkpoint=path, checkpoint_seconds=0.0, report=report, **training.options
-        )  # fmt: skip
+            model,
+            training.rows,
+            checkpoint=path,
+            checkpoint_seconds=0.0,
+            report=report,
+            tensorboard=tensorboard,
+            **training.options,
+        )
     rows = [] if training.rows is None else [training.rows]
     evaluated = float(model.maximum_log_likelihood_objective(*rows))
     warned = [str(each.message) for each in told if issubclass(each.category, UserWarning)]

@@ -5,6 +5,7 @@
     damaged      checkpoints, states and cached data sets of other bytes or arrays, or something else in their place
     two writers  two processes at one checkpoint, state or cache, and a third one that reads
     threads      20 to 100 threads that predict with one model
+    records      TensorBoard on a full disk; several runs of an experiment in one folder, some of which are killed
 
 A case makes one or several checks. It can be run again by its number, --seed NUMBER --cases 1, from which all follows
 but what depends on the time.
@@ -20,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -33,7 +34,6 @@ from experiments.campaign.children import (
     STREAMS,
     TRAININGS,
     Child,
-    Ended,
     Trained,
     X,
     cached_path,
@@ -50,103 +50,27 @@ from experiments.campaign.children import (
     undisturbed_stream,
     values_of,
 )
+from experiments.campaign.judging import (
+    TOLERANCE,
+    Case,
+    compared,
+    of_ended,
+    refusal,
+    right,
+    same_arrays,
+    small_disk,
+    whole,
+    wrong,
+)
+from experiments.campaign.records import SUBJECTS, records
 from experiments.campaign.running import Outcome, options, tally, within
 from gpflow_pep import StreamState
 from gpflow_pep.arrays_file import DIGEST, load_arrays
 from gpflow_pep.training import fit
 
-_TOLERANCE = 1e-6  # of objectives that L-BFGS ends with, relative; of predictions at converged sites
-_ELSEWHERE = 1e-4  # between the ends of two searches at converged sites, whose steps differ: 3e-5 has been seen
 _ROUNDING = 1e-9  # of predictions that nothing iterates for
 _DAMAGES = 15  # of one case
 _DOWNLOAD = "data set"
-
-
-class Case(NamedTuple):
-    """What is done to what."""
-
-    seed: int
-    kind: str
-    subject: str
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """For all that is random in it."""
-        return np.random.default_rng([self.seed, 1])
-
-
-def right(error: float = 0.0, message: str = "") -> Outcome:
-    """What it must be; of numbers if they are not further off than tolerated."""
-    return Outcome("right" if error <= 1.0 else "wrong numbers", error, message)
-
-
-def wrong(verdict: str, message: object = "") -> Outcome:
-    """What must not be."""
-    return Outcome(verdict, np.nan, str(message)[-300:])
-
-
-# --- what must be true afterwards ------------------------------------------------------------------------------------
-
-
-def same_arrays(found: dict[str, AnyNDArray], expected: dict[str, AnyNDArray]) -> Outcome:
-    """Bit for bit."""
-    differing = [
-        name
-        for name in found.keys() | expected.keys()
-        if name not in found or name not in expected or not np.array_equal(found[name], expected[name])
-    ]
-    return wrong("wrong numbers", f"{sorted(differing)} differ") if differing else right()
-
-
-def compared(name: str, trained: Trained, least: float = -np.inf) -> Outcome:
-    """
-    Compare a training with the undisturbed one.
-
-    :param least: the objective that it had when it was killed.
-    """
-    expected = undisturbed(name).trained
-    if trained.status != expected.status:
-        return wrong("other status", trained.status)
-    if TRAININGS[name].exact:
-        if trained.objective != expected.objective:
-            return wrong("wrong numbers", f"objectives {trained.objective}, not {expected.objective}")
-        return same_arrays(trained.values, expected.values)
-    size = _TOLERANCE * (1.0 + abs(expected.evaluated))
-    found = trained.evaluated
-    another_way = (expected.evaluated - found) * (_TOLERANCE / _ELSEWHERE if "precision" in trained.values else 1.0)
-    worse = max(abs(trained.objective[-1] - found), least - found, another_way, 0.0)
-    return right(
-        worse / size, f"{found!r}, said {trained.objective[-1]!r}, killed {least!r}, undisturbed {expected.evaluated!r}"
-    )
-
-
-def whole(path: Path) -> Outcome | None:
-    """What is wrong with a file that is there; None: nothing."""
-    try:
-        load_arrays(path, "the file")
-    except FileNotFoundError:
-        return None
-    except Exception as error:
-        return wrong("torn file", f"{type(error).__name__}: {error}")
-    return None
-
-
-def refusal(error: Exception, *names: object) -> Outcome:
-    """Judge an error: one sentence or two that name a path."""
-    said = str(error)
-    named = any(str(name) in said for name in names)
-    ours = isinstance(error, (ValueError, OSError)) and not isinstance(error, UnicodeError)
-    if not ours:
-        return wrong("raw error", f"{type(error).__name__}: {said}")
-    good = named and "\n" not in said and len(said) < 700
-    return Outcome("refused" if good else "refused obscurely", np.nan, f"{type(error).__name__}: {said}"[:300])
-
-
-def of_ended(ended: Ended, judge: Callable[[Any], Outcome]) -> Outcome:
-    """Judge what a child returned, or that it has returned nothing."""
-    if ended.code == 0:
-        return judge(ended.value)
-    return wrong("hung" if ended.code == -signal.SIGALRM else "died", f"{ended.code}: {ended.said}")
 
 
 # --- killed ----------------------------------------------------------------------------------------------------------
@@ -235,14 +159,6 @@ def disk(case: Case, folder: Path) -> list[Outcome]:
     return outcomes
 
 
-def _space(folder: Path, rng: np.random.Generator, least: int = 64) -> damage.Disk | damage.Limit:
-    """At first with room for the file and another one, in kilobytes."""
-    try:
-        return damage.Disk(folder, least + int(rng.integers(512)))
-    except OSError:
-        return damage.Limit(int(rng.integers(1, 4000)))
-
-
 def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
     rng, path = case.rng, folder / "c.npz"
     way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, 12))
@@ -257,7 +173,7 @@ def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
                 return [refusal(error, f"checkpoint must be a file that can be written, got {str(path)!r}")]
         told = 1 if failing.times else 0
     else:
-        space, left = _space(folder, rng), [place]
+        space, left = small_disk(folder, rng), [place]
 
         def report(*_: object) -> None:
             left[0] -= 1
@@ -291,7 +207,7 @@ def _follow_on_disk(case: Case, folder: Path) -> list[Outcome]:
         with damage.Disturbed(way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))):
             state = follow(case.subject, path, failed=failed)
     else:
-        space = _space(folder, rng)
+        space = small_disk(folder, rng)
         state = follow(
             case.subject, path, lambda batch: getattr(space, way)() if batch == place else None, failed=failed
         )
@@ -306,7 +222,7 @@ def _download_on_disk(case: Case, folder: Path, address: str) -> list[Outcome]:
     rng, (cache, local) = case.rng, (folder / "cache", folder / "local")
     for each in (cache, local):
         each.mkdir()
-    space = _space(cache, rng, len(CONTENT) // 500)
+    space = small_disk(cache, rng, len(CONTENT) // 500)
     getattr(space, str(rng.choice(["fill", "forbid"])))()
     try:
         found = [_is_content(download(folder, address))]
@@ -554,7 +470,7 @@ def _at_once(model: Any, asked: list[str], Xnew: AnyNDArray) -> list[Any]:
 def _answered(answer: Any, expected: list[AnyNDArray], case: Case) -> Outcome:
     if isinstance(answer, Exception):
         return wrong("raw error", f"{type(answer).__name__}: {answer}")
-    tolerance = _TOLERANCE if case.subject.endswith(("Classifier", "PEP")) else _ROUNDING
+    tolerance = TOLERANCE if case.subject.endswith(("Classifier", "PEP")) else _ROUNDING
     errors = [np.abs(a - b).max() / (1.0 + np.abs(b).max()) for a, b in zip(answer, expected, strict=True)]
     return right(float(max(errors)) / tolerance) if np.isfinite(errors).all() else wrong("not finite")
 
@@ -568,6 +484,7 @@ KINDS: dict[str, tuple[Callable[[Case, Path], list[Outcome]], tuple[str, ...]]] 
     "damaged": (damaged, _FILES),
     "two writers": (two_writers, _FILES),
     "threads": (threads, tuple(_MODELS)),
+    "records": (records, SUBJECTS),
 }
 
 

@@ -1,5 +1,6 @@
 """What happens in the course of a training: it is recorded, shown, scored, watched and saved, and may end early."""
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,9 @@ class Course:
         self.objective: list[float] = []
         self.held_out: dict[str, list[float]] = {}
         self.watch: Watch | None = None
+        """Called at every record, for TensorBoard."""
+        self.watched = ""
+        """Where that writes."""
         self._steps, self._interval = steps, interval
         self._bar, self._report, self._scores, self._patience = bar, report, scores, patience
         self._trained = list(variables)
@@ -173,7 +177,10 @@ class Course:
         try:
             watch(self.iterations)
         except UNWRITABLE as error:
-            warnings.warn(f"tensorboard could not be written, and is not any more: {error}", stacklevel=2)
+            reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
+            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # not which operation it was, nor the rest
+            where = f"tensorboard {self.watched!r}"
+            warnings.warn(f"{where} could not be written: {reason}; training goes on without it.", stacklevel=2)
             self.watch = None
 
     def _judged_by(self) -> tuple[str, list[float]]:

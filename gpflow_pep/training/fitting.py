@@ -134,6 +134,7 @@ def fit(
         if tensorboard is not None:
             shown = model.data if arrays is None else arrays
             names = [] if scores is None else scores.names
+            course.watched = os.fspath(tensorboard)
             course.watch = monitor(model, tensorboard, course, interval=interval, data=shown, scores=names)
         adam = Adam(problem, learning_rate, natural_step) if optimiser == "adam" else None
         ending = course.resume(problem.carried | ({} if adam is None else adam.carried))
