@@ -1,4 +1,11 @@
-"""Memory of the test process: models and graphs, which are cycles, are collected after each module, and on the way."""
+"""
+Time and memory of the test process.
+
+Graphs are run as they are traced: TensorFlow's optimizer takes a third of the time of a graph's first run, and most
+graphs here run a few times. Modules that compare with references, and those of contracts, have it, as users have it.
+
+Models and graphs, which are cycles, are collected after each module, and on the way.
+"""
 
 import ctypes
 import gc
@@ -7,13 +14,16 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.graphs import hand_over
 
 _C = ctypes.CDLL(None)
+_TESTS = Path(__file__).parent
 _STATM = Path("/proc/self/statm")  # of Linux
+_OPTIMIZED = ("contracts", "oracle", "dense", "as_gpflow")  # in the paths of modules
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
@@ -22,6 +32,13 @@ def imported() -> None:
     """Set aside what was imported: a collection does not visit it, is fast, and comes after fewer new objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def optimized(request: pytest.FixtureRequest) -> None:
+    """Whether TensorFlow optimizes graphs in this module."""
+    wanted = any(each in str(request.path.relative_to(_TESTS)) for each in _OPTIMIZED)
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 
 
 @pytest.hookimpl(wrapper=True)
