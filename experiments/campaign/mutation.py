@@ -222,10 +222,10 @@ def noticing(module: str) -> list[str]:
 
 def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) -> Outcome:
     """Try a mutant, or without one the package as it is, with these tests in a process of its own."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
         began, number = time.monotonic(), os.fork()
         if number == 0:
-            _perform(mutant, tests, said)
+            _perform(mutant, tests, Path(folder), said)
         while os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             if time.monotonic() - began > seconds:
                 os.kill(number, signal.SIGKILL)
@@ -239,26 +239,29 @@ def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) 
     return Outcome(verdict, time.monotonic() - began, (by[-1] if by else text[-200:])[:300] if code else "")
 
 
-def install(mutant: Mutant) -> None:
-    """Have its module loaded from the changed source, in this process."""
+def install(mutant: Mutant, folder: Path) -> None:
+    """Have its module loaded, in this process, from a file in this folder: AutoGraph reads what it compiles again."""
     name = ".".join(("gpflow_pep", *Path(mutant.module).with_suffix("").parts))
+    file = folder / "mutant.py"
+    file.write_text(mutant.change.source)
     load = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
-        return compile(mutant.change.source, self.path, "exec") if fullname == name else load(self, fullname)
+        return compile(mutant.change.source, file, "exec") if fullname == name else load(self, fullname)
 
     setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010
 
 
-def _perform(mutant: Mutant | None, tests: Sequence[str], said: Any) -> None:
+def _perform(mutant: Mutant | None, tests: Sequence[str], folder: Path, said: Any) -> None:
     code = 1
     try:
         for place in (1, 2):
             os.dup2(said.fileno(), place)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         os.chdir(_ROOT)
+        os.environ["COLUMNS"] = "300"  # of what is said of a failure
         if mutant is not None:
-            install(mutant)
+            install(mutant, folder)
         code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests])
     finally:
         sys.stdout.flush()

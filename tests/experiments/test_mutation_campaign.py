@@ -86,9 +86,9 @@ def test_every_module_has_tests():
             assert mutation.Path(path).exists()
 
 
-def test_a_module_is_loaded_from_the_mutated_source(monkeypatch):
+def test_a_module_is_loaded_from_the_mutated_source(monkeypatch, tmp_path):
     monkeypatch.setattr(SourceFileLoader, "get_code", SourceFileLoader.get_code)
-    mutation.install(Mutant("normal.py", Change(1, "number", "1", "2", "answer = 42")))
+    mutation.install(Mutant("normal.py", Change(1, "number", "1", "2", "answer = 42")), tmp_path)
 
     def names(module):
         namespace = {"__name__": module, "__package__": "gpflow_pep"}
