@@ -105,13 +105,16 @@ def test_a_singular_matrix_is_no_answer(way, matrix):
         way(matrix)
 
 
-def test_an_unknown_size_compiles():
-    function = tf.function(factorised, input_signature=[tf.TensorSpec([None, None], tf.float64)])
+@pytest.mark.parametrize("batch", [(), (2,), (None,)])
+def test_an_unknown_size_compiles(batch):
+    """Also where the number of matrices is known, but not their size."""
+    function = tf.function(factorised, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
+    leading = (2,) * len(batch) + (1, 1)
     for size in (1, 5):
-        matrix = positive_definite(size)
+        matrix = np.tile(positive_definite(size), leading)
         np.testing.assert_array_equal(function(matrix), tf.linalg.cholesky(matrix))
     with pytest.raises(tf.errors.InvalidArgumentError, match="size 3 x 3"):
-        function(INDEFINITE)
+        function(np.tile(INDEFINITE, leading))
     assert function.experimental_get_tracing_count() == 1
 
 

@@ -52,6 +52,32 @@ def dense(given, X):
     return T.T @ B @ given.c + [0.5, 0.0, -1.0], kernel(X).numpy() - T.T @ T + T.T @ B @ T
 
 
+KERNELS = [gpflow.kernels.Matern52(1.4, 0.9), gpflow.kernels.Matern32(0.6, 1.2), gpflow.kernels.Matern12(1.0, 2.0)]
+
+
+@pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
+def test_latent_functions_with_sums_of_their_own_are_as_many_posteriors(kernels):
+    """Whether they share a kernel or not: marginals, covariances, and those of batches of inputs."""
+    points, shares = gpflow.inducing_variables.InducingPoints(Z), kernels[0] is kernels[1]
+    L = np.stack([np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4)) for kernel in kernels])
+    As, cs = np.stack([A, 0.3 * A, A + np.eye(4)]), C.T[..., None]
+
+    def posterior(kernel, *sums):
+        sums = SiteSums(*map(tf.constant, sums))
+        zero = gpflow.functions.Zero(sums.c.shape[0] if sums.c.shape.rank == 3 else 1)
+        return SitesPosterior.of(kernel, points, zero, lambda: sums, precompute_cache=PrecomputeCacheType.TENSOR)
+
+    kernel = kernels[0] if shares else gpflow.kernels.SeparateIndependent(kernels)
+    together = posterior(kernel, L[0] if shares else L, As, cs)
+    alone = [posterior(*parts) for parts in zip(kernels, L, As, cs, strict=True)]
+    for X in (XNEW, np.stack([XNEW, XNEW + 0.5])):
+        for full_cov, axis in ((False, -1), (True, -3)):
+            mean, cov = together.predict_f(X, full_cov=full_cov)
+            means, covs = zip(*(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True)
+            np.testing.assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
+            np.testing.assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
+
+
 @pytest.mark.parametrize("cache", list(PrecomputeCacheType))
 def test_means_and_covariances_are_the_dense_ones(cache):
     posterior, given = make_posterior(cache)

@@ -18,10 +18,13 @@ class Trace(NamedTuple):
 
 @pytest.fixture
 def trace(monkeypatch):
-    """Converges the sites of a model as its compiled loop does, and keeps every state; the model's own sites stay."""
+    """
+    Converges the sites of a model as its compiled loop does, and keeps every state; the model's own sites stay. It may
+    be told that there are more of them.
+    """
     while_loop = tf.while_loop
 
-    def run(model):
+    def run(model, num_data=None):
         loops = []
 
         def recorded(cond, body, loop_vars, **options):
@@ -38,7 +41,9 @@ def trace(monkeypatch):
         compiled = tf.function(lambda loop: [convergence._step(problem, options, loop)], autograph=False)
         monkeypatch.setattr(convergence.tf, "while_loop", recorded)
         try:
-            found = convergence.converge(problem, model.sites.stacked(), options, num_data=int(model.num_data))
+            found = convergence.converge(
+                problem, model.sites.stacked(), options, num_data=num_data or int(model.num_data)
+            )
         finally:
             monkeypatch.undo()
         return Trace(loops, found)

@@ -106,6 +106,15 @@ def test_too_few_sweeps_are_no_secret(model, batch_size):
     assert more.converged and more.change <= 1e-10
 
 
+def test_a_short_memory_leads_to_the_same_sites(model, trace):
+    """Of ten million sites hardly a secant is remembered."""
+    model.tol = 1e-9
+    many = trace(model, num_data=10_000_000).result
+    assert many.ending == convergence.CONVERGED
+    assert model.update_sites().converged
+    np.testing.assert_allclose(many.point.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("variance", [4.0, 50.0, 1000.0])
 @pytest.mark.filterwarnings("ignore:The sites have not converged")

@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 from scipy.stats import norm
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.tilted import log_density
+from gpflow_pep.tilted import Observations, log_density
 from gpflow_pep.tilted.densities import power_of
 
 F = np.array([-100.0, -37.0, -12.5, -11.9, -3.0, -0.4, 0.0, 1e-3, 0.7, 2.0, 8.0, 20.0, 37.5])
@@ -167,3 +167,43 @@ def test_the_derivative_in_the_shape_of_a_gamma(y):
         value = power_of(tf.constant([y], tf.float64), k)
     assert value == 0.0
     assert float(tape.gradient(value, k)) == pytest.approx(np.log(y) if y > 0.0 else 0.0, rel=1e-15)
+
+
+# --- how far from the real axis they are analytic: what the trapezoid rule's error follows from ----------------------
+
+
+def reach(likelihood, y, X=((0.0,),)):
+    """Radius and centre of the rows X, each [R]."""
+    X, density = tf.constant(X, tf.float64), log_density(likelihood)
+    observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
+    return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(density.center(observations), len(X))
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_a_binary_density_is_analytic_up_to_its_nearest_zero(y):
+    """The zeros of p in the complex plane, to the digits that the radii are given with."""
+
+    def normal(z):
+        return mp.erfc(-z / mp.sqrt(2)) / 2
+
+    sign = 2 * int(y) - 1
+    (radius,), (centre,) = reach(Probit(), y)
+    assert abs(mp.findroot(normal, mp.mpc(1.9, radius)).imag) == pytest.approx(radius, abs=1e-3)
+    assert centre == 0.0
+    (radius,), (centre,) = reach(Logit(), y)
+    assert abs(1 + mp.exp(-mp.mpc(0, radius))) < 1e-15 and centre == 0.0
+    (radius,), (centre,) = reach(gpflow.likelihoods.Bernoulli(), y)
+    zero = mp.findroot(lambda f: 1e-3 + (1 - 2e-3) * normal(f), mp.mpc(sign * centre, radius))
+    assert abs(zero.imag) == pytest.approx(radius, abs=1e-3)
+    assert sign * float(zero.real) == pytest.approx(centre, abs=1e-3)
+
+
+@pytest.mark.parametrize("df", [1.0, 3.0, 40.0])
+def test_the_growth_of_a_student_t_off_the_real_axis(df):
+    """At the radius from its centre, the observation, the modulus is ten times the largest value; scales may vary."""
+    X, scales = [[-1.0], [2.0]], (0.2, 0.8)
+    likelihood = gpflow.likelihoods.StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
+    radii, centres = reach(likelihood, 0.7, X)
+    np.testing.assert_array_equal(centres, 0.7)
+    modulus = np.abs(1.0 + np.square(1j * radii / scales) / df) ** (-0.5 * (df + 1.0))
+    np.testing.assert_allclose(modulus, 10.0, rtol=1e-11)

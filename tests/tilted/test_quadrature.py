@@ -12,7 +12,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import special
+from scipy import special, stats
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.quadrature import panels
@@ -207,6 +207,29 @@ def test_what_is_negligible_is_not_integrated_to_the_last_digit():
         # The dense sums themselves are right to 1e-12 or so.
         assert np.all(error * units <= REQUIRED * np.maximum(np.abs(expected) * units, max(size, 1e-5)))
     assert refused[0] > refused[1] == 0
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_rows_that_are_not_accurate_are_centred_on_their_mode(alpha):
+    """On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and nearer later."""
+    mean, variance = (values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0]))
+    sd, y, scale = np.sqrt(variance), 0.5, 0.1
+
+    class OfUnknownRadius(gpflow.likelihoods.StudentT):
+        def _scalar_log_prob(self, X, F, Y):
+            return super()._scalar_log_prob(X, F, Y)
+
+    one = tf.ones([len(mean), 1], tf.float64)
+    rows, density = Cavity(tf.constant(mean), tf.constant(variance)), QuadratureRule(OfUnknownRadius(scale))._density
+    found = locate(density, rows, Observations(one, y * one), alpha * one[:, 0])
+    refused = ~found.is_accurate.numpy()
+    assert np.sum(refused) > 10
+    f = np.concatenate(
+        [mean + sd * np.linspace(-9.0, 9.0, 5001)[:, None], y + np.linspace(-1.0, 1.0, 501)[:, None] + 0 * mean]
+    )
+    log_pi = alpha * stats.t.logpdf(f, 3.0, y, scale) - 0.5 * np.square((f - mean) / sd)
+    mode = f[np.argmax(log_pi, axis=0), np.arange(len(mean))]
+    assert np.all(np.abs(found.centre - mode)[refused] < 0.15 * sd[refused])
 
 
 def test_a_radius_of_nothing(moments):
