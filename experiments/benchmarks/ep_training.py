@@ -5,10 +5,11 @@ natural gradients of q(u) (0.1) with Adam (0.01). All use all rows, and start fr
 a lengthscale for each input, at the median distance) and the same inducing points (k-means; they are trained).
 
 A method's own optimum is where its training ends: where L-BFGS converges or 20 iterations of it have gained less than
-0.001 nats, where the last third of Adam's steps has gained less than 1e-4 nats a row, or at a limit (marked +). The seconds are those of the first iteration from which on
-the NLPD of held-out rows, at most 1000, stays within 0.002 nats of the NLPD at the end. Scoring is not counted. "Again"
-is a second training of the same model in the same process, from the same start, for which nothing that can be used
-again is traced. Every method has a process of its own. Of several rounds medians are printed.
+0.001 nats, where the last third of Adam's steps has gained less than 1e-4 nats a row, or at a limit (marked +). The
+seconds are those of the first iteration from which on the NLPD of held-out rows, at most 1000, stays within 0.002 nats
+of the NLPD at the end. Scoring is not counted. "Again" is a second training of the same model in the same process, from
+the same start, for which nothing that can be used again is traced. Every method has a process of its own. Of several
+rounds medians are printed.
 
     python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
     python -m experiments.benchmarks.ep_training --short --sets breast-cancer --json training.json
