@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from small_models import (
     LABELS,
     MAKERS,
@@ -361,6 +362,27 @@ def test_evaluations_of_a_search_are_limited(monkeypatch):
     monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
     assert fit(MAKERS["SGPR"](), max_iterations=7).status == "limit"
     assert asked == [{"maxiter": 7, "maxfun": 48}]
+
+
+class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
+    """Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4 of it."""
+
+    def __init__(self, height):
+        super().__init__()
+        self.x, self.height = gpflow.Parameter([-1.2, 1.0]), height
+
+    def maximum_log_likelihood_objective(self):
+        x, y = tf.unstack(self.x)
+        return -self.height * (100.0 * tf.square(y - tf.square(x)) + tf.square(1.0 - x))
+
+
+def test_a_search_ends_where_the_objective_is_flat():
+    """As soon as 20 iterations have gained less than 0.001 nats; where they gain more it goes on to the bottom."""
+    flat, steep = (fit(Valley(height), max_iterations=200) for height in (2e-4, 2e-2))
+    assert flat.converged and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
+    gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
+    assert flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
+    assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
 
 
 def test_a_variable_of_open_shape():
