@@ -8,6 +8,14 @@ DATASET ?=
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 MINUTES ?= 60
+CONSTRAINTS ?= constraints.txt
+
+# Of all tests; a part of them, which PYTEST_ARGS selects, covers less.
+COVERAGE := --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+# What depends most on the versions of other packages, and takes a few minutes.
+QUICK_TESTS := tests/test_linalg.py tests/test_inducing.py tests/test_metrics.py tests/test_versions.py \
+	tests/datasets tests/statistics tests/contracts/test_errors.py tests/training/test_fit_models.py \
+	$(patsubst %,tests/models/test_%.py,oracle limits pep_oracle)
 
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)
 TF_CPP_MIN_LOG_LEVEL ?= 2
@@ -15,11 +23,12 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test lint types format bench campaign notebooks clean
+.PHONY: help demo test oldest lint types format bench campaign notebooks clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
-	@echo 'make test       run the tests; PYTEST_ARGS="-k oracle" passes on to pytest'
+	@echo 'make test       run all tests and measure what they cover; PYTEST_ARGS="-k oracle" runs some, and does not'
+	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
 	@echo 'make lint       check style and formatting (ruff)'
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
@@ -44,7 +53,10 @@ campaign: $(VENV)/.installed-dev
 	$(PY) -m experiments.campaign.memory
 
 test: $(VENV)/.installed-dev
-	$(strip $(PY) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS))
+	$(strip $(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST_ARGS),$(COVERAGE)))
+
+oldest:
+	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'
 
 lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check
@@ -62,14 +74,14 @@ notebooks: $(VENV)/.installed-dev
 
 clean:
 	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
-	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . \( -name .git -o -name runs -o -name '.venv*' \) -prune -o \
 		\( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # --- installation ---------------------------------------------------------------------------------------------------
 
-INSTALL = $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt
-REQUIREMENTS := setup.cfg pyproject.toml constraints.txt
+INSTALL = $(PY) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS)
+REQUIREMENTS := setup.cfg pyproject.toml $(CONSTRAINTS)
 
 $(VENV)/.installed: $(VENV)/.made $(REQUIREMENTS)
 	@echo 'Installing gpflow_pep and TensorFlow into $(VENV), once; this downloads and takes a few minutes ...'

@@ -550,3 +550,14 @@ def test_a_shared_block_keeps_one_size():
     with pytest.raises(ValueError, match="size"):
         model.data = (X[:10], Y[:10])  # blocks of 4, 4 and 2
     assert same(before, snapshot(model))
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_shows_a_few_entries():
+    """Of an array that is large, in eager mode too."""
+    value = tf.constant([5.0, 6.0, 7.0, 8.0, 9.0])
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        validation.asserted(value, value < 9.0, "values must be below 9, got", value)
+    assert error.value.message == "values must be below 9, got 5.0 6.0 7.0"

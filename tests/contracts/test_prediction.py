@@ -231,3 +231,12 @@ def test_predictions_of_a_prior_far_away(model):
     mean, variance = model.predict_f(np.full((1, 2), 1e3))
     np.testing.assert_allclose(mean, 0.1, rtol=1e-15)
     np.testing.assert_allclose(variance, 1.2, rtol=1e-15)
+
+
+def test_samples_of_a_covariance_that_cannot_be_factorised(shared, contract):
+    """Twenty times the same input, without jitter: an error, not samples that are no numbers."""
+    with (
+        gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"posterior samples are not finite\. Try: a larger jitter"),
+    ):
+        shared(1).predict_f_samples(np.repeat(contract.Xnew[:1], 20, axis=0))

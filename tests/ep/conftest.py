@@ -14,6 +14,9 @@ class Trace(NamedTuple):
     loops: list
     """Its state after each step."""
     result: object
+    problem: SitesProblem
+    step: object
+    """A function from one state to the next."""
 
 
 @pytest.fixture
@@ -46,6 +49,6 @@ def trace(monkeypatch):
             )
         finally:
             monkeypatch.undo()
-        return Trace(loops, found)
+        return Trace(loops, found, problem, lambda loop: compiled(loop)[0])
 
     return run

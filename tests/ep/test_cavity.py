@@ -86,6 +86,15 @@ def test_a_row_without_prior_variance_has_a_cavity():
     assert f.mean.numpy()[0, 0] == 0.4 and 0.0 < f.variance.numpy()[0, 0] < 1e-20
 
 
+def test_a_row_that_does_not_vary_has_a_site():
+    """Neither w nor what u leaves of f: the limit of (d + s)/(d + s ratio) from d = 0, not 0/0."""
+    zero, one = tf.zeros([1, 1], tf.float64), tf.ones([1, 1], tf.float64)
+    w = cavity_of_w(Marginals(0.3 * one, zero), Site(zero, zero), tf.constant(0.5, tf.float64))
+    site = matching_site(w, zero, Tilted(None, 0.7 * one, -1.2 * one, 0.25 * one))
+    assert float(site.precision[0, 0]) == pytest.approx(1.2 / 0.25, rel=CLOSE)
+    assert float(site.linear[0, 0]) == pytest.approx((0.7 + 0.3 * 1.2) / 0.25, rel=CLOSE)
+
+
 @pytest.mark.parametrize("power", ["0.4", "1", "each"])
 def test_matching_site(power):
     """The fraction α of it, times the cavity of w, has the moments m + s α d1 and s + s² α d2 of the tilted one."""

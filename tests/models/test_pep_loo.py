@@ -2,6 +2,8 @@
 
 import gpflow
 import numpy as np
+import pytest
+import tensorflow as tf
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
@@ -67,3 +69,19 @@ def test_outputs_add_up():
         one.data = (X, Y[:, [column]])
         total += one.loo_log_predictive_density().numpy()
     np.testing.assert_allclose(both.loo_log_predictive_density(), total, rtol=0.0, atol=1e-9)
+
+
+def test_without_a_site_q_may_be_improper():
+    """
+    Prior variances are 3, the correlation of the first two rows 0.9 or so: with precisions 2 and -0.5 B is positive
+    definite, |I + K T| = 7 (1 - 1.5) + 9 (0.9²) > 0, but not without the first site, 1 - 1.5 < 0.
+    """
+    inputs = np.array([[0.0], [0.4], [5.0]])
+    labels = np.array([[0.0], [1.0], [1.0]])
+    model = PEP((inputs, labels), gpflow.kernels.Matern52(3.0), Probit(), inputs.copy(), alpha=0.0)
+    model._warned.assign(True)
+    model._options.max_sweeps.assign(0)  # the sites stay
+    model.sites.precision.assign([[2.0], [-0.5], [0.3]])
+    assert np.isfinite(model.maximum_log_likelihood_objective())
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"site of an observation is not proper.*a smaller alpha"):
+        model.loo_log_predictive_density()

@@ -170,6 +170,27 @@ def test_reset_sites(model, energy_at_sites):
     assert energy_at_sites(model) == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_surrogate_s_posterior_is_that_of_the_sites(model):
+    """Exact regression on K_nu Kuu⁻¹ u, by numpy; a site that says nothing is a row of infinite noise."""
+    found = model.surrogate()
+    Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
+    W = np.linalg.solve(Kuu, model.kernel(model.inducing_variable.Z, X).numpy())
+    weight = W / found.noise_variance.numpy()[:, 0]
+    covariance = np.linalg.inv(np.linalg.inv(Kuu) + weight @ W.T)
+    mean, expected = (value.numpy() for value in model.compute_qu())
+    np.testing.assert_allclose(covariance @ weight @ (found.targets.numpy() - 0.1), mean, rtol=0.0, atol=CLOSE)
+    np.testing.assert_allclose(covariance, expected[0] if expected.ndim == 3 else expected, rtol=0.0, atol=CLOSE)
+
+    model._warned.assign(True)
+    model._options.max_sweeps.assign(0)  # the sites stay
+    model.sites.precision[3].assign([0.0])
+    for linear in (0.0, 0.7):
+        model.sites.linear[3].assign([linear])
+        found = model.surrogate()
+        assert float(found.targets[3, 0]) == 0.1 and np.isinf(found.noise_variance[3, 0])
+        assert np.all(np.isfinite(np.delete(found.targets, 3)))
+
+
 # --- sites that have not converged ----------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from scipy.special import logsumexp
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
+from gpflow_pep.models import structured_svgp
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "uncollapsed.json").read_text())
 N, D, M = 14, 2, 4
@@ -406,3 +407,19 @@ def test_blocks_of_any_size(rows):
     assert slopes[0] - slopes[1] == pytest.approx(
         -0.5 * (rest(0.05 + h) - rest(0.05 - h)) / (2.0 * h), rel=1e-5, abs=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    "evaluate",
+    [
+        structured_svgp._log_det,
+        lambda block: structured_svgp._log_det_and_squares(
+            tf.ones([], tf.float64), block - tf.eye(2, dtype=tf.float64), block
+        ),
+    ],
+    ids=["S + D", "I + aX"],
+)
+def test_blocks_that_are_not_positive_definite(evaluate):
+    """Of BTSVGP, or of PEPSVGP: an error that says so, and nothing is added to the diagonal."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a block failed.*smaller minibatches"):
+        evaluate(tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64))

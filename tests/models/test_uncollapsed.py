@@ -64,3 +64,15 @@ def test_inputs_that_are_not_finite(kind, value):
 def test_inputs_that_are_no_numbers(kind):
     with pytest.raises(ValueError, match=r"data\[0\] \(X\) must hold real numbers, got an array of dtype <U32"):
         model(kind, 12).training_loss((X.astype(str), Y))
+
+
+@pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP, APEP, StreamingSVGP])
+def test_the_sign_of_a_column_of_q_sqrt_means_nothing(kind):
+    """q is the same: the objective, too, with a negative entry on the diagonal."""
+    made = model(kind)
+    factor = np.tril(0.1 * rng.normal(size=(4, 4))) + 0.6 * np.eye(4)
+    values = []
+    for signs in ([1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 1.0, -1.0]):
+        made.q_sqrt.assign((factor * signs)[None])
+        values.append(float(made.training_loss((X[:8], Y[:8]))))
+    assert values[1] == pytest.approx(values[0], rel=1e-12)

@@ -3,6 +3,8 @@
 CLOSE is what is promised, of P; derivatives, whose integrands change faster, are to be right to 1e-7.
 """
 
+import sys
+
 import gpflow
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scipy.special import log_ndtr
 from gpflow_pep.quadrature import largest
 
 CLOSE, SLOPE_CLOSE = 1e-10, 1e-7
+MODULE = sys.modules[largest.__module__]  # the package has a function of this name
 
 
 def found(label, mean, variance):
@@ -168,3 +171,64 @@ def test_float32():
     z = 0.3 / np.sqrt(1.8)
     assert float(result.log_prob[0]) == pytest.approx(float(log_ndtr(z)), rel=1e-5)
     assert gpflow.default_float() == np.float64
+
+
+# --- where a search ends ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slopes(monkeypatch):
+    """Puts functions of x in the place of g, g' and -g''; returns the x at which they are asked for."""
+    asked = []
+
+    def replace(function):
+        def replaced(place, inverse, x):
+            asked.append(x.numpy())
+            assert len(asked) < 200
+            return tuple(tf.convert_to_tensor(value) for value in function(x))
+
+        monkeypatch.setattr(MODULE, "_slopes", replaced)
+        return asked
+
+    return replace
+
+
+ONE = tf.ones([1], tf.float64)
+UNITS = MODULE._Units(place=ONE[None], inverse=ONE[None], mode=0.0 * ONE, height=0.0 * ONE)
+
+
+def test_a_mode_that_is_never_reached(slopes):
+    """g rises for ever: after 100 steps the point that was reached is used."""
+    asked = slopes(lambda x: (0.0 * x, 1.0 + 0.0 * x, 1.0 + 0.0 * x))
+    x, _, _ = MODULE._mode(-ONE[None], ONE[None])
+    assert len(asked) == 100
+    np.testing.assert_array_equal(np.ravel(asked), np.arange(100.0))
+    assert float(x[0]) == 99.0
+
+
+def test_an_end_that_is_never_reached(slopes):
+    """g falls far too much, at once: each step is a half of what is left."""
+    asked = slopes(lambda x: (-1e3 + 0.0 * x, -2e3 * tf.sign(x) / tf.abs(x), ONE))
+    reach = MODULE._reach(UNITS, ONE)
+    assert len(asked) == 100
+    assert 0.0 < float(reach.left[0]) < 1e-20
+
+
+@pytest.mark.parametrize(("start", "count"), [(36.0, 1), (39.0, 2), (44.0, 2)])
+def test_an_end_that_is_near_enough(slopes, start, count):
+    """g falls in proportion, so that one step is exact; the next one is worth it where that took a fifth off."""
+    asked = slopes(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
+    reach = MODULE._reach(UNITS, 60.0 / tf.square(start * ONE))
+    assert len(asked) == count and float(reach.left[0]) == pytest.approx(30.0, rel=1e-12)
+    assert asked[0][0, 0] == pytest.approx(-start, rel=1e-12)
+
+
+def test_an_integral_that_underflows():
+    """Nothing is divided by 0: log P is that of the smallest number, the rest as if nothing were known."""
+    own = tf.constant([[True], [False]])
+    two = tf.ones([2, 1], tf.float64)
+    units = MODULE._Units(place=two, inverse=two, mode=0.0 * ONE, height=-10.0 * ONE)
+    found = MODULE._largest(units, tf.zeros([1, 9], tf.float64), own, two, ONE)
+    assert float(found.log_prob[0]) == pytest.approx(-10.0 + np.log(np.finfo(float).tiny / np.sqrt(2.0 * np.pi)))
+    for value in found:
+        assert np.all(np.isfinite(value))

@@ -114,3 +114,15 @@ def test_means_far_apart_in_single_precision(variance, alpha):
     )
     for value, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_a_variance_that_rounding_made_negative(alpha):
+    """Is none."""
+    label, mean, variance = random_rows(3, 4, 3.0, 0.05, 10.0)
+    variance[:, :2] = 0.0
+    expected = power(label, mean, variance, alpha)
+    variance[:, :2] = -1e-17
+    for found, value in zip(power(label, mean, variance, alpha), expected, strict=True):
+        assert np.all(np.isfinite(found))
+        np.testing.assert_array_equal(found, value)

@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics.penalty import log1p_ratio, log1p_ratio_slope, log_det_ratio, log_det_ratio_slope
+from gpflow_pep.statistics.penalty import (
+    factored_log_det_ratio,
+    log1p_ratio,
+    log1p_ratio_slope,
+    log_det_ratio,
+    log_det_ratio_slope,
+)
 
 UNIT = 2.0**-53
 JUST_BELOW, JUST_ABOVE = np.nextafter(1e-3, 0.0), np.nextafter(1e-3, 1.0)
@@ -147,3 +153,10 @@ def test_blocks_of_one_are_rows():
         blocks = tf.constant(x[:, None, None])
         np.testing.assert_allclose(log_det_ratio(k, blocks), single, rtol=2.3e-12)
         np.testing.assert_allclose(log_det_ratio_slope(k, blocks), slope_, rtol=4e-11)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_squares_that_rounding_made_negative(power):
+    """Of a matrix that is all but 0: at the power 0 the trace, too, not log det I."""
+    eye, k, trace, squares = (tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20))
+    assert float(factored_log_det_ratio(eye, k, trace, squares)) == pytest.approx(1e-9, rel=1e-10)

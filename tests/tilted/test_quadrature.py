@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.quadrature import panels
-from gpflow_pep.tilted import KL, Cavity, Observations, QuadratureRule, Wasserstein, tilted_rule
+from gpflow_pep.tilted import KL, Cavity, LogDensity, Observations, QuadratureRule, Wasserstein, adaptive, tilted_rule
 from gpflow_pep.tilted.levels import first_points, locate
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
@@ -396,3 +396,33 @@ def test_noise_is_not_divided_for_ever(moments):
     # of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by 2e-6, no more than that.
     log_p = np.log(6.0 * np.sqrt(3.0) / (np.pi * 16.0))
     np.testing.assert_allclose(np.stack(found)[:, 0], [log_p, 1.0, -0.5, 1.0], rtol=1e-5)
+
+
+def test_windows_that_never_settle():
+    """
+    By turns π is a slope and a spike in units of the window, which is extended along the one and shrinks to the other:
+    given up after 24, with the row as it is.
+    """
+    calls = []
+
+    def log_prob(F, X, Y):
+        calls.append(F)
+        assert len(calls) < 100
+        left, right = tf.reduce_min(F), tf.reduce_max(F)
+        x = (2.0 * F - left - right) / (right - left)
+        return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
+
+    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
+    rows = Observations(tf.zeros([1, 1], tf.float64), zero)
+    found = locate(LogDensity(log_prob, radius=lambda X: 100.0), Cavity(zero, one), rows, one)
+    assert len(calls) == 24 and not found.is_accurate.numpy().any()
+
+
+def test_rounding_makes_no_spread_negative():
+    """l' is constant over π, its variance 0 but for the last digit; d2 = E[l''] + α Var[l'] is then E[l''] = 0."""
+    zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
+    centred = adaptive.Centred(zero, one, zero, zero, zero)
+    h = 3.0e8
+    parts = adaptive._Integrals(one, zero, one, h * one, np.nextafter(h**2, 0.0) * one, zero, zero)
+    assert float(parts.slope_squared[0]) < h**2
+    assert float(adaptive._tilted(centred, parts, one).d2[0]) == 0.0

@@ -251,6 +251,16 @@ def test_a_checkpoint_of_another_run_is_refused(ended, other):
     assert path.read_bytes() == written
 
 
+def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
+    """Of a version to come, which may mean something else by the same names."""
+    path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
+    with monkeypatch.context() as later:
+        later.setattr("gpflow_pep.training.checkpoints._VERSION", 2)
+        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
+    with pytest.raises(ValueError, match=r"must belong to this run; they differ in version"):
+        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
+
+
 @pytest.mark.parametrize(
     ("make", "other", "differing"),
     [

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from small_models import (
     LABELS,
     MAKERS,
@@ -100,6 +101,31 @@ def test_blocks_stay_the_same(monkeypatch):
     for name in ("BTSVGP", "TSVGP"):
         fit(MAKERS[name](), (X, Y), max_iterations=1, batch_size=20)
     assert [options["fixed"] for options in made] == [True, False]
+
+
+def test_defaults_of_minibatches(monkeypatch):
+    """Five hundred rows, or all there are; a record every hundred steps, and of the last one."""
+    made, records = [], []
+    monkeypatch.setattr(
+        sys.modules[fit.__module__], "Minibatches", lambda *a, **k: made.append(a) or Minibatches(*a, **k)
+    )
+    many = np.repeat(X, 10, axis=0), np.repeat(Y, 10, axis=0)
+    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=600)
+    fit(model, many, max_iterations=130, report=lambda step, _: records.append(step))
+    fit(MAKERS["TSVGP"](), (X, Y), max_iterations=1)
+    assert made == [(600, 500), (60, 60)] and records == [100, 130]
+
+
+def test_many_rows_are_scored_in_parts():
+    """Of 4096 rows, which need not divide their number; the score is that of all."""
+    model = MAKERS["PEPR"]()
+    rng = np.random.default_rng(1)
+    X_new = rng.uniform(-2.0, 2.0, (5000, 1))
+    Y_new = np.sin(2.5 * X_new)
+    held_out = HeldOut(model, (X_new, Y_new))
+    assert [len(part) for part, _ in held_out._parts] == [4096, 904]
+    mean, _ = model.predict_f(X_new)
+    assert held_out()["rmse"] == pytest.approx(np.sqrt(np.mean((mean - Y_new) ** 2)), rel=1e-10)
 
 
 # --- early stopping --------------------------------------------------------------------------------------------------
@@ -327,6 +353,36 @@ def test_all_rows_of_a_minibatch_model():
     result = fit(model, (X, Y), optimiser="lbfgs", max_iterations=40)
     assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
     assert result.objective[-1] > result.objective[0]
+
+
+def test_evaluations_of_a_search_are_limited(monkeypatch):
+    """SciPy is told: four for each iteration that is left, and twenty."""
+    asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
+    minimize = module.minimize
+    monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
+    assert fit(MAKERS["SGPR"](), max_iterations=7).status == "limit"
+    assert asked == [{"maxiter": 7, "maxfun": 48}]
+
+
+class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
+    """Rosenbrock's, in which a search takes 30 iterations or so; `height` at the first turn is about 4 of it."""
+
+    def __init__(self, height):
+        super().__init__()
+        self.x, self.height = gpflow.Parameter([-1.2, 1.0]), height
+
+    def maximum_log_likelihood_objective(self):
+        x, y = tf.unstack(self.x)
+        return -self.height * (100.0 * tf.square(y - tf.square(x)) + tf.square(1.0 - x))
+
+
+def test_a_search_ends_where_the_objective_is_flat():
+    """As soon as 20 iterations have gained less than 0.001 nats; where they gain more it goes on to the bottom."""
+    flat, steep = (fit(Valley(height), max_iterations=200) for height in (2e-4, 2e-2))
+    assert flat.converged and "the objective is flat: the last 20 iterations gained less than 0.001" in flat.reason
+    gains = np.asarray(flat.objective[20:]) - np.asarray(flat.objective[: len(flat.objective) - 20])
+    assert flat.iterations == len(flat.objective) and gains[-1] < 1e-3 and np.all(gains[:-1] >= 1e-3)
+    assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
 
 
 def test_a_variable_of_open_shape():
