@@ -4,7 +4,7 @@ Active learning of Villacampa-Calvo and Hernández-Lobato (2020): rows of the hi
     python -m experiments.active_learning [--methods PEP APEP] [--alpha 0.5] [--repetitions 2] [--per-round 20]
     python -m experiments.active_learning --full
 
-Each repetition of a method and a rule is a run of `experiments.labelling` on the waveform set (100 labels at first, a
+Each repetition of a method and a rule is a run of `experiments.labeling` on the waveform set (100 labels at first, a
 pool of 400 rows, 500 test rows, 100 additions), recorded in ``runs/``; a table and a figure give test error and NLPD
 by the number of labels.
 """
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # Imported after the arguments are understood, since it takes seconds.
     from experiments.ingredients.data import check_task
-    from experiments.labelling import divided
+    from experiments.labeling import divided
     from experiments.report.curves import Curve, draw_curves
 
     try:
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(method: str, rule: str, repetition: int, asked: argparse.Namespace) -> Result:
     """The result of one run."""
-    from experiments.labelling import ex
+    from experiments.labeling import ex
 
     names = ("initial", "num_test", "additions", "per_round", "M", "maxiter", "alpha")
     updates = {"dataset": asked.set, "repetition": repetition, "rule": rule, "model": method, "seed": 0}

@@ -15,7 +15,7 @@ import numpy as np
 from gpflow.base import RegressionData
 
 from experiments.arguments import count, power
-from experiments.initialisation import Floats, cluster_centres, median_distance
+from experiments.initialization import Floats, cluster_centers, median_distance
 from gpflow_pep import PEPR, datasets, select_alpha
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import fit
@@ -58,7 +58,7 @@ def scores(dataset: Dataset, arguments: argparse.Namespace) -> tuple[Floats, Flo
     def make(data: RegressionData, alpha: float) -> PEPR:
         X, Y = (np.asarray(values) for values in data)
         kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
-        Z = cluster_centres(X, arguments.inducing, 0)
+        Z = cluster_centers(X, arguments.inducing, 0)
         return PEPR((X, Y), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
 
     def held_out(alpha: float) -> float:

@@ -27,9 +27,9 @@ from sacred.run import Run
 from sacred.utils import apply_backspaces_and_linefeeds
 from tqdm import tqdm
 
-from experiments.ingredients import labelled_data, site_training
+from experiments.ingredients import labeled_data, site_training
 from experiments.ingredients.classifier import build_classifier, classifier_title, gp, is_lower_bound
-from experiments.ingredients.data import load_labelled
+from experiments.ingredients.data import load_labeled
 from experiments.ingredients.site_training import logs_between, train_classifier
 from experiments.predictions import inducing_points, save_probabilities
 from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
@@ -39,7 +39,7 @@ from gpflow_pep import datasets
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 
-ex = RecordedExperiment("classification", ingredients=[labelled_data, gp, site_training], save_git_info=SAVE_GIT_INFO)
+ex = RecordedExperiment("classification", ingredients=[labeled_data, gp, site_training], save_git_info=SAVE_GIT_INFO)
 # Of a progress bar, record the last state only. (Sacred declares the attribute as None.)
 ex.captured_out_filter = apply_backspaces_and_linefeeds  # type: ignore[assignment]
 
@@ -55,15 +55,15 @@ def U3() -> None:
     """Unifying PEP, six binary sets: minibatches of sites and Adam, without waiting for convergence."""
     data = {"dataset": "pima"}
     gp = {"model": "PEP", "M": 50}
-    training = {"optimiser": "adam", "batch_size": 50, "maxiter": 2000, "learning_rate": 0.01, "log_interval": 100}
+    training = {"optimizer": "adam", "batch_size": 50, "maxiter": 2000, "learning_rate": 0.01, "log_interval": 100}
 
 
 @ex.named_config
 def U4() -> None:
     """Unifying PEP, even and odd digits of MNIST: the same with larger minibatches, pixels as they are."""
-    data = {"dataset": "mnist-even-odd", "standardise": False}
+    data = {"dataset": "mnist-even-odd", "standardize": False}
     gp = {"model": "PEP", "M": 100}
-    training = {"optimiser": "adam", "batch_size": 500, "maxiter": 6000, "learning_rate": 0.01, "log_interval": 240}
+    training = {"optimizer": "adam", "batch_size": 500, "maxiter": 6000, "learning_rate": 0.01, "log_interval": 240}
 
 
 @ex.named_config
@@ -92,9 +92,9 @@ def M1() -> None:
 @ex.named_config
 def M4() -> None:
     """Multi-class: the ten digits of MNIST by minibatches of Adam, which trains q(u) too; pixels as they are."""
-    data = {"dataset": "mnist", "standardise": False}
+    data = {"dataset": "mnist", "standardize": False}
     gp = {"model": "ARPEP", "M": 200}
-    training = {"optimiser": "adam", "batch_size": 200, "natural_step": None, "maxiter": 20_000, "log_interval": 500}
+    training = {"optimizer": "adam", "batch_size": 200, "natural_step": None, "maxiter": 20_000, "log_interval": 500}
 
 
 @ex.named_config
@@ -102,7 +102,7 @@ def M5() -> None:
     """Multi-class: delays of flights, the same (the paper has two million rows)."""
     data = {"dataset": "flights"}
     gp = {"model": "ARPEP", "M": 200}
-    training = {"optimiser": "adam", "batch_size": 200, "natural_step": None, "maxiter": 20_000, "log_interval": 500}
+    training = {"optimizer": "adam", "batch_size": 200, "natural_step": None, "maxiter": 20_000, "log_interval": 500}
 
 
 @ex.automain
@@ -110,7 +110,7 @@ def classification(
     gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run, _log: logging.Logger
 ) -> dict[str, Any]:
     """Train, log, score; the result has the evidence in nats per training point."""
-    dataset = load_labelled()
+    dataset = load_labeled()
     N, D = dataset.X_train.shape
     model = build_classifier(dataset.X_train, dataset.Y_train, len(datasets.describe(dataset.name).classes))
     Z_start = inducing_points(model)

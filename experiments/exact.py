@@ -11,7 +11,7 @@ class ExactGPR(gpflow.models.GPR):
     """
     `gpflow.models.GPR` without mean function, for targets [N, 1].
 
-    TensorFlow goes back through the factorisation of C = Kff + σ²I, which takes five times as long as the derivative
+    TensorFlow goes back through the factorization of C = Kff + σ²I, which takes five times as long as the derivative
     (a a' - C^-1)/2 of log N(y; 0, C), with a = C^-1 y.
     """
 

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from experiments.arguments import count, power
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.published import MULTICLASS
 from experiments.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error

@@ -9,7 +9,7 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.svgp import objective
 from gpflow_pep import PEP, PEPR, metrics
 from gpflow_pep.datasets import Dataset

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.report.columns import aligned
 from gpflow_pep import PEPR, StreamingSGPR
 

@@ -99,7 +99,7 @@ _LOGS = 10  # entries in the logs of a run of S3, about
 _RUNS_PER_PROCESS = 10
 _UNITS = (
     "On test rows: RMSE; LL, the mean log predictive probability (nats). Sigma: standard deviation of the noise.\n"
-    "Means of the repeats ± standard error, with standardised targets. Seconds: training, a repeat. Of the repeats:\n"
+    "Means of the repeats ± standard error, with standardized targets. Seconds: training, a repeat. Of the repeats:\n"
     "limit, how many had not converged at the last iteration (Adam never says so); stopped, how many ended earlier\n"
     "without converging."
 )
@@ -112,7 +112,7 @@ _HOW_TO_READ = {
     ),
     "S3": f"Obj: the negative bound, nats per point.\n{_UNITS}",
     "S4": (
-        "RMSE and LL (mean log predictive probability, nats) of test rows, standardised targets, with m = 1 (PEP) and\n"
+        "RMSE and LL (mean log predictive probability, nats) of test rows, standardized targets, with m = 1 (PEP) and\n"
         "m learned (T-PEP): means of the repeats ± standard error; learned − 1: repeat by repeat. Seconds: training."
     ),
 }

@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.utilities import set_trainable
 
-from experiments.optimisers import Report, Training, adam, lbfgs
+from experiments.optimizers import Report, Training, adam, lbfgs
 from gpflow_pep import BTSVGP
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
@@ -24,7 +24,7 @@ def train_svgp(
     data: RegressionData,
     report: Report,
     *,
-    optimiser: str,
+    optimizer: str,
     maxiter: int,
     learning_rate: float,
     batch_size: int | None,
@@ -32,11 +32,11 @@ def train_svgp(
     seed: int,
 ) -> Training:
     """
-    Maximise the objective: "lbfgs" over q(u) and the hyperparameters alike; "adam" over the hyperparameters, with a
+    Maximize the objective: "lbfgs" over q(u) and the hyperparameters alike; "adam" over the hyperparameters, with a
     step of this length along the natural gradient of q(u) before each of Adam's, both from the same minibatch if a size
     is given; without a length over q(u) and the hyperparameters alike.
     """
-    if optimiser == "lbfgs":
+    if optimizer == "lbfgs":
         return lbfgs(model.training_loss_closure(data, compile=False), model.trainable_variables, maxiter, report)
     batch = _Batch(data, batch_size, seed)
 

@@ -1,4 +1,4 @@
-"""Cholesky factorisation that never returns NaN silently.
+"""Cholesky factorization that never returns NaN silently.
 
 TensorFlow's Cholesky fills its result with NaN on CPU when a matrix is not positive definite, and goes on. Here the
 same operation stops with a message that names the matrix, says how it is conditioned and what to try.
@@ -64,7 +64,7 @@ def cholesky_with_growing_jitter(
 ) -> tf.Tensor:
     """
     :func:`cholesky` of a matrix whose diagonal already carries `jitter`, which is raised tenfold until the
-    factorisation succeeds. A raise is reported on standard error; past `max_jitter` the error is :func:`cholesky`'s.
+    factorization succeeds. A raise is reported on standard error; past `max_jitter` the error is :func:`cholesky`'s.
 
     :param jitter: what the diagonal carries (units of the matrix).
     :param max_jitter: the largest jitter that may be used instead.
@@ -123,7 +123,7 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     )
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))
-    heading = [f"Cholesky factorisation of {name} failed: size ", shape, ", "]
+    heading = [f"Cholesky factorization of {name} failed: size ", shape, ", "]
     broken = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
     end = [". Try: ", advice]
     return tf.where(

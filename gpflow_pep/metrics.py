@@ -47,7 +47,7 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
 
 def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     """
-    Standardised mean squared error: mean((y - mean)^2) / var(y), without unit.
+    Standardized mean squared error: mean((y - mean)^2) / var(y), without unit.
 
     Each output's error is divided by the variance (that of the population) of its own test targets, then outputs are
     averaged. Rescaling y and mean together changes nothing.
@@ -65,7 +65,7 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
 
 def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike) -> float:
     """
-    Standardised mean log loss: the predictions' ``nlpd`` minus that of a trivial Gaussian, in nats.
+    Standardized mean log loss: the predictions' ``nlpd`` minus that of a trivial Gaussian, in nats.
 
     The trivial Gaussian has mean and variance (that of the population) of the training targets, output by output, and
     ignores the inputs. Rescaling all arguments together changes nothing.

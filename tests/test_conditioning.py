@@ -211,7 +211,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise):
             value = objective_or_message(model)
             if isinstance(value, str):
                 assert "Kuu" in value or "jitter" in value
-                # Not for a matrix that Cholesky must be able to factorise: M eps cond < 1 with room to spare.
+                # Not for a matrix that Cholesky must be able to factorize: M eps cond < 1 with room to spare.
                 assert condition_number(model, jitter) > 1e13
                 continue
             exact = exact_objective(name, model, case, jitter)
@@ -331,5 +331,5 @@ def test_where_the_origin_is_does_not_matter(shift):
     near = float(make_model("PEPR 0.5", case).maximum_log_likelihood_objective())
     case.X, case.Z = case.X + shift, case.Z + shift
     far = float(make_model("PEPR 0.5", case).maximum_log_likelihood_objective())
-    # The centre, the mean of Z, is rounded to eps 2^20 and cancels: cond(Kuu) eps = 1e-10, relative to D over noise.
+    # The center, the mean of Z, is rounded to eps 2^20 and cancels: cond(Kuu) eps = 1e-10, relative to D over noise.
     assert far == pytest.approx(near, rel=1e-7)

@@ -113,7 +113,7 @@ def test_chunks_change_nothing():
 
 
 def test_greedy_explains_more_than_chance():
-    """Where the points are enough for the lengthscale: half of the rows are close together, which chance favours."""
+    """Where the points are enough for the lengthscale: half of the rows are close together, which chance favors."""
     local = np.random.default_rng(1)
     rows = np.concatenate([0.1 * local.normal(size=(150, 2)), local.uniform(-2.0, 2.0, (150, 2))])
     smooth = gpflow.kernels.SquaredExponential()
@@ -200,7 +200,7 @@ def test_too_few_distinct_rows(method):
 
 
 def test_minibatches_of_copies():
-    """Rare rows are in no minibatch that k-means starts from: centres without rows are moved to them."""
+    """Rare rows are in no minibatch that k-means starts from: centers without rows are moved to them."""
     rare = np.zeros((21_000, 2))
     rare[100::1000] = np.arange(42.0).reshape(21, 2) + 1.0
     Z = k_means(rare, 20)

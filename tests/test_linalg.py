@@ -26,7 +26,7 @@ def with_entries(value):
     return matrix
 
 
-def factorised(matrix):
+def factorized(matrix):
     return cholesky(tf.convert_to_tensor(matrix), name="the matrix of this test", advice="another matrix")
 
 
@@ -34,7 +34,7 @@ def in_a_tape(matrix):
     matrix = tf.convert_to_tensor(matrix)
     with tf.GradientTape() as tape:
         tape.watch(matrix)
-        value = tf.reduce_sum(factorised(matrix))
+        value = tf.reduce_sum(factorized(matrix))
     return tape.gradient(value, matrix)
 
 
@@ -43,7 +43,7 @@ def compiled_gradient(matrix):
 
 
 @pytest.fixture(
-    params=[factorised, tf.function(factorised), in_a_tape, compiled_gradient],
+    params=[factorized, tf.function(factorized), in_a_tape, compiled_gradient],
     ids=["eager", "compiled", "tape", "compiled tape"],
 )
 def way(request):
@@ -55,7 +55,7 @@ def way(request):
 def test_the_factor_and_its_derivative_are_tensorflows(size, shape):
     count = int(np.prod(shape))
     matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
-    for function in (factorised, tf.function(factorised)):
+    for function in (factorized, tf.function(factorized)):
         np.testing.assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
     matrix = tf.constant(matrices)
     with tf.GradientTape() as tape:
@@ -64,7 +64,7 @@ def test_the_factor_and_its_derivative_are_tensorflows(size, shape):
     expected = tape.gradient(value, matrix)
     with tf.GradientTape() as tape:
         tape.watch(matrix)
-        value = tf.reduce_sum(tf.sin(factorised(matrix)))
+        value = tf.reduce_sum(tf.sin(factorized(matrix)))
     tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
     np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
 
@@ -108,7 +108,7 @@ def test_a_singular_matrix_is_no_answer(way, matrix):
 @pytest.mark.parametrize("batch", [(), (2,), (None,)])
 def test_an_unknown_size_compiles(batch):
     """Also where the number of matrices is known, but not their size."""
-    function = tf.function(factorised, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
+    function = tf.function(factorized, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
     leading = (2,) * len(batch) + (1, 1)
     for size in (1, 5):
         matrix = np.tile(positive_definite(size), leading)
@@ -126,9 +126,9 @@ def test_a_matrix_without_rows(way, shape):
 
 def test_single_precision():
     matrix = positive_definite(4).astype(np.float32)
-    assert factorised(matrix).dtype == tf.float32
+    assert factorized(matrix).dtype == tf.float32
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"smallest eigenvalue -0\.5"):
-        factorised(INDEFINITE.astype(np.float32))
+        factorized(INDEFINITE.astype(np.float32))
 
 
 def test_names_and_advice_may_hold_braces():
@@ -316,4 +316,4 @@ def test_an_inverse_from_its_factor(size, batch):
 def test_importing_and_calling_warns_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        factorised(positive_definite(3))
+        factorized(positive_definite(3))

@@ -163,7 +163,7 @@ def test_variance_must_be_positive(score, bad):
 
 
 @pytest.mark.parametrize(("score", "name"), [(smse, "y"), (smll, "y_train")])
-def test_constant_targets_have_no_standardised_score(score, name):
+def test_constant_targets_have_no_standardized_score(score, name):
     values = np.full((3, 1), 0.1)  # numpy's variance of this is not 0 but 2e-34
     with pytest.raises(ValueError, match=rf"^{name} is 0.1 in every row of column 0"):
         call(score, **{name: values})

@@ -32,7 +32,7 @@ from experiments.arguments import count
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
-from experiments.initialisation import cluster_centres, median_distance
+from experiments.initialization import cluster_centers, median_distance
 from gpflow_pep import PEP, MultiClassRobustMax, datasets
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.quadrature import softmax_power
@@ -146,7 +146,7 @@ def measure(case: Case, method: str) -> dict[str, Any]:
     """Train to the end, see when predictions were those of the end, and train up to there once more."""
     data = datasets.load(case.data)
     X, Y = data.X_train, data.Y_train
-    Z = cluster_centres(X, min(INDUCING, len(X)), 0)
+    Z = cluster_centers(X, min(INDUCING, len(X)), 0)
     lengthscale = median_distance(X, 0)
     course = Trajectory(max_seconds=case.limits[2])
     trainee = _trainee(case, method, X, Y, Z, lengthscale)
@@ -206,7 +206,7 @@ def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
             return tf.reduce_mean(model.predict_log_density((X, Y)))
         mean, variance = (tf.transpose(each) for each in model.predict_f(X))  # [C, n]
         labels = tf.constant(Y[:, 0].astype(np.int32))
-        return tf.reduce_mean(softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype)).log_normaliser)
+        return tf.reduce_mean(softmax_power(labels, mean, variance, tf.constant(1.0, mean.dtype)).log_normalizer)
 
     compiled = tf.function(density, autograph=False)
     return lambda: -float(compiled())

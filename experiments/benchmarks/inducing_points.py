@@ -19,7 +19,7 @@ from gpflow.base import AnyNDArray
 
 from experiments.arguments import count, power
 from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
-from experiments.initialisation import Floats, median_distance
+from experiments.initialization import Floats, median_distance
 from gpflow_pep import PEPR, datasets
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
 

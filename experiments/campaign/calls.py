@@ -38,7 +38,7 @@ def run(case: Case) -> Outcome:
         except tf.errors.InvalidArgumentError as error:
             message = str(error)
             named = re.search(
-                r"factorisation of (Kuu|B) failed|variance of f given u|lengthscales of their mean", message
+                r"factorization of (Kuu|B) failed|variance of f given u|lengthscales of their mean", message
             )
             return Outcome("refused" if named else "raw error", np.nan, message[:300])
         except Exception as error:

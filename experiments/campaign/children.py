@@ -145,10 +145,10 @@ _IN_MINIBATCHES = {"max_iterations": 120, "interval": 5, "batch_size": 7, "learn
 TRAININGS = {
     "PEPR, L-BFGS": Training(regression, None, {"max_iterations": 100}, False),
     "PEPClassifier, L-BFGS": Training(classifier, None, {"max_iterations": 100}, False),
-    "PEPR, Adam": Training(regression, None, {"optimiser": "adam", "max_iterations": 40}, True),
-    "PEPClassifier, Adam": Training(classifier, None, {"optimiser": "adam", "max_iterations": 15}, True),
+    "PEPR, Adam": Training(regression, None, {"optimizer": "adam", "max_iterations": 40}, True),
+    "PEPClassifier, Adam": Training(classifier, None, {"optimizer": "adam", "max_iterations": 15}, True),
     "PEPClassifier, minibatches": Training(
-        classifier, None, {"optimiser": "adam", "max_iterations": 18, "batch_size": 16}, True
+        classifier, None, {"optimizer": "adam", "max_iterations": 18, "batch_size": 16}, True
     ),
     "TSVGP": Training(
         lambda: TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=len(X)),

@@ -40,7 +40,7 @@ from gpflow_pep.likelihoods import Logit, Probit
 
 _RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
 _LONGER, _AMPLIFIED = 1e-12, 300.0  # the change of a lengthscale, and how many times its effect is tolerated
-_NAMED = r"factorisation of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
+_NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
 
 
 class Case(NamedTuple):

@@ -14,7 +14,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from sacred import Ingredient
 
 from experiments.ingredients.model import stationary_kernel
-from experiments.initialisation import Floats, cluster_centres
+from experiments.initialization import Floats, cluster_centers
 from experiments.recording import SAVE_GIT_INFO
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
@@ -34,7 +34,7 @@ def _config() -> None:
     # the power of all but SVGP, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
-    # number of inducing points, which start at k-means centres of the training inputs; None: at all inputs (dense)
+    # number of inducing points, which start at k-means centers of the training inputs; None: at all inputs (dense)
     M = 50
 
     # more than two classes: whether each has its own kernel and inducing points; False: all share one of both
@@ -62,7 +62,7 @@ def _config() -> None:
     # PEP and QP: sweeps over the sites in a row, at most, whenever the evidence is computed; 1: one update a step
     max_sweeps = 1000
 
-    # PEP and QP: raise the jitter of Kuu up to this where it cannot be factorised; None: that is an error
+    # PEP and QP: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
     max_jitter = None
 
 
@@ -102,7 +102,7 @@ def build_classifier(
     C = 1 if num_classes == 2 else num_classes  # latent functions
     parts = range(C if separate else 1)
     kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]
-    Z = [InducingPoints(cluster_centres(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
+    Z = [InducingPoints(cluster_centers(X, len(X) if M is None else M, _seed + k)) for k in parts]  # [M, D] each
     pep = partial(PEPClassifier, (X, Y), alpha=alpha, max_sweeps=max_sweeps, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
         "PEP": partial(pep, projection="kl"),

@@ -21,9 +21,9 @@ def _config() -> None:
     split = 0
 
     # subtract the training part's mean from each column (labels excepted) and divide by its standard deviation
-    standardise = True
+    standardize = True
 
-    # train on at most this many rows, drawn with the seed (after standardising); None: on all
+    # train on at most this many rows, drawn with the seed (after standardizing); None: on all
     max_train = None
 
 
@@ -42,10 +42,10 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
     ingredient.add_config(dataset=default)
 
     @ingredient.capture
-    def load(dataset: str, split: int, standardise: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
+    def load(dataset: str, split: int, standardize: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
         """The split that the configuration asks for."""
         check_task(dataset, *tasks)
-        loaded = datasets.load(dataset, split, standardise=standardise)
+        loaded = datasets.load(dataset, split, standardize=standardize)
         N = len(loaded.X_train)
         if max_train is None or max_train >= N:
             return loaded
@@ -73,4 +73,4 @@ def check_task(dataset: str, *tasks: Task) -> None:
 
 
 data, load = _data_for("diabetes", "regression")
-labelled_data, load_labelled = _data_for("breast-cancer", "classification", "multiclass")
+labeled_data, load_labeled = _data_for("breast-cancer", "classification", "multiclass")

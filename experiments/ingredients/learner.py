@@ -12,7 +12,7 @@ from sacred import Ingredient
 
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
-from experiments.initialisation import cluster_centres
+from experiments.initialization import cluster_centers
 from experiments.learners.learner import Learner
 from experiments.learners.online import OnlineClassification, OnlineRegression
 from experiments.learners.steps import Loss, Steps, steps
@@ -38,7 +38,7 @@ def _model_config() -> None:
     # the power of STREAM and BATCH, from 0 (variational) to 1
     alpha = 0.0
 
-    # number of inducing points; they start at k-means centres of the first batch, those of SVGP all over the stream
+    # number of inducing points; they start at k-means centers of the first batch, those of SVGP all over the stream
     M = 100
 
     # rows that GPR and SGPR keep
@@ -62,14 +62,14 @@ def _model_config() -> None:
     # where the noise variance starts
     noise_variance = 0.1
 
-    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorised; None: that is an error
+    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
     max_jitter = 1e-3
 
 
 @stream_training.config
 def _training_config() -> None:
     # lbfgs or adam; of labels lbfgs, of SVGP always adam
-    optimiser = "lbfgs"
+    optimizer = "lbfgs"
 
     # evaluations of the objective on the first batch, at most (Adam: five times as many steps)
     first_maxiter = 100
@@ -105,11 +105,11 @@ def begin(learner: Learner, first_maxiter: int) -> None:
 
 @stream_training.capture
 def _steps(
-    loss: Loss, variables: list[tf.Variable], optimiser: str, maxiter: int, learning_rate: float, adam: bool = False
+    loss: Loss, variables: list[tf.Variable], optimizer: str, maxiter: int, learning_rate: float, adam: bool = False
 ) -> Steps:
-    adam = adam or optimiser == "adam"
+    adam = adam or optimizer == "adam"
     return steps(
-        "adam" if adam else optimiser,
+        "adam" if adam else optimizer,
         loss,
         variables,
         evaluations=maxiter * (_STEPS_OF_ADAM if adam else 1),
@@ -118,9 +118,9 @@ def _steps(
 
 
 @stream_training.capture
-def _iterations(optimiser: str, maxiter: int) -> int:
-    if optimiser != "lbfgs":
-        raise ValueError(f"optimiser is {optimiser!r}; of labels only lbfgs is accepted.")
+def _iterations(optimizer: str, maxiter: int) -> int:
+    if optimizer != "lbfgs":
+        raise ValueError(f"optimizer is {optimizer!r}; of labels only lbfgs is accepted.")
     return maxiter
 
 
@@ -154,7 +154,7 @@ def build_learner(
     if model != "BATCH":
         X, Y = X[batches.first], Y[batches.first]
     covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
-    Z = cluster_centres(batches.dataset.X_train if model == "SVGP" else X, M, _seed)
+    Z = cluster_centers(batches.dataset.X_train if model == "SVGP" else X, M, _seed)
 
     def trained(built: Any) -> Any:
         if hasattr(built, "inducing_variable"):

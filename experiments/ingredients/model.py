@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments.exact import ExactGPR
-from experiments.initialisation import Floats, cluster_centres, median_distance, neighbour_blocks
+from experiments.initialization import Floats, cluster_centers, median_distance, neighbor_blocks
 from experiments.recording import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 
@@ -37,10 +37,10 @@ def _config() -> None:
     # rows per block; None: single rows (PEPR, TPEP). BTSGPR needs blocks
     block_size = 20 if model == "BTSGPR" else None
 
-    # what makes a block: neighbours (of neighbouring inputs), or order (of rows as they come, which max_train shuffles)
-    blocks = "neighbours"
+    # what makes a block: neighbors (of neighboring inputs), or order (of rows as they come, which max_train shuffles)
+    blocks = "neighbors"
 
-    # number of inducing points, which GPR has none of; they start at k-means centres of the training inputs
+    # number of inducing points, which GPR has none of; they start at k-means centers of the training inputs
     M = 50
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
@@ -55,7 +55,7 @@ def _config() -> None:
     # where the noise variance starts
     noise_variance = 0.1
 
-    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorised; None: that is an error
+    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
     max_jitter = None
 
 
@@ -121,7 +121,7 @@ def build(
     covariance = stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed)
     if model == "GPR":
         return ExactGPR((X, Y), covariance, noise_variance=noise_variance)
-    Z = cluster_centres(X, M, _seed)  # [M, D]
+    Z = cluster_centers(X, M, _seed)  # [M, D]
     if model in stochastic:
         return stochastic[model](covariance, gpflow.likelihoods.Gaussian(noise_variance), Z, num_data=len(X))
     return constructors[model]((X, Y), covariance, Z, noise_variance=noise_variance)
@@ -129,10 +129,10 @@ def build(
 
 def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.intp]:
     """Labels [N] of blocks, their sizes as equal as can be."""
-    if blocks not in ("neighbours", "order"):
-        raise ValueError(f"blocks is {blocks!r}; accepted are neighbours, order.")
-    labels = neighbour_blocks(X, block_size)
-    return labels if blocks == "neighbours" else np.sort(labels)
+    if blocks not in ("neighbors", "order"):
+        raise ValueError(f"blocks is {blocks!r}; accepted are neighbors, order.")
+    labels = neighbor_blocks(X, block_size)
+    return labels if blocks == "neighbors" else np.sort(labels)
 
 
 def stationary_kernel(

@@ -14,7 +14,7 @@ from experiments.recording import SAVE_GIT_INFO
 from experiments.svgp import ExternalModel, objective, train_svgp
 from gpflow_pep import PEP
 from gpflow_pep.datasets import Dataset
-from gpflow_pep.training import OPTIMISERS, fit
+from gpflow_pep.training import OPTIMIZERS, fit
 
 site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
@@ -39,7 +39,7 @@ class SiteTraining:
     """Wall time, tracing of the graph included, the reports not."""
 
     converged: bool
-    """Whether the optimiser says that it has converged (Adam never does) and the sites have."""
+    """Whether the optimizer says that it has converged (Adam never does) and the sites have."""
 
     message: str
     """Why it stopped."""
@@ -55,7 +55,7 @@ class SiteTraining:
 def _config() -> None:
     # lbfgs (on all rows) or adam; adam with a batch_size updates the sites of a minibatch once a step, and a q(u) by
     # one natural gradient
-    optimiser = "lbfgs"
+    optimizer = "lbfgs"
 
     # iterations: L-BFGS does at most that many, Adam exactly
     maxiter = 200
@@ -78,7 +78,7 @@ def train_classifier(
     model: gpflow.models.GPModel,
     dataset: Dataset,
     report: Report,
-    optimiser: str,
+    optimizer: str,
     maxiter: int,
     learning_rate: float,
     batch_size: int | None,
@@ -90,17 +90,17 @@ def train_classifier(
 
     :raises ValueError: naming the entry of the configuration that cannot be used.
     """
-    if optimiser not in OPTIMISERS:
-        raise ValueError(f"optimiser is {optimiser!r}; accepted are {', '.join(OPTIMISERS)}.")
-    if batch_size is not None and optimiser != "adam":
-        raise ValueError(f"batch_size is {batch_size}; with optimiser={optimiser} only None is accepted.")
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
+    if batch_size is not None and optimizer != "adam":
+        raise ValueError(f"batch_size is {batch_size}; with optimizer={optimizer} only None is accepted.")
     watch = _Stopwatch(report)
     if not isinstance(model, PEP):
         options = {"maxiter": maxiter, "learning_rate": learning_rate, "batch_size": batch_size, "seed": _seed}
-        return _without_sites(model, dataset, watch, optimiser=optimiser, natural_step=natural_step, **options)
+        return _without_sites(model, dataset, watch, optimizer=optimizer, natural_step=natural_step, **options)
     result = fit(
         model,
-        optimiser=optimiser,
+        optimizer=optimizer,
         max_iterations=maxiter,
         learning_rate=learning_rate,
         batch_size=batch_size,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments.ingredients.data import check_task
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.recording import SAVE_GIT_INFO
 from gpflow_pep import datasets
 
@@ -24,7 +24,7 @@ class Batches:
     """A stream, cut into batches."""
 
     dataset: datasets.Dataset
-    """All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets standardised."""
+    """All training rows in the order of arrival, and the test rows; inputs in [0, 10], targets standardized."""
 
     first: slice
     """Rows of the first batch."""
@@ -124,7 +124,7 @@ def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
 
 
 def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:
-    """Inputs from 0 to 10 in the training part, in place of standardised ones."""
+    """Inputs from 0 to 10 in the training part, in place of standardized ones."""
     low, high = dataset.X_train.min(axis=0), dataset.X_train.max(axis=0)
     scale: Floats = np.where(high > low, high - low, 1.0) / _RANGE
     return replace(

@@ -1,4 +1,4 @@
-"""The training ingredient: minimises a model's training loss and says how that ended."""
+"""The training ingredient: minimizes a model's training loss and says how that ended."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -6,7 +6,7 @@ import gpflow
 from gpflow.base import RegressionData
 from sacred import Ingredient
 
-from experiments.optimisers import Report, Training, adam, lbfgs
+from experiments.optimizers import Report, Training, adam, lbfgs
 from experiments.recording import SAVE_GIT_INFO
 from experiments.svgp import StochasticRegression, minibatches
 from gpflow_pep.minibatches import Minibatches
@@ -17,7 +17,7 @@ training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 @training.config
 def _config() -> None:
     # scipy (L-BFGS on the full data) or adam; of SVGP, TSVGP and BTSVGP always adam
-    optimiser = "scipy"
+    optimizer = "scipy"
 
     # iterations: L-BFGS does at most that many, Adam exactly
     maxiter = 500
@@ -44,28 +44,28 @@ def train(
     data: RegressionData,
     batches: Minibatches | None,
     report: Report,
-    optimiser: str,
+    optimizer: str,
     maxiter: int,
     learning_rate: float,
 ) -> Training:
     """
-    Minimise the training loss over the trainable variables, which are left at the last iterate.
+    Minimize the training loss over the trainable variables, which are left at the last iterate.
 
     :param batches: what :func:`batches_of` says.
     :param report: called after every iteration; see :data:`Report`.
     :raises FloatingPointError: where the loss is not finite.
-    :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised.
+    :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized.
     """
     variables = model.trainable_variables
     if batches is not None:
         loss = model.training_loss_closure(iter(batches.dataset(data)), compile=False)
         return adam(loss, variables, maxiter, learning_rate, report)
     loss = model.training_loss_closure(compile=False)
-    if optimiser == "scipy":
+    if optimizer == "scipy":
         return lbfgs(loss, variables, maxiter, report)
-    if optimiser == "adam":
+    if optimizer == "adam":
         return adam(loss, variables, maxiter, learning_rate, report)
-    raise ValueError(f"optimiser is {optimiser!r}; accepted are scipy, adam.")
+    raise ValueError(f"optimizer is {optimizer!r}; accepted are scipy, adam.")
 
 
 @training.capture

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import gpflow
 import numpy as np
 
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 
 _CHUNK = 2000  # rows that are predicted at a time
 
@@ -40,6 +40,6 @@ def in_chunks(predict: Callable[[Floats], Any], X: Floats) -> tuple[Floats, Floa
 
 
 def predictions(model: gpflow.models.GPModel, X: Floats) -> tuple[Floats, Floats]:
-    """Of a regression model, whose matrices are factorised once."""
+    """Of a regression model, whose matrices are factorized once."""
     posterior = model.posterior()
     return in_chunks(lambda rows: model.likelihood.predict_mean_and_var(rows, *posterior.predict_f(rows)), X)

@@ -1,4 +1,4 @@
-"""A few steps of an optimiser after every batch, with a graph that is traced once."""
+"""A few steps of an optimizer after every batch, with a graph that is traced once."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,28 +15,28 @@ _COMPILED = {"autograph": False}  # there is nothing to convert, and looking for
 
 
 class LBFGS:
-    """SciPy's L-BFGS-B; a step so long that a matrix cannot be factorised makes its line search take a shorter one."""
+    """SciPy's L-BFGS-B; a step so long that a matrix cannot be factorized makes its line search take a shorter one."""
 
     def __init__(self, loss: Loss, variables: Sequence[tf.Variable], evaluations: int):
         """
         :param loss: the same closure for every batch, of data in variables.
         :param evaluations: of the loss and its gradient in a call, about as many at most.
         """
-        self._optimiser = gpflow.optimizers.Scipy()  # keeps the graph
+        self._optimizer = gpflow.optimizers.Scipy()  # keeps the graph
         self._loss, self._variables, self._evaluations = loss, tuple(variables), evaluations
         self.failures = 0
-        self._evaluate(np.asarray(self._optimiser.initial_parameters(self._variables)))  # traces
+        self._evaluate(np.asarray(self._optimizer.initial_parameters(self._variables)))  # traces
 
     def __call__(self, evaluations: int | None = None) -> None:
         """
-        Minimise the loss; the variables end where it was least.
+        Minimize the loss; the variables end where it was least.
 
         :raises tf.errors.InvalidArgumentError: where the loss cannot be computed where they are.
         """
         if not self._variables:
             return
         limit = self._evaluations if evaluations is None else evaluations
-        least, best = np.inf, np.asarray(self._optimiser.initial_parameters(self._variables))
+        least, best = np.inf, np.asarray(self._optimizer.initial_parameters(self._variables))
 
         def evaluate(x: AnyNDArray) -> tuple[float, AnyNDArray]:
             nonlocal least, best
@@ -52,11 +52,11 @@ class LBFGS:
             return value, gradient
 
         minimize(evaluate, best, jac=True, method="L-BFGS-B", options={"maxiter": limit, "maxfun": limit})
-        values = self._optimiser.unpack_tensors(self._variables, tf.constant(best))
-        self._optimiser.assign_tensors(self._variables, values)
+        values = self._optimizer.unpack_tensors(self._variables, tf.constant(best))
+        self._optimizer.assign_tensors(self._variables, values)
 
     def _evaluate(self, x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        value, gradient = self._optimiser.eval_func(self._loss, self._variables, tf_fun_args=_COMPILED)(x)
+        value, gradient = self._optimizer.eval_func(self._loss, self._variables, tf_fun_args=_COMPILED)(x)
         return float(value), gradient
 
 
@@ -71,14 +71,14 @@ class Adam:
         :param steps: in a call.
         """
         self._steps = steps
-        optimiser = tf_keras.optimizers.Adam(learning_rate)
-        optimiser.build(list(variables))
+        optimizer = tf_keras.optimizers.Adam(learning_rate)
+        optimizer.build(list(variables))
 
         @tf.function(autograph=False)
         def step() -> None:
             with tf.GradientTape() as tape:
                 value = loss()
-            optimiser.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
+            optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
 
         step.get_concrete_function()
         self._step = step
@@ -93,15 +93,15 @@ Steps = LBFGS | Adam
 
 
 def steps(
-    optimiser: str, loss: Loss, variables: Sequence[tf.Variable], *, evaluations: int, learning_rate: float
+    optimizer: str, loss: Loss, variables: Sequence[tf.Variable], *, evaluations: int, learning_rate: float
 ) -> Steps:
     """
-    The optimiser that a configuration asks for.
+    The optimizer that a configuration asks for.
 
     :raises ValueError: where there is none of that name.
     """
-    if optimiser == "lbfgs":
+    if optimizer == "lbfgs":
         return LBFGS(loss, variables, evaluations)
-    if optimiser == "adam":
+    if optimizer == "adam":
         return Adam(loss, variables, evaluations, learning_rate)
-    raise ValueError(f"optimiser is {optimiser!r}; accepted are lbfgs, adam.")
+    raise ValueError(f"optimizer is {optimizer!r}; accepted are lbfgs, adam.")

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from experiments.scores import most_probable
 from gpflow_pep.datasets import Dataset, describe
@@ -33,8 +33,8 @@ def draw_confusion(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     axes.imshow(shares, vmin=0.0, vmax=1.0, cmap="Blues")
     for (row, column), count in np.ndenumerate(counts):
         if count:
-            colour = "white" if shares[row, column] > _DARK else "black"
-            axes.text(column, row, f"{count:.0f}", color=colour, fontsize=8, ha="center", va="center")
+            color = "white" if shares[row, column] > _DARK else "black"
+            axes.text(column, row, f"{count:.0f}", color=color, fontsize=8, ha="center", va="center")
     names = [name if len(name) <= _LONGEST else str(k) for k, name in enumerate(describe(dataset.name).classes)]
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(names)), names)

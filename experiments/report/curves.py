@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.initialisation import Floats
-from experiments.report.scores_panels import colour
+from experiments.initialization import Floats
+from experiments.report.scores_panels import color
 
 PANELS = {"error": "test error, fraction", "nlpd": "test NLPD, nats"}
 _LINES = ("solid", "dashed", "dotted", "dashdot")
@@ -28,8 +28,8 @@ class Curve:
     scores: dict[str, Floats]
     """For each of `PANELS`, values [repetitions, n]; shown are their mean and its standard error."""
 
-    colour: int
-    """The number of its colour."""
+    color: int
+    """The number of its color."""
 
     line: int = 0
     """The number of its line style."""
@@ -49,10 +49,10 @@ def draw_curves(curves: Sequence[Curve], title: str, along: str, path: Path, *, 
         for curve in curves:
             values, line = curve.scores[name], _LINES[curve.line % len(_LINES)]
             mean = values.mean(axis=0)
-            axes.plot(curve.x, mean, color=colour(curve.colour), linestyle=line, label=curve.label)
+            axes.plot(curve.x, mean, color=color(curve.color), linestyle=line, label=curve.label)
             if len(values) > 1:
                 error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-                axes.fill_between(curve.x, mean - error, mean + error, color=colour(curve.colour), alpha=0.15, lw=0)
+                axes.fill_between(curve.x, mean - error, mean + error, color=color(curve.color), alpha=0.15, lw=0)
         axes.set_xlabel(along)
         axes.set_ylabel(label)
         if log_axis:

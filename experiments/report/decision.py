@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from experiments.report.table import heading
 from gpflow_pep.datasets import Dataset
@@ -35,8 +35,8 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
         for name, scale, mean in zip(("x1", "x2"), dataset.x_scale, dataset.x_mean, strict=True)
     )
     X, start, end = (Z * dataset.x_scale + dataset.x_mean for Z in (dataset.X_train, arrays["Z_start"], arrays["Z"]))
-    for label, colour in enumerate(_CLASSES):
-        axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=colour, **_DATA)
+    for label, color in enumerate(_CLASSES):
+        axes.plot(*X[dataset.Y_train[:, 0] == label].T, color=color, **_DATA)
     if arrays["x_probability"].ndim == 2:
         for levels, style in (([0.25, 0.75], _QUARTERS), ([0.5], _HALF)):
             axes.contour(x1, x2, arrays["x_probability"], levels, **_contours(style))
@@ -56,9 +56,9 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
 
 def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> None:
     """Where each class is the most probable one, given probabilities [x2, x1, C]."""
-    for label, colour in enumerate(_CLASSES[: probability.shape[2]]):
+    for label, color in enumerate(_CLASSES[: probability.shape[2]]):
         lead = probability[..., label] - np.delete(probability, label, axis=2).max(axis=2)
-        axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[colour], alpha=_REGION)
+        axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[color], alpha=_REGION)
         axes.contour(x1, x2, lead, [0.0], **_contours(_HALF))
 
 
@@ -67,13 +67,13 @@ def _contours(style: dict[str, Any]) -> dict[str, Any]:
     return {f"{name}s": value for name, value in style.items()}
 
 
-def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, colour: str) -> int:
+def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, color: str) -> int:
     """Where they start and end [M, 2]; how many of them end outside of the figure."""
     outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
     for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
-        axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": colour})
-    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START | {"color": colour})
-    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END | {"color": colour})
+        axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": color})
+    axes.plot(*start.T, linestyle="", markeredgewidth=0.7, **_START | {"color": color})
+    axes.plot(*end.T, linestyle="", markeredgewidth=0.6, **_END | {"color": color})
     return int(outside.sum())
 
 

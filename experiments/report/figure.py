@@ -10,7 +10,7 @@ from matplotlib.gridspec import SubplotSpec
 
 from experiments.report import confusion, decision, fit, progress
 from experiments.report.recorded import RecordedRun
-from experiments.report.scores_panels import colour, draw_scores, height
+from experiments.report.scores_panels import color, draw_scores, height
 from experiments.report.table import heading
 from gpflow_pep.datasets import Dataset
 
@@ -60,15 +60,15 @@ def _draw_row(
     panels: Any = place.subgridspec(1, _PANELS_A_ROW).subplots(sharey=True)
     for position, axes in enumerate(panels, first):
         if position < len(runs):
-            _draw_predictions(axes, runs[position], dataset, kind, colour(position))
+            _draw_predictions(axes, runs[position], dataset, kind, color(position))
         else:
             axes.set_visible(False)
     panels[0].set_ylabel(_VERTICAL[kind])
 
 
-def _draw_predictions(axes: Axes, run: RecordedRun, dataset: Dataset, kind: str, colour: str) -> None:
+def _draw_predictions(axes: Axes, run: RecordedRun, dataset: Dataset, kind: str, color: str) -> None:
     if kind == "fit":
-        fit.draw_fit(axes, run, dataset, colour)
+        fit.draw_fit(axes, run, dataset, color)
     elif kind == "confusion":
         confusion.draw_confusion(axes, run, dataset)
     else:

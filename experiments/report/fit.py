@@ -13,13 +13,13 @@ def add_legend(figure: Figure) -> None:
     figure.supxlabel("● training data   — predictive mean, ± 2 s.d.   ▲ inducing points", fontsize=9)
 
 
-def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, colour: str) -> None:
+def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None:
     """Training data, predictive mean and 2 s.d. band, inducing points; in published units."""
     arrays = run.predictions
     x = (arrays["x"] * dataset.x_scale + dataset.x_mean).ravel()
     mean = (arrays["x_mean"] * dataset.y_scale + dataset.y_mean).ravel()
     sd = (np.sqrt(arrays["x_variance"]) * dataset.y_scale).ravel()
-    axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
     axes.plot(
         dataset.X_train * dataset.x_scale + dataset.x_mean,
         dataset.Y_train * dataset.y_scale + dataset.y_mean,
@@ -27,7 +27,7 @@ def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, colour: str) -> Non
         color="0.4",
         markersize=3,
     )
-    axes.plot(x, mean, color=colour)
+    axes.plot(x, mean, color=color)
     Z = (arrays["Z"] * dataset.x_scale + dataset.x_mean).ravel()
     axes.plot(Z, np.full_like(Z, 0.04), "^", color="black", markersize=6, transform=axes.get_xaxis_transform())
     axes.set_title(run.title, fontsize=10)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.report.recorded import RecordedRun
-from experiments.report.scores_panels import colour
+from experiments.report.scores_panels import color
 from gpflow_pep.datasets import Dataset
 
 _MOST = 6  # frames
@@ -27,7 +27,7 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset], path: P
     rows = figure.subplots(len(runs), len(shown), sharex=True, sharey=True, squeeze=False)
     for position, (row, run, stream) in enumerate(zip(rows, runs, streams, strict=True)):
         for axes, number in zip(row, shown, strict=True):
-            _draw_frame(axes, run, stream, int(number), colour(position))
+            _draw_frame(axes, run, stream, int(number), color(position))
         row[0].set_ylabel(f"{run.title}\n{run.config['data']['order']}", fontsize=9)
     targets = streams[0].Y_train * streams[0].y_scale + streams[0].y_mean
     low, high = float(targets.min()), float(targets.max())
@@ -38,7 +38,7 @@ def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset], path: P
     figure.savefig(path, dpi=150)
 
 
-def _draw_frame(axes: Axes, run: RecordedRun, stream: Dataset, number: int, colour: str) -> None:
+def _draw_frame(axes: Axes, run: RecordedRun, stream: Dataset, number: int, color: str) -> None:
     arrays = run.predictions
     seen = arrays["seen"].astype(int)
     batch = slice(seen[number - 1] if number else 0, seen[number])
@@ -49,8 +49,8 @@ def _draw_frame(axes: Axes, run: RecordedRun, stream: Dataset, number: int, colo
     sd = (np.sqrt(arrays["x_variance"][number]) * stream.y_scale).ravel()
     axes.plot(X[: batch.start], Y[: batch.start], ".", color="0.8", markersize=4)
     axes.plot(X[batch], Y[batch], ".", color="0.25", markersize=4)
-    axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(x, mean, color=colour)
+    axes.fill_between(x, mean - 2.0 * sd, mean + 2.0 * sd, color=color, alpha=0.2, linewidth=0)
+    axes.plot(x, mean, color=color)
     axes.plot(Z.ravel(), np.full(len(Z), 0.05), "^", color="black", markersize=5, transform=axes.get_xaxis_transform())
     axes.set_title(f"{seen[number]} rows", fontsize=10)
     axes.set_xlim(x[0], x[-1])

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from experiments.report.recorded import RecordedRun
-from experiments.report.scores_panels import colour
+from experiments.report.scores_panels import color
 
-_SCORES = {"rmse": "RMSE, standardised (↓ better)", "log_likelihood": "mean log likelihood, nats (↑ better)"}
+_SCORES = {"rmse": "RMSE, standardized (↓ better)", "log_likelihood": "mean log likelihood, nats (↑ better)"}
 
 
 def draw_memory(runs: Sequence[RecordedRun], path: Path) -> None:
@@ -26,7 +26,7 @@ def draw_memory(runs: Sequence[RecordedRun], path: Path) -> None:
             own = sorted((run for run in runs if run.config["gp"]["model"] == model), key=_kilobytes)
             kilobytes = [_kilobytes(run) for run in own]
             title = own[0].title.split(",")[0]
-            axes.plot(kilobytes, [run.result[score] for run in own], "o-", color=colour(position), label=title)
+            axes.plot(kilobytes, [run.result[score] for run in own], "o-", color=color(position), label=title)
             for run, x in zip(own, kilobytes, strict=True):
                 place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center"}
                 axes.annotate(f"M = {run.config['gp']['M']}", (x, run.result[score]), fontsize=8, **place)

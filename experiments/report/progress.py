@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.report.recorded import RecordedRun
-from experiments.report.scores_panels import colour
+from experiments.report.scores_panels import color
 from experiments.report.table import heading
 
 _SCORES = (
-    ("rmse", "RMSE, standardised (↓ better)"),
+    ("rmse", "RMSE, standardized (↓ better)"),
     ("error", "error, fraction (↓ better)"),
     ("log_likelihood", "mean log likelihood, nats (↑ better)"),
 )
@@ -33,7 +33,7 @@ def draw_progress(runs: Sequence[RecordedRun], path: Path) -> None:
             for position, run in enumerate(runs):
                 x, y = run.predictions[against], run.predictions[name]
                 marker = "o" if len(x) == 1 else "."
-                axes.plot(x, y, marker, color=colour(position), linestyle="-", markersize=4, label=run.title)
+                axes.plot(x, y, marker, color=color(position), linestyle="-", markersize=4, label=run.title)
             if against == "seconds":
                 axes.set_xscale("log")
             axes.set_xlabel(unit)

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.ingredients.classifier import classifier_title
 from experiments.ingredients.learner import learner_title
 from experiments.ingredients.model import title
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.predictions import FILE
 from gpflow_pep.datasets.info import Task
 

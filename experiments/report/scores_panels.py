@@ -11,9 +11,9 @@ from experiments.report.recorded import RecordedRun
 _PANELS = {
     "regression": (
         ("objective_per_point", "log evidence\n(nats per point)"),
-        ("rmse", "test RMSE, standardised\n(← better)"),
+        ("rmse", "test RMSE, standardized\n(← better)"),
         ("nlpd", "test NLPD, nats\n(← better)"),
-        ("noise_sd", "noise s.d., standardised"),
+        ("noise_sd", "noise s.d., standardized"),
     ),
     "classification": (
         ("objective_per_point", "log evidence\n(nats per point)"),
@@ -22,12 +22,12 @@ _PANELS = {
         ("loo_nlpd", "leave-one-out NLPD, nats\n(← better)"),
     ),
 }
-_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
+_COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 
 
-def colour(position: int) -> str:
-    """The colour of a run, by its place among the runs of the figure."""
-    return _COLOURS[position % len(_COLOURS)]
+def color(position: int) -> str:
+    """The color of a run, by its place among the runs of the figure."""
+    return _COLORS[position % len(_COLORS)]
 
 
 def height(runs: Sequence[RecordedRun]) -> float:
@@ -45,8 +45,8 @@ def draw_scores(figure: Figure, place: SubplotSpec, runs: Sequence[RecordedRun])
             if value is None:
                 continue
             hollow = name == "objective_per_point" and not run.is_bound
-            face = "white" if hollow else colour(position)
-            axes.plot(value, position, "o", markersize=7, color=colour(position), markerfacecolor=face)
+            face = "white" if hollow else color(position)
+            axes.plot(value, position, "o", markersize=7, color=color(position), markerfacecolor=face)
             text = f"{value:.3f}".replace("-", "−")
             axes.annotate(text, (value, position), (0, 6), textcoords="offset points", ha="center", fontsize=8)
         axes.set_xlabel(label)

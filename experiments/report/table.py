@@ -30,13 +30,13 @@ def units(runs: Sequence[RecordedRun]) -> str:
             "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. Error: fraction\n"
             "of the test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of\n"
             "the training labels, from the sites of the others. Seconds: training, tracing of the graph included.\n"
-            "Iterations marked + are the limit, at those marked ! the optimiser gave up; it had not converged."
+            "Iterations marked + are the limit, at those marked ! the optimizer gave up; it had not converged."
         )
-    targets = "standardised targets" if runs[0].config["data"]["standardise"] else "the targets as published"
+    targets = "standardized targets" if runs[0].config["data"]["standardize"] else "the targets as published"
     return (
         "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. RMSE, NLPD (nats):\n"
         f"test points. All with {targets}. Seconds: training, without the tracing of the graph.\n"
-        "Iterations marked + are the limit: there the optimiser had not converged."
+        "Iterations marked + are the limit: there the optimizer had not converged."
     )
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from experiments.report.scores_panels import colour
+from experiments.report.scores_panels import color
 from experiments.report.structured_tables import Course
 
 _PANELS = {
     "objective_per_point": "objective, nats per point",
-    "noise_sd": "noise s.d., standardised",
-    "parameters/kernel.variance": "kernel variance, standardised",
+    "noise_sd": "noise s.d., standardized",
+    "parameters/kernel.variance": "kernel variance, standardized",
 }
 
 
@@ -29,8 +29,8 @@ def draw_course(courses: Mapping[str, Course], title: str, path: Path) -> None:
     for axes, (name, label) in zip(panels, _PANELS.items(), strict=True):
         for position, (method, course) in enumerate(courses.items()):
             steps, values = course[name]
-            line = "dashed" if position >= 6 else "solid"  # colours come again
-            axes.plot(steps, values, color=colour(position), linestyle=line, label=method)
+            line = "dashed" if position >= 6 else "solid"  # colors come again
+            axes.plot(steps, values, color=color(position), linestyle=line, label=method)
         axes.set_xlabel("iteration")
         axes.set_ylabel(label)
         axes.grid(color="0.92")

@@ -4,7 +4,7 @@ A file is downloaded when its set is first loaded, checked against its sha256 an
 directory ``GPFLOW_PEP_DATA``, where set, is looked into first (see :mod:`gpflow_pep.datasets.files`).
 """
 
-from gpflow_pep.datasets.catalogue import DatasetInfo
+from gpflow_pep.datasets.catalog import DatasetInfo
 from gpflow_pep.datasets.files import ChecksumError, PublishedFile
 from gpflow_pep.datasets.loading import Dataset, describe, load, names
 

@@ -1,4 +1,4 @@
-"""The classification sets of the catalogue."""
+"""The classification sets of the catalog."""
 
 from functools import partial
 
@@ -44,7 +44,7 @@ _PUBLISHED_SPLITS = (
         D=14,
         target="decision on an application for credit (column 14)",
         classes=("refused", "granted"),
-        licence="none stated",
+        license="none stated",
         notes=(
             "Inputs 0, 3, 4, 5, 7, 8, 10 and 11 are numbered categories; missing values were filled in by the donors. "
             "The classes are published as -1 and 1; their names here are the usual reading. "
@@ -59,7 +59,7 @@ _PUBLISHED_SPLITS = (
         D=9,
         target="kind of a breast tumour (column 10)",
         classes=("benign", "malignant"),
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=BREAST_REPEATS.format("20 to 33 of the 68"),
     ),
     binary_entry(
@@ -67,9 +67,9 @@ _PUBLISHED_SPLITS = (
         ArchivedSplits(_ARCHIVE, "Crabs", dropped=(1,), classes=_PLUS_MINUS),
         N=200,
         D=6,
-        target="species of a rock crab, by its colour (column 7)",
+        target="species of a rock crab, by its color (column 7)",
         classes=("blue", "orange"),
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=(
             "Inputs: sex, 1 for female, and five lengths in mm. Column 1 is left out: it numbers the crabs of each "
             "species and sex, from 1 to 50, by their size. qp-crabs is the same table with the sex to predict."
@@ -82,7 +82,7 @@ _PUBLISHED_SPLITS = (
         D=34,
         target="structure seen in a radar return from the ionosphere (column 34)",
         classes=("bad", "good"),
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=(
             "Input 1 is constant. The archive codes good as -1; labels here agree with qp-ionosphere. One row repeats "
             "another, in some splits across training and test part."
@@ -95,7 +95,7 @@ _PUBLISHED_SPLITS = (
         D=8,
         target="diabetes within five years, by WHO criteria (column 8)",
         classes=("no", "yes"),
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=(
             "Zeros are missing values in inputs 1 to 5: glucose (5 rows), blood pressure (35), skin fold (227), "
             "insulin (374) and body mass index (11). They are left as they are."
@@ -108,7 +108,7 @@ _PUBLISHED_SPLITS = (
         D=60,
         target="what a sonar signal was bounced off (column 60)",
         classes=("rock", "mine"),
-        licence="Apache-2.0",
+        license="Apache-2.0",
     ),
 )
 
@@ -123,7 +123,7 @@ _two_bananas = partial(
     D=2,
     target="which of two banana-shaped clouds a point was drawn from",
     classes=("-1", "+1"),
-    licence="Apache-2.0",
+    license="Apache-2.0",
 )
 CLASSIFICATION = (
     *_PUBLISHED_SPLITS,
@@ -151,7 +151,7 @@ CLASSIFICATION = (
         D=30,
         target="kind of a breast tumour, by measures of its cell nuclei",
         classes=("benign", "malignant"),
-        licence="BSD-3-Clause",
+        license="BSD-3-Clause",
         notes="Comes with scikit-learn, which codes malignant as 0. Not the table of breast and qp-cancer.",
     ),
 )

@@ -52,14 +52,14 @@ _usps_3_5 = partial(
     D=256,
     target="which of the digits 3 and 5 is written (column 0)",
     classes=("3", "5"),
-    licence="none stated",
+    license="none stated",
 )
 DIGITS = (
     _usps_3_5(
         "usps-3-5",
         TrainAndTest(_threes_and_fives(_USPS_TRAIN), _threes_and_fives(_USPS_TEST), files=(_USPS_TRAIN, _USPS_TEST)),
         notes=(
-            "Images of 16 x 16 grey values from -1 to 1. Trains on 1214 and tests on 326 images, as published; the "
+            "Images of 16 x 16 gray values from -1 to 1. Trains on 1214 and tests on 326 images, as published; the "
             "test images are harder. The much-used split of the same images in 767 and 773 is another one."
         ),
     ),
@@ -69,7 +69,7 @@ DIGITS = (
             partial(stack, _threes_and_fives(_USPS_TRAIN), _threes_and_fives(_USPS_TEST)),
             files=(_USPS_TRAIN, _USPS_TEST),
         ),
-        notes="The images of usps-3-5, training and test part together, 16 x 16 grey values from -1 to 1.",
+        notes="The images of usps-3-5, training and test part together, 16 x 16 gray values from -1 to 1.",
     ),
     binary_entry(
         "mnist-even-odd",
@@ -82,11 +82,11 @@ DIGITS = (
         D=784,
         target="whether a written digit is even or odd",
         classes=("even", "odd"),
-        licence="none stated",
+        license="none stated",
         notes=(
-            "Images of 28 x 28 grey values, divided by 255: from 0 to 1. Trains on 60,000 and tests on 10,000, as "
-            "published. Many pixels are blank in nearly all images: standardised they reach hundreds, so that "
-            "standardise=False is usual. The training images are checked by what their file unpacks to."
+            "Images of 28 x 28 gray values, divided by 255: from 0 to 1. Trains on 60,000 and tests on 10,000, as "
+            "published. Many pixels are blank in nearly all images: standardized they reach hundreds, so that "
+            "standardize=False is usual. The training images are checked by what their file unpacks to."
         ),
     ),
 )

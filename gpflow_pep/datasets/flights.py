@@ -65,7 +65,7 @@ FLIGHTS = multiclass_entry(
     D=8,
     target="arrival of a flight against its schedule",
     classes=("more than 5 minutes early", "on time", "more than 5 minutes late"),
-    licence="none stated for the data",
+    license="none stated for the data",
     notes=(
         "A sample of the flights out of New York in 2013, in place of the airline set (2008, all of the US, two "
         "million rows) that has the same inputs: month, day, weekday (0 for Monday), departure and arrival (minutes "

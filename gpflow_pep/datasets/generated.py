@@ -44,7 +44,7 @@ THREE_CLASSES = multiclass_entry(
     D=2,
     target="which of three smooth functions is the largest",
     classes=("first", "second", "third"),
-    licence="Apache-2.0",
+    license="Apache-2.0",
     notes=(
         "Generated, like a synthetic set of Villacampa-Calvo and Hernández-Lobato (2020): a twentieth of the labels is "
         "drawn at random, so that no method errs on less than a thirtieth but by chance."

@@ -37,8 +37,8 @@ class DatasetInfo:
     splits_published: bool
     """True where the splits were published with the data, False where they are drawn here from the split's number."""
 
-    licence: str
-    """Licence of the place the files come from."""
+    license: str
+    """License of the place the files come from."""
 
     notes: str
     """What a user of the set should know."""
@@ -49,34 +49,34 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set of the catalogue: its description and its reader."""
+    """A data set of the catalog: its description and its reader."""
 
     info: DatasetInfo
     source: Source
 
 
-def regression_entry(name: str, source: Source, N: int, D: int, target: str, licence: str, notes: str = "") -> Entry:
+def regression_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
     """Entry of a set whose targets are numbers."""
-    return _entry("regression", name, source, N, D, target, (), licence, notes)
+    return _entry("regression", name, source, N, D, target, (), license, notes)
 
 
-def streaming_entry(name: str, source: Source, N: int, D: int, target: str, licence: str, notes: str = "") -> Entry:
+def streaming_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
     """Entry of a set whose targets are numbers, and whose rows have an order; test rows lie between training rows."""
-    return _entry("streaming", name, source, N, D, target, (), licence, notes)
+    return _entry("streaming", name, source, N, D, target, (), license, notes)
 
 
 def binary_entry(
-    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, str], licence: str, notes: str = ""
+    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, str], license: str, notes: str = ""
 ) -> Entry:
     """Entry of a set whose targets are labels 0 and 1."""
-    return _entry("classification", name, source, N, D, target, classes, licence, notes)
+    return _entry("classification", name, source, N, D, target, classes, license, notes)
 
 
 def multiclass_entry(
-    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, ...], licence: str, notes: str = ""
+    name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, ...], license: str, notes: str = ""
 ) -> Entry:
     """Entry of a set whose targets are labels 0, 1, ..., C - 1, of more than two classes."""
-    return _entry("multiclass", name, source, N, D, target, classes, licence, notes)
+    return _entry("multiclass", name, source, N, D, target, classes, license, notes)
 
 
 def _entry(
@@ -87,7 +87,7 @@ def _entry(
     D: int,
     target: str,
     classes: tuple[str, ...],
-    licence: str,
+    license: str,
     notes: str,
 ) -> Entry:
     info = DatasetInfo(
@@ -99,7 +99,7 @@ def _entry(
         classes=classes,
         num_splits=source.num_splits,
         splits_published=source.splits_published,
-        licence=licence,
+        license=license,
         notes=notes,
         files=source.files,
     )

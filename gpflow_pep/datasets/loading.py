@@ -1,4 +1,4 @@
-"""One split of a data set as arrays, standardised by its training part."""
+"""One split of a data set as arrays, standardized by its training part."""
 
 import difflib
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from gpflow_pep.datasets.catalogue import ENTRIES, DatasetInfo, Entry
+from gpflow_pep.datasets.catalog import ENTRIES, DatasetInfo, Entry
 from gpflow_pep.datasets.info import Task
 from gpflow_pep.datasets.tables import Floats
 
@@ -16,7 +16,7 @@ class Dataset:
     """
     One split of a data set, float64.
 
-    Published values are ``X * x_scale + x_mean`` and ``Y * y_scale + y_mean``, standardised or not.
+    Published values are ``X * x_scale + x_mean`` and ``Y * y_scale + y_mean``, standardized or not.
     """
 
     name: str
@@ -66,7 +66,7 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
 
 def describe(name: str) -> DatasetInfo:
     """
-    Say what a data set is: size, target, number of splits, licence, files. Reads no file of it.
+    Say what a data set is: size, target, number of splits, license, files. Reads no file of it.
 
     :param name: one of ``names()``.
     :return: the description.
@@ -75,7 +75,7 @@ def describe(name: str) -> DatasetInfo:
     return _entry(name).info
 
 
-def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
+def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     """
     One split of a data set; its files are downloaded when first needed.
 
@@ -84,11 +84,11 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
     the rest. ``describe(name)`` tells which.
 
-    Labels of classes are never standardised: they are 0.0, 1.0, ..., C - 1.
+    Labels of classes are never standardized: they are 0.0, 1.0, ..., C - 1.
 
     :param name: one of ``names()``.
     :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.
-    :param standardise: subtract from every input column and from numeric targets the training part's mean and divide by
+    :param standardize: subtract from every input column and from numeric targets the training part's mean and divide by
         its standard deviation (that of the population, not the sample); a column that is constant in the training part
         is divided by 1. False leaves the published values.
     :return: training and test part, and the means and scales.
@@ -99,9 +99,9 @@ def load(name: str, split: int = 0, *, standardise: bool = True) -> Dataset:
     entry = _entry(name)
     _check_split(entry.info, split)
     X, Y, train, test = entry.source.read(int(split))
-    x_mean, x_scale = _moments(X[train]) if standardise else _identity(X)
+    x_mean, x_scale = _moments(X[train]) if standardize else _identity(X)
     numbers = not entry.info.classes
-    y_mean, y_scale = _moments(Y[train]) if standardise and numbers else _identity(Y)
+    y_mean, y_scale = _moments(Y[train]) if standardize and numbers else _identity(Y)
     X = (X - x_mean) / x_scale  # [N, D]
     Y = (Y - y_mean) / y_scale  # [N, 1]
     return Dataset(

@@ -25,7 +25,7 @@ def _archived(name: str, *, N: int, D: int, target: str, classes: tuple[str, ...
     return multiclass_entry(name, ArchivedArrays(_ARCHIVE, name), N, D, target, classes, "Apache-2.0", notes)
 
 
-_bundled = partial(multiclass_entry, licence="BSD-3-Clause")
+_bundled = partial(multiclass_entry, license="BSD-3-Clause")
 
 MULTICLASS = (
     _archived(
@@ -62,10 +62,10 @@ MULTICLASS = (
         classes=(
             "red soil",
             "cotton crop",
-            "grey soil",
-            "damp grey soil",
+            "gray soil",
+            "damp gray soil",
             "soil with vegetation stubble",
-            "very damp grey soil",
+            "very damp gray soil",
         ),
         notes="Trains on 20 % of the rows, as published. The last class is type 7; of type 6 there is none.",
     ),
@@ -124,9 +124,9 @@ MULTICLASS = (
         SeededSplits(read_digits),
         N=1797,
         D=64,
-        target="which digit is written, by 8 x 8 grey values",
+        target="which digit is written, by 8 x 8 gray values",
         classes=tuple("0123456789"),
-        notes="Comes with scikit-learn. Grey values from 0 to 16; three pixels are blank in all images.",
+        notes="Comes with scikit-learn. Gray values from 0 to 16; three pixels are blank in all images.",
     ),
     multiclass_entry(
         "mnist",
@@ -137,8 +137,8 @@ MULTICLASS = (
         D=784,
         target="which digit is written",
         classes=tuple("0123456789"),
-        licence="none stated",
-        notes="The images of mnist-even-odd, where standardise=False is usual too.",
+        license="none stated",
+        notes="The images of mnist-even-odd, where standardize=False is usual too.",
     ),
     FLIGHTS,
     THREE_CLASSES,

@@ -49,7 +49,7 @@ def _wine_pair(first: int, second: int, N: int) -> Entry:
         D=13,
         target=f"cultivar of an Italian wine, of the cultivars {first} and {second} (column 0)",
         classes=(f"cultivar {first}", f"cultivar {second}"),
-        licence="MIT",
+        license="MIT",
     )
 
 
@@ -62,7 +62,7 @@ def _iris_pair(first: int, second: int, notes: str) -> Entry:
         D=4,
         target=f"species of an iris, of {species[first]} and {species[second]}",
         classes=(species[first], species[second]),
-        licence="BSD-3-Clause",
+        license="BSD-3-Clause",
         notes=f"Comes with scikit-learn. {notes}",
     )
 
@@ -77,7 +77,7 @@ QUANTILE_PROPAGATION = (
         D=34,
         target="structure seen in a radar return from the ionosphere (column 34)",
         classes=("bad", "good"),
-        licence="MIT",
+        license="MIT",
         notes=(
             "Input 1 is constant: the paper states 34 inputs, its program leaves out this one. One row repeats "
             "another, in some splits across training and test part."
@@ -90,7 +90,7 @@ QUANTILE_PROPAGATION = (
         D=9,
         target="kind of a breast tumour (column 10)",
         classes=("benign", "malignant"),
-        licence="MIT",
+        license="MIT",
         notes=BREAST_REPEATS.format("21 to 34 of the 68 or 69"),
     ),
     binary_entry(
@@ -103,7 +103,7 @@ QUANTILE_PROPAGATION = (
         D=7,
         target="diabetes, by WHO criteria (column 7)",
         classes=("no", "yes"),
-        licence="MIT",
+        license="MIT",
         notes=(
             "Holds 200 rows twice, since two of its three files contain them: of the 73 or 74 test rows of a split 32 "
             "to 42 are in its training part too. Kept for comparison with published figures only; pima has no such "
@@ -124,7 +124,7 @@ QUANTILE_PROPAGATION = (
         D=7,
         target="sex of a rock crab (column 1)",
         classes=("female", "male"),
-        licence="MIT",
+        license="MIT",
         notes=(
             "Inputs: species, 1 for blue and -1 for orange, index, and five lengths in mm. The index, input 1, leaks: "
             "it numbers the crabs of each species and sex, from 1 to 50, by their size. The paper has it among its "
@@ -138,7 +138,7 @@ QUANTILE_PROPAGATION = (
         D=60,
         target="what a sonar signal was bounced off (column 60)",
         classes=("rock", "mine"),
-        licence="MIT",
+        license="MIT",
     ),
     _iris_pair(1, 2, notes=_SETOSA),
     _iris_pair(1, 3, notes=f"{_SETOSA} {_VIRGINICA}"),

@@ -1,4 +1,4 @@
-"""The regression sets of the catalogue."""
+"""The regression sets of the catalog."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ _SNELSON = PublishedFile(
     path="example/snelson.csv",
     sha256="5bab4bbce15e916b126cf0fc5011714c35ef731d05873c43104774d58931c253",
 )
-_CENTRED = "Published with every column mean-centred and rounded to about five digits."
+_CENTERED = "Published with every column mean-centered and rounded to about five digits."
 
 
 def _folds(name: str, *, table: str, mask: str) -> MaskedFolds:
@@ -40,7 +40,7 @@ REGRESSION = (
         N=200,
         D=1,
         target="a toy function with noise, no unit (column 1)",
-        licence="none stated",
+        license="none stated",
         notes="Papers plot all 200 points: that is the training and the test part of any split together.",
     ),
     regression_entry(
@@ -49,7 +49,7 @@ REGRESSION = (
         N=506,
         D=13,
         target="median value of homes, thousands of dollars (column 13)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="One input encodes the share of Black residents: kept for comparison with published figures only.",
     ),
     regression_entry(
@@ -58,7 +58,7 @@ REGRESSION = (
         N=1030,
         D=8,
         target="compressive strength, MPa (column 8)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="25 rows repeat others, some across training and test part.",
     ),
     regression_entry(
@@ -67,7 +67,7 @@ REGRESSION = (
         N=768,
         D=8,
         target="heating load, kWh/m^2 (column 8)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="Column 9, the cooling load, is left out.",
     ),
     regression_entry(
@@ -76,7 +76,7 @@ REGRESSION = (
         N=8192,
         D=8,
         target="distance of a simulated robot arm's end from a point (column 8)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
     ),
     regression_entry(
         "naval",
@@ -84,7 +84,7 @@ REGRESSION = (
         N=11934,
         D=16,
         target="decay coefficient of a gas turbine's compressor (column 16)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="Inputs 8 and 11 are constant. Column 17, the turbine's own decay coefficient, is left out.",
     ),
     regression_entry(
@@ -93,7 +93,7 @@ REGRESSION = (
         N=9568,
         D=4,
         target="net electrical output, MW (column 4)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=(
             "41 rows repeat others, some across training and test part. Copies elsewhere hold the rows in another "
             "order, so that equal split numbers are different test sets."
@@ -105,7 +105,7 @@ REGRESSION = (
         N=1599,
         D=11,
         target="quality, whole scores from 3 to 8 (column 11)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="240 rows repeat others, some across training and test part.",
     ),
     regression_entry(
@@ -114,7 +114,7 @@ REGRESSION = (
         N=308,
         D=6,
         target="residuary resistance per unit weight of displacement (column 6)",
-        licence="Apache-2.0",
+        license="Apache-2.0",
     ),
     regression_entry(
         "kin40k",
@@ -125,9 +125,9 @@ REGRESSION = (
         ),
         N=40000,
         D=8,
-        target="distance of a simulated robot arm's end from a point, centred (column 8)",
-        licence="MIT",
-        notes=_CENTRED,
+        target="distance of a simulated robot arm's end from a point, centered (column 8)",
+        license="MIT",
+        notes=_CENTERED,
     ),
     regression_entry(
         "elevators",
@@ -138,9 +138,9 @@ REGRESSION = (
         ),
         N=16599,
         D=18,
-        target="logarithm of the control signal of an aircraft's elevators, centred (column 18)",
-        licence="MIT",
-        notes=f"{_CENTRED} The target takes 61 values: whole thousandths before the logarithm.",
+        target="logarithm of the control signal of an aircraft's elevators, centered (column 18)",
+        license="MIT",
+        notes=f"{_CENTERED} The target takes 61 values: whole thousandths before the logarithm.",
     ),
     regression_entry(
         "airfoil",
@@ -151,9 +151,9 @@ REGRESSION = (
         ),
         N=1503,
         D=5,
-        target="scaled sound pressure level, dB, centred (column 5)",
-        licence="MIT",
-        notes=_CENTRED,
+        target="scaled sound pressure level, dB, centered (column 5)",
+        license="MIT",
+        notes=_CENTERED,
     ),
     regression_entry(
         "diabetes",
@@ -161,7 +161,7 @@ REGRESSION = (
         N=442,
         D=10,
         target="disease progression one year after the measurements, a score",
-        licence="BSD-3-Clause",
+        license="BSD-3-Clause",
         notes="Comes with scikit-learn; read in its original units.",
     ),
 )

@@ -23,7 +23,7 @@ def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> F
 
 def read_audio(file: PublishedFile) -> Floats:
     """
-    18,000 samples of a band of sound, moved from its centre frequency to 0, with some noise: time in seconds, value.
+    18,000 samples of a band of sound, moved from its center frequency to 0, with some noise: time in seconds, value.
 
     The real part of the analytic signal times exp(-2πi μt), plus N(0, 0.02²), as Bui and Turner (2014) do it.
     """
@@ -66,7 +66,7 @@ def by_columns(heights: Floats, step: float) -> Floats:
     Places and heights of a map whose first row is in the north, column by column from the west, in each from the south.
 
     :param heights: [rows, columns].
-    :param step: between neighbours.
+    :param step: between neighbors.
     :return: [rows * columns, 3].
     """
     rows, columns = heights.shape

@@ -1,4 +1,4 @@
-"""The sets of the catalogue whose rows have an order, and arrive in it."""
+"""The sets of the catalog whose rows have an order, and arrive in it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -60,7 +60,7 @@ STREAMING = (
         N=150,
         D=1,
         target="a toy function with noise, no unit",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="In three parts with gaps between them. Tests on every fifth point; papers plot all 150.",
     ),
     streaming_entry(
@@ -68,8 +68,8 @@ STREAMING = (
         _series(partial(read_audio, _AUDIO), (_AUDIO,)),
         N=18000,
         D=1,
-        target="a band of sound, moved from its centre frequency of 152 Hz to 0, no unit",
-        licence="MIT",
+        target="a band of sound, moved from its center frequency of 152 Hz to 0, no unit",
+        license="MIT",
         notes=(
             "Samples 8,000 to 25,999 of 352,672, at 16 kHz; the input is the time in seconds. Tests on every second "
             "one. Noise with standard deviation 0.02 is added, as in Bui and Turner (2014)."
@@ -81,7 +81,7 @@ STREAMING = (
         N=40000,
         D=2,
         target="height of a cell of 50 m x 50 m in the Scottish Highlands, m",
-        licence="Open Government Licence",
+        license="Open Government License",
         notes=f"OS Terrain 50, tile NN27: contains OS data © Crown copyright and database right. {_MAP}",
     ),
     streaming_entry(
@@ -90,7 +90,7 @@ STREAMING = (
         N=34744,
         D=2,
         target="elevation around Jacksboro in Tennessee, m",
-        licence="PSF-based (Matplotlib)",
+        license="PSF-based (Matplotlib)",
         notes=(
             "Comes with Matplotlib; every second row and column of its 344 x 403, inputs in steps of the full grid (3 "
             f"seconds of arc). {_MAP}"
@@ -102,7 +102,7 @@ STREAMING = (
         N=24000,
         D=1,
         target="a sum of five waves with a little noise, no unit",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes=(
             "Generated like a set of Keogh and Pazzani (1999), with noise of standard deviation 0.005. Tests on every "
             "second step."
@@ -114,7 +114,7 @@ STREAMING = (
         N=2000,
         D=1,
         target="a sum of two waves with noise, no unit",
-        licence="Apache-2.0",
+        license="Apache-2.0",
         notes="Generated; the noise has standard deviation 0.2. Tests on every second step.",
     ),
 )

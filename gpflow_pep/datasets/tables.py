@@ -57,7 +57,7 @@ def stack(*readers: Callable[[], Floats]) -> Floats:
 
 
 def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Grey values of MNIST's images, divided by 255, and last the digit."""
+    """Gray values of MNIST's images, divided by 255, and last the digit."""
     pixels, digit = _read_idx(images, num_axes=3), _read_idx(digits, num_axes=1)
     table = np.empty((len(pixels), pixels[0].size + 1))  # [N, D + 1]
     np.divide(pixels.reshape(len(pixels), -1), 255.0, out=table[:, :-1])
@@ -66,7 +66,7 @@ def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
 
 
 def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Grey values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+    """Gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
     table = read_images(images, digits)
     table[:, -1] %= 2.0
     return table
@@ -94,7 +94,7 @@ def read_iris() -> Floats:
 
 
 def read_digits() -> Floats:
-    """Scikit-learn's digits, 8 x 8 grey values, last the digit."""
+    """Scikit-learn's digits, 8 x 8 gray values, last the digit."""
     from sklearn.datasets import load_digits
 
     return np.column_stack(load_digits(return_X_y=True))  # [N, D + 1]

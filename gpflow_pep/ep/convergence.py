@@ -93,7 +93,7 @@ class Point(NamedTuple):
     """The largest change of a marginal by the update of its own site, []."""
     log_evidence: tf.Tensor
     """The energy, []."""
-    cancelling: tf.Tensor
+    canceling: tf.Tensor
     """The size of the terms that cancel in it, []."""
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
@@ -322,7 +322,7 @@ def _rounding(point: Point) -> tf.Tensor:
     """By how much rounding may change the energy."""
     eps = float(np.finfo(point.log_evidence.dtype.as_numpy_dtype).eps)
     slack, rounding = max(_SLACK, _SLACK_IN_EPS * eps), max(_ROUNDING, _ROUNDING_IN_EPS * eps)
-    return slack * tf.abs(point.log_evidence) + rounding * point.cancelling
+    return slack * tf.abs(point.log_evidence) + rounding * point.canceling
 
 
 def _preliminary_ends(options: Options, loop: _Loop, point: Point) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Choosing inducing points as the centres of clusters."""
+"""Choosing inducing points as the centers of clusters."""
 
 import warnings
 from typing import Any
@@ -17,13 +17,13 @@ _ROWS = 1024  # that distances are computed of together
 
 def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    Centres of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
+    Centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
 
     The columns of X are best scaled alike before. One thread is used: with more, the result may depend on their number.
 
     :param X: the rows, [N, D].
     :param M: how many, at most the number of distinct rows; M = N gives X.
-    :param seed: of where the centres start; the same seed gives the same centres.
+    :param seed: of where the centers start; the same seed gives the same centers.
     :return: Z [M, D], no two the same.
     :raises ValueError: naming the argument that cannot be used.
     """
@@ -42,21 +42,21 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     return _occupied(X, found.cluster_centers_, found.labels_)
 
 
-def _occupied(X: AnyNDArray, centres: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:
+def _occupied(X: AnyNDArray, centers: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:
     """
-    The centres [M, D], those of clusters without rows moved to where X [N, D] is farthest from all others.
+    The centers [M, D], those of clusters without rows moved to where X [N, D] is farthest from all others.
 
-    Of two equal centres one has no rows. Of M distinct rows at least, one is always away from less than M centres.
+    Of two equal centers one has no rows. Of M distinct rows at least, one is always away from less than M centers.
     """
-    kept = np.zeros(len(centres), dtype=bool)
-    kept[np.intersect1d(labels, distinct(centres))] = True
+    kept = np.zeros(len(centers), dtype=bool)
+    kept[np.intersect1d(labels, distinct(centers))] = True
     if kept.all():
-        return centres
-    others = centres[kept]
+        return centers
+    others = centers[kept]
     chunks = (X[start : start + _ROWS] for start in range(0, len(X), _ROWS))
-    # Differences, not the expanded square: rows at a centre are at 0 exactly.
+    # Differences, not the expanded square: rows at a center are at 0 exactly.
     distance = np.concatenate([cdist(rows, others, "sqeuclidean").min(axis=1) for rows in chunks])  # [N]
     for number in np.flatnonzero(~kept):
-        centres[number] = X[distance.argmax()]
-        distance = np.minimum(distance, cdist(X, centres[number, None], "sqeuclidean")[:, 0])
-    return centres
+        centers[number] = X[distance.argmax()]
+        distance = np.minimum(distance, cdist(X, centers[number, None], "sqeuclidean")[:, 0])
+    return centers

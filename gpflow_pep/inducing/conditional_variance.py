@@ -85,7 +85,7 @@ def _pivots(
     chunk_size: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    The rows chosen [count], and the variances left [n], negative where chosen, by a pivoted Cholesky factorisation.
+    The rows chosen [count], and the variances left [n], negative where chosen, by a pivoted Cholesky factorization.
 
     The root R [count, n], RᵀR = Qff, is kept in panels that are never written to again once they are full: TensorFlow
     copies what it updates, and a copy of all of R in every step takes longer than everything else.

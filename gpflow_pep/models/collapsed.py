@@ -162,7 +162,7 @@ class CollapsedRegression(SparseGP):
     ) -> tuple[SiteSums, EvidenceTerms]:
         prior = Prior(self.inducing_variable, self.kernel)
         rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
-        return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorise=self._factorise)
+        return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorize=self._factorize)
 
     def _rows(
         self, chunks: Chunks, noise_factor: tf.Tensor | None = None, prior: Prior | None = None

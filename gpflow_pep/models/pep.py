@@ -169,7 +169,7 @@ class PEP(SparseGP):
         :param mean_function: m(x), zero by default.
         :param num_latent_gps: C, taken from Y and the likelihood.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so.
+        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so.
         :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood):
@@ -366,7 +366,7 @@ class PEP(SparseGP):
         Williams 2006, sec. 5.5.2), which treats the sites' moments as matched. It is near the derivative of the
         converged energy.
 
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the sites cannot be updated.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the sites cannot be updated.
         """
         variables = self._floating_variables()
         dependencies = (*variables, *self._other_variables())
@@ -537,7 +537,7 @@ class PEP(SparseGP):
 
     def _prior(self) -> Prior:
         Kuu = self._inducing_covariance()
-        L = self._factorise(Kuu)
+        L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
         terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
         return Prior(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)

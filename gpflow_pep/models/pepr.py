@@ -53,7 +53,7 @@ class PEPR(UpperBound):
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].
         :param scale: m > 0 of the structured conditional: a number (fixed), a :class:`gpflow.Parameter` (learned if
-            trainable), or "optimal", the maximiser of the bound at alpha = 0.
+            trainable), or "optimal", the maximizer of the bound at alpha = 0.
         :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N],
             blocks in ascending order of the labels | list of arrays of row indices.
         :param mean_function: m(x), zero by default.
@@ -61,7 +61,7 @@ class PEPR(UpperBound):
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so; by default
+        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so; by default
             that is an error.
         :raises ValueError: naming the argument that cannot be used.
         """

@@ -158,7 +158,7 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
         return _differentiable_in_parameters(prior.Kuu(default_jitter()), self.kernel)
 
-    def _factorise(self, covariance: tf.Tensor) -> tf.Tensor:
+    def _factorize(self, covariance: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:
             return cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
         return cholesky_with_growing_jitter(

@@ -61,7 +61,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorised, raise its jitter tenfold up to this, and say so; by default
+        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so; by default
             that is an error.
         :raises ValueError: naming the argument that cannot be used.
         """

@@ -1,6 +1,6 @@
 """TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and Titsias 2025).
 
-Each has a q(u) of its own, as `gpflow.models.SVGP` has, and maximises, with f_b = V_b'v + m(x) what u says of the rows
+Each has a q(u) of its own, as `gpflow.models.SVGP` has, and maximizes, with f_b = V_b'v + m(x) what u says of the rows
 of a block b, S_b their noise and X_b = S_b^-1/2 m D_bb S_b^-1/2, D = Kff - Qff,
 
     Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
@@ -76,7 +76,7 @@ class StructuredSVGP(Uncollapsed):
 
         :param data: X [n, D] and Y [n, C], some or all of the N rows.
         :return: [], nats.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()

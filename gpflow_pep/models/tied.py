@@ -1,7 +1,7 @@
 """APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and Hernández-Lobato 2020).
 
 Instead of a site for every observation there is q(u) itself, as in `gpflow.models.SVGP`, and each observation's factor
-is the N-th root of what makes q out of the prior. All three maximise, over q(u) and the hyperparameters,
+is the N-th root of what makes q out of the prior. All three maximize, over q(u) and the hyperparameters,
 
     1/α Σ_n log E_cav[p(y_n|f_n)^α] + a term in q and the prior
 
@@ -100,7 +100,7 @@ class TiedFactors(SinglePower, Uncollapsed):
 
         :param data: X [n, D] and Y [n, P], some or all of the N rows.
         :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorised, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
@@ -118,7 +118,7 @@ class TiedFactors(SinglePower, Uncollapsed):
 
 class ARPEP(TiedFactors):
     """
-    Minibatch power EP in which q takes the cavity's place, so that it minimises an α-divergence locally (eq. 9).
+    Minibatch power EP in which q takes the cavity's place, so that it minimizes an α-divergence locally (eq. 9).
 
     A step costs what one of `gpflow.models.SVGP` does; see the module's table.
     """

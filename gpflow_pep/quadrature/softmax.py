@@ -71,7 +71,7 @@ _TRAPEZOID = np.concatenate([_trapezoid_table(_FEW), _trapezoid_table(_MANY)], a
 class SoftmaxPower(NamedTuple):
     """log E[p^α] / α [R], or E[log p] where α = 0, and its first two derivatives in each mean [C, R]."""
 
-    log_normaliser: tf.Tensor
+    log_normalizer: tf.Tensor
     d1: tf.Tensor
     d2: tf.Tensor
 
@@ -336,8 +336,8 @@ def _power(sums: tf.Tensor, own: tf.Tensor, scale: _Scale, alpha: tf.Tensor) -> 
     near = tf.where(nearly_one, missed, tf.zeros_like(missed))
     small = tf.where(alpha == 0.0, -near, tf.math.log1p(-alpha * near) / safe)
     large = (scale.product - log_gamma + tf.math.log(tf.reduce_sum(each, axis=0))) / safe
-    log_normaliser = tf.where(nearly_one, small, large)
-    factor = tf.exp(scale.product - log_gamma - alpha * log_normaliser)
+    log_normalizer = tf.where(nearly_one, small, large)
+    factor = tf.exp(scale.product - log_gamma - alpha * log_normalizer)
     each, pairs = factor * each, factor * pairs
     others = _of_others(each)
-    return SoftmaxPower(log_normaliser, tf.where(own, others, -each), alpha * each * others - pairs)
+    return SoftmaxPower(log_normalizer, tf.where(own, others, -each), alpha * each * others - pairs)

@@ -36,7 +36,7 @@ class Survival(NamedTuple):
 class _Panels(NamedTuple):
     """Where they are for a value of v: r/(1 + r) times `density` counts those of a side."""
 
-    centre: Any
+    center: Any
     scale: Any
     left: Any
     """x where the table begins: left of it 1 - S is exp(x + v/2) to a relative error of 1e-11."""
@@ -64,12 +64,12 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> Survival:
 
     panels = _Panels(*(value[:, None] for value in _panels(root, tf.math)))
     inside = tf.clip_by_value(x, panels.left, panels.right)
-    from_centre = inside - panels.centre
-    is_right = from_centre > 0.0
-    sign, first_index = tf.sign(from_centre), tf.where(is_right, _PANELS, 0)
+    from_center = inside - panels.center
+    is_right = from_center > 0.0
+    sign, first_index = tf.sign(from_center), tf.where(is_right, _PANELS, 0)
     density = tf.where(is_right, panels.right_density, panels.left_density)
-    outward = 1.0 / (panels.scale + tf.abs(from_centre))
-    count = density * tf.abs(from_centre) * outward
+    outward = 1.0 / (panels.scale + tf.abs(from_center))
+    count = density * tf.abs(from_center) * outward
     panel = tf.minimum(tf.cast(count, tf.int32), _PANELS - 1)
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
     coefficients = tf.gather(polynomials, first_index + panel, batch_dims=1)  # [Q, K, D + 1]
@@ -91,11 +91,11 @@ def _panels(root: Any, module: Any) -> _Panels:
     Laplace's method has log S = -(w²/2 + w)/v, approximately, where w + log(w/v) = x.
     """
     v = root * root
-    centre, scale = -0.5 * root, 10.0 + 3.0 * root
+    center, scale = -0.5 * root, 10.0 + 3.0 * root
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v
     left, right = -24.0 - 1.5 * v, v * ratio + module.log(ratio)
-    densities = (_PANELS * (1.0 + scale / distance) for distance in (centre - left, right - centre))
-    return _Panels(centre, scale, left, right, *densities)
+    densities = (_PANELS * (1.0 + scale / distance) for distance in (center - left, right - center))
+    return _Panels(center, scale, left, right, *densities)
 
 
 @functools.cache
@@ -112,7 +112,7 @@ def _table() -> AnyNDArray:
         x = []
         for density, sign in ((panels.left_density, -1.0), (panels.right_density, 1.0)):
             part = count / density
-            x.append(panels.centre + sign * panels.scale * part / (1.0 - part))
+            x.append(panels.center + sign * panels.scale * part / (1.0 - part))
         values.append(np.stack([_below(x[0], root) - x[0], _above(x[1], root) - x[1]]) @ fit.T)
     terms = np.linalg.inv(chebyshev.chebvander(_chebyshev_nodes(_TERMS), _TERMS - 1))  # type: ignore[no-untyped-call]
     return np.asarray(terms @ np.reshape(values, [_TERMS, -1]))

@@ -21,7 +21,7 @@ from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import EvidenceTerms, Powers, Sites
 from .structured import SharedBlockSites, StructuredBlockSites
-from .sums import InducingPosterior, OldSite, SiteSums, factorise_B, precision_B
+from .sums import InducingPosterior, OldSite, SiteSums, factorize_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -52,7 +52,7 @@ __all__ = [
     "concatenate",
     "covariance_with_rows",
     "factored_log_det_ratio",
-    "factorise_B",
+    "factorize_B",
     "floating_variables",
     "independent_parts",
     "inducing_covariance",

@@ -31,7 +31,7 @@ def collect(
     *,
     Kuu: tf.Tensor,
     scale: tf.Tensor,
-    factorise: Callable[[tf.Tensor], tf.Tensor],
+    factorize: Callable[[tf.Tensor], tf.Tensor],
 ) -> tuple[SiteSums, EvidenceTerms]:
     """
     The sums over all rows and what the evidence needs beside them.
@@ -44,9 +44,9 @@ def collect(
     :param powers: which sites and which penalty; not differentiated.
     :param Kuu: covariance of the inducing variables, [..., M, M].
     :param scale: m of the structured conditional M = m I, [].
-    :param factorise: Cholesky factorisation of Kuu.
+    :param factorize: Cholesky factorization of Kuu.
     """
-    factor = factorise(Kuu)  # differentiable by itself, for those who use it
+    factor = factorize(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
     in_one = isinstance(chunks, AllRows)
     passes: _OneChunk | _ManyChunks = (_OneChunk if in_one else _ManyChunks)(rows, chunks, sites, powers, L)

@@ -91,7 +91,7 @@ class Prior:
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         """
-        Covariance of rows X [..., n, D], centred as the inducing variables are: [..., n, n], of separate latent
+        Covariance of rows X [..., n, D], centered as the inducing variables are: [..., n, n], of separate latent
         functions [..., C, n, n]; `inputs` are the prior's.
         """
         return stacked((part.Kff(X, *own) for part, own in self._with_own(inputs)), axis=-3)
@@ -140,7 +140,7 @@ class _AtPoints(_Other):
 
 class _SquaredExponential:
     """
-    Those of the squared exponential at inducing points, moved so that `centre` is at the origin.
+    Those of the squared exponential at inducing points, moved so that `center` is at the origin.
 
     In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
     [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
@@ -148,7 +148,7 @@ class _SquaredExponential:
 
     def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
         self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)
-        self._centre = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
+        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
         lengthscales, variance = map(tf.convert_to_tensor, (kernel.lengthscales, kernel.variance))
         log_variance = tf.math.log(variance)
         self.inputs = (self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance)
@@ -159,7 +159,7 @@ class _SquaredExponential:
         return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs), tf.fill([size], variance + jitter))
 
     def Kuf(self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return _exponential(left, self._centred(X), lengthscales)
+        return _exponential(left, self._centered(X), lengthscales)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, _, variance, _ = inputs
@@ -167,18 +167,18 @@ class _SquaredExponential:
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, log_variance = inputs
-        return _exponential(self._left(X, lengthscales, log_variance), self._centred(X), lengthscales)
+        return _exponential(self._left(X, lengthscales, log_variance), self._centered(X), lengthscales)
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[z, log variance - |z|^2/2, 1], [..., M, D + 2]."""
-        z = self._centred(Z) / lengthscales
+        z = self._centered(Z) / lengthscales
         squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
         constant = log_variance - 0.5 * squares
         return within_reach(tf.concat([z, constant, tf.ones_like(constant)], axis=-1), squares, _ACCURACY)
 
-    def _centred(self, X: tf.Tensor) -> tf.Tensor:
+    def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
-        return _active(self._kernel, _as_wide(X, self._Z) - self._centre)
+        return _active(self._kernel, _as_wide(X, self._Z) - self._center)
 
 
 class _SquaredExponentialOfOne:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from ..derivatives import first_only
 from ..linalg import inverse_of_product
 from .sites import EvidenceTerms
-from .sums import SiteSums, factorise_B
+from .sums import SiteSums, factorize_B
 
 
 def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> tf.Tensor:
@@ -24,7 +24,7 @@ def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> t
 
     @tf.custom_gradient
     def value(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Any:
-        factor = factorise_B(A)
+        factor = factorize_B(A)
         whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
         distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])

@@ -82,11 +82,11 @@ def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) ->
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= _FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
-    centre = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
-    X = X - centre
+    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
+    X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
-        return kernel.K(X, X2 - centre)
+        return kernel.K(X, X2 - center)
     # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.
     return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 

@@ -1,6 +1,6 @@
 """The old posterior as one more Gaussian site, on the old inducing variables a (Bui, Nguyen and Turner 2017).
 
-    q_old(a)/p_old(a) = exp(-a'Λa/2 + η'a + log_normaliser),    Λ = R R' = L^-T A L^-1,  η = L^-T c,
+    q_old(a)/p_old(a) = exp(-a'Λa/2 + η'a + log_normalizer),    Λ = R R' = L^-T A L^-1,  η = L^-T c,
 
 from the sums A, c and the Cholesky factor L of the model that saw the data: no covariance of it is inverted. A stream
 that has seen nothing has no old inducing variables.
@@ -31,8 +31,8 @@ class Carried(NamedTuple):
     """R, [..., Ma, Ma]."""
     linear: tf.Tensor
     """η, [..., Ma, P]."""
-    log_normaliser: tf.Tensor
-    """log of the integral of p_old(a) over q_old(a) without their normalisers: P/2 log|B| - c'B^-1 c/2, []."""
+    log_normalizer: tf.Tensor
+    """log of the integral of p_old(a) over q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []."""
 
 
 def carried(Z: tf.Tensor, sums: SiteSums) -> Carried:
@@ -75,7 +75,7 @@ class OldPosterior(tf.Module):
             Z=[num_parts, None, num_inputs],
             root=[*leading, None, None],
             linear=[*leading, None, num_outputs],
-            log_normaliser=[],
+            log_normalizer=[],
         )
         self._carried = Carried(*(_empty(shape, dtype) for shape in shapes))
 
@@ -96,13 +96,13 @@ class OldPosterior(tf.Module):
         The site under the present hyperparameters, for the power alpha; differentiable (their eq. 140).
 
             A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
-            c = V (I + αΛQ)^-1 η,    terms = log_normaliser + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
+            c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
         :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldSite(A, c, self._carried.log_normaliser + terms)
+        return OldSite(A, c, self._carried.log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -116,7 +116,7 @@ class OldPosterior(tf.Module):
         """
         E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
 
-            -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normaliser.
+            -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
         V, Q = self._projected(inducing_variable, kernel, L, jitter)
@@ -127,7 +127,7 @@ class OldPosterior(tf.Module):
         )
         second = sum(map(tf.reduce_sum, squares)) + tf.reduce_sum(R * tf.matmul(Q, R))
         first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
-        return first - 0.5 * second + self._carried.log_normaliser
+        return first - 0.5 * second + self._carried.log_normalizer
 
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float

@@ -10,7 +10,7 @@ _NAME = "B = I + V diag(1/v) V'"
 _ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
 
 
-def factorise_B(A: tf.Tensor) -> tf.Tensor:
+def factorize_B(A: tf.Tensor) -> tf.Tensor:
     """Cholesky factor of B = I + A, the precision of the whitened q(v), [..., M, M]."""
     return cholesky(precision_B(A), name=_NAME, advice=_ADVICE)
 
@@ -75,5 +75,5 @@ class SiteSums(NamedTuple):
 
         :raises tf.errors.InvalidArgumentError: where B is not positive definite.
         """
-        LB = factorise_B(self.A)
+        LB = factorize_B(self.A)
         return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))

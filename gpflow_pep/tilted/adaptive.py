@@ -28,26 +28,26 @@ _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 _OUTSIDE = _EDGES[-2]
 
 
-class Centred(NamedTuple):
-    """Rows in units of their own cavity: f = centre + sd x; [R] each."""
+class Centered(NamedTuple):
+    """Rows in units of their own cavity: f = center + sd x; [R] each."""
 
-    centre: tf.Tensor
+    center: tf.Tensor
     sd: tf.Tensor
     shift: tf.Tensor
-    """(centre - m) / sd"""
+    """(center - m) / sd"""
     height: tf.Tensor
-    """α l(centre) - shift²/2, so that π is about 1 there before it is normalised."""
+    """α l(center) - shift²/2, so that π is about 1 there before it is normalized."""
     slope: tf.Tensor
-    """l'(centre)"""
+    """l'(center)"""
 
 
 class Resolved(NamedTuple):
-    """Panels [W] with the unnormalised density of π at their nodes [W, K]; a row's are not in order."""
+    """Panels [W] with the unnormalized density of π at their nodes [W, K]; a row's are not in order."""
 
     row: tf.Tensor
     """Which row a panel belongs to, [W]."""
     left: tf.Tensor
-    """Its left end, in cavity standard deviations from the centre, [W]."""
+    """Its left end, in cavity standard deviations from the center, [W]."""
     half: tf.Tensor
     """Half its width, in the same unit, [W]."""
     density: tf.Tensor
@@ -60,13 +60,13 @@ _NARROW = 0.5  # ratio of the tilted to the cavity's variance
 
 
 class _Integrals(NamedTuple):
-    """Integrals over all panels of a row, [R] each. P is π, unnormalised; N is the cavity, normalised."""
+    """Integrals over all panels of a row, [R] each. P is π, unnormalized; N is the cavity, normalized."""
 
     P: tf.Tensor
     Px: tf.Tensor
     Pxx: tf.Tensor
     slope: tf.Tensor
-    """of P (l' - l'(centre))"""
+    """of P (l' - l'(center))"""
     slope_squared: tf.Tensor
     curvature: tf.Tensor
     """of P l''"""
@@ -84,36 +84,36 @@ class AdaptivePanels:
     def __init__(self, density: LogDensity):
         self._density = density
 
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor) -> Tilted:
-        """Compute the tilted distributions from panels about a centre; alpha [n]."""
-        centred = _centred(self._density, cavity, observations, alpha, centre)
-        sums, _ = self._integrate(centred, observations, alpha, keep_panels=False)
-        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, center: tf.Tensor) -> Tilted:
+        """Compute the tilted distributions from panels about a center; alpha [n]."""
+        centered = _centered(self._density, cavity, observations, alpha, center)
+        sums, _ = self._integrate(centered, observations, alpha, keep_panels=False)
+        return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
 
     def moments_and_panels(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, center: tf.Tensor
     ) -> tuple[Tilted, Resolved]:
         """Compute the tilted distributions and the panels that resolve their densities; alpha [n]."""
-        centred = _centred(self._density, cavity, observations, alpha, centre)
-        sums, resolved = self._integrate(centred, observations, alpha, keep_panels=True)
-        return _tilted(centred, _Integrals(*tf.unstack(sums, axis=-1)), alpha), resolved
+        centered = _centered(self._density, cavity, observations, alpha, center)
+        sums, resolved = self._integrate(centered, observations, alpha, keep_panels=True)
+        return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), alpha), resolved
 
     def log_partition_vjp(
         self,
         cavity: Cavity,
         observations: Observations,
         alpha: tf.Tensor,
-        centre: tf.Tensor,
+        center: tf.Tensor,
         bar: tf.Tensor,
         sources: Sequence[Any],
     ) -> tuple[tf.Tensor, ...]:
         """Compute the derivatives of sum(bar * log_partition): those of E_π[log p], on panels that resolve π."""
-        centred = _centred(self._density, cavity, observations, alpha, centre)
-        sums, resolved = self._integrate(centred, observations, alpha, keep_panels=True)
+        centered = _centered(self._density, cavity, observations, alpha, center)
+        sums, resolved = self._integrate(centered, observations, alpha, keep_panels=True)
         row, left, half, density = resolved
         weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * panels.WEIGHTS)  # [K, W]
-        at = _take(centred, row)
-        F = at.centre + at.sd * (left + half * tf.constant(panels.NODES + 1.0, half.dtype)[:, None])
+        at = _take(centered, row)
+        F = at.center + at.sd * (left + half * tf.constant(panels.NODES + 1.0, half.dtype)[:, None])
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             log_prob = self._density(F, *_take(observations, row)).log_prob
@@ -121,16 +121,16 @@ class AdaptivePanels:
         return derivatives(tape, total, sources)
 
     def _integrate(
-        self, centred: Centred, observations: Observations, alpha: tf.Tensor, *, keep_panels: bool
+        self, centered: Centered, observations: Observations, alpha: tf.Tensor, *, keep_panels: bool
     ) -> tuple[tf.Tensor, Any]:
         """Compute the integrals [R, 7], and the panels where they are asked for."""
-        dtype, R = centred.sd.dtype, tf.shape(centred.sd)[0]
+        dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
         nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
         inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
 
         def evaluate(found: Panels) -> Evaluated:
             row, left, half = found
-            at, observed, power = _take(centred, row), _take(observations, row), tf.gather(alpha, row)
+            at, observed, power = _take(centered, row), _take(observations, row), tf.gather(alpha, row)
             integrands = _integrands(self._density, left + half * nodes, at, observed, power)
             values, moduli, tails = (tf.transpose(half * part) for part in _integrals(integrands, left, half))
             tolerance = tf.where(tf.abs(left + half) > _OUTSIDE, outside, inside)[:, None]
@@ -146,13 +146,13 @@ class AdaptivePanels:
         return sums, Resolved(*kept) if keep_panels else None
 
 
-def _centred(
-    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, centre: tf.Tensor
-) -> Centred:
-    at = density(centre[None], *observations)
+def _centered(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, center: tf.Tensor
+) -> Centered:
+    at = density(center[None], *observations)
     sd = tf.sqrt(cavity.variance)
-    shift = (centre - cavity.mean) / sd
-    return Centred(centre, sd, shift, alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
+    shift = (center - cavity.mean) / sd
+    return Centered(center, sd, shift, alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
 
 
 def _take(values: Any, row: tf.Tensor) -> Any:
@@ -170,14 +170,14 @@ class _Integrands(NamedTuple):
 
 
 def _integrands(
-    density: LogDensity, x: tf.Tensor, centred: Centred, observations: Observations, alpha: tf.Tensor
+    density: LogDensity, x: tf.Tensor, centered: Centered, observations: Observations, alpha: tf.Tensor
 ) -> _Integrands:
     """What is integrated over x [K, W]."""
-    log_prob, l1, l2 = density(centred.centre + centred.sd * x, *observations)
-    exponent = -0.5 * tf.square(x + centred.shift)
-    P = tf.exp(alpha * log_prob + (exponent - centred.height))
+    log_prob, l1, l2 = density(centered.center + centered.sd * x, *observations)
+    exponent = -0.5 * tf.square(x + centered.shift)
+    P = tf.exp(alpha * log_prob + (exponent - centered.height))
     outside = P == 0.0  # where it underflows, l' and l'' may overflow
-    h = tf.where(outside, tf.zeros_like(P), l1 - centred.slope)
+    h = tf.where(outside, tf.zeros_like(P), l1 - centered.slope)
     curvature = tf.where(outside, tf.zeros_like(P), l2)
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     change = tf.where(alpha == 0.0, log_prob, tf.math.expm1(alpha * log_prob) / safe)
@@ -205,24 +205,24 @@ def _integrals(integrands: _Integrands, left: tf.Tensor, half: tf.Tensor) -> tup
     return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
 
 
-def _tilted(centred: Centred, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
+def _tilted(centered: Centered, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
     """
     Moments give d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v), which is right where π is much narrower than
     the cavity; elsewhere they cancel, but d1 = E_π l' and d2 = E_π l'' + α Var_π l' do not.
     """
     mass = integrals.P
-    mean = integrals.Px / mass  # from the centre, in sd
+    mean = integrals.Px / mass  # from the center, in sd
     ratio = integrals.Pxx / mass - tf.square(mean)
     h = integrals.slope / mass
     spread = tf.nn.relu(integrals.slope_squared / mass - tf.square(h))
     narrow = (ratio < _NARROW) & (alpha > 0.0)
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-    d1 = tf.where(narrow, (centred.shift + mean) / (safe * centred.sd), centred.slope + h)
-    d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centred.sd)), integrals.curvature / mass + alpha * spread)
-    log_Z = centred.height + tf.math.log(mass) - _LOG_ROOT_2PI
+    d1 = tf.where(narrow, (centered.shift + mean) / (safe * centered.sd), centered.slope + h)
+    d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centered.sd)), integrals.curvature / mass + alpha * spread)
+    log_Z = centered.height + tf.math.log(mass) - _LOG_ROOT_2PI
     # log1p of E[p^α - 1] keeps log Z accurate where p is nearly 1 or α nearly 0; the panels cover all of the cavity
     # there, since p^α hardly shifts its mode.
-    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centred.shift) < _SMALL_SHIFT)
+    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centered.shift) < _SMALL_SHIFT)
     change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
-    log_normaliser = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
-    return Tilted(tf.where(nearly_one, log_normaliser, log_Z / safe), d1, d2, ratio)
+    log_normalizer = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
+    return Tilted(tf.where(nearly_one, log_normalizer, log_Z / safe), d1, d2, ratio)

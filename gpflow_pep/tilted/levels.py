@@ -13,7 +13,7 @@ _FEWEST, _FEW, _MANY = 36, 60, 160  # points: of cavities that are narrow, of ot
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
-_CENTRE = 5  # column of the results
+_CENTER = 5  # column of the results
 _TABLE = np.concatenate([weights(number) for number in (_FEWEST, _FEW, _MANY)], axis=1)
 
 
@@ -23,7 +23,7 @@ class Located(NamedTuple):
     tilted: Tilted
     is_accurate: tf.Tensor
     """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
-    centre: tf.Tensor
+    center: tf.Tensor
     """The tilted mean, or the mode of rows that are not accurate."""
 
 
@@ -76,7 +76,7 @@ def locate(
             tf.gather(value, inaccurate) for value in (row, mean, variance, found.peak, found.second_form, middle, half)
         )
         following = next_window(log_pi, x, peak, second_form, Window(middle, half))
-        place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTRE, row.dtype))], axis=1)
+        place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTER, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
         change = following.half / half
         changes = (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO)
@@ -104,5 +104,5 @@ def locate(
         (tf.where(starts_narrow, 0, 1), *first, tf.zeros([R, 6], dtype)),
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
     )
-    *tilted, flag, centre = tf.unstack(results, axis=1)
-    return Located(Tilted(*tilted), flag > 0.5, centre)
+    *tilted, flag, center = tf.unstack(results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.5, center)

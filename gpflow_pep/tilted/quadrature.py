@@ -34,24 +34,24 @@ class QuadratureRule(TiltedRule):
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
-        return self.moments_and_centre(cavity, observations, alpha, negligible)[0]
+        return self.moments_and_center(cavity, observations, alpha, negligible)[0]
 
-    def moments_and_centre(
+    def moments_and_center(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
     ) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions and, [R], a point near the mode or mean of each."""
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, is_accurate, centre = locate(self._density, cavity, observations, alpha, negligible)
+        tilted, is_accurate, center = locate(self._density, cavity, observations, alpha, negligible)
         refused = tf.where(~is_accurate)[:, 0]
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            m, v, power, start, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, centre, *observations))
+            m, v, power, start, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, center, *observations))
             better = self._on_panels(Cavity(m, v), Observations(X, Y), power, start)
             pairs = zip(tilted, better, strict=True)
             return tuple(tf.tensor_scatter_nd_update(old, refused[:, None], new) for old, new in pairs)
 
         found = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
-        return Tilted(*found), centre
+        return Tilted(*found), center
 
     @override
     def log_partition_vjp(
@@ -74,8 +74,8 @@ class QuadratureRule(TiltedRule):
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, weights, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, bar, *observations))
             those = Cavity(m, v), Observations(X, Y), power
-            centre = locate(self._density, *those).centre
-            others = self._panels.log_partition_vjp(*those, centre, weights, sources)
+            center = locate(self._density, *those).center
+            others = self._panels.log_partition_vjp(*those, center, weights, sources)
             return tuple(one + other for one, other in zip(accurate, others, strict=True))
 
         return tuple(tf.cond(tf.size(refused) > 0, with_panels, lambda: accurate))

@@ -44,7 +44,7 @@ class SoftmaxTilting(TiltedRule):
         def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
             rows = slice(chunk * size, (chunk + 1) * size)
             tilted = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], power[rows], accurate)
-            return tilted.log_normaliser, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
+            return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]
         log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))

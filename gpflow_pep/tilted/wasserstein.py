@@ -33,8 +33,8 @@ class WassersteinRule(TiltedRule):
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, centre = self._kl.moments_and_centre(cavity, observations, alpha, negligible)
-        on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, centre)
+        tilted, center = self._kl.moments_and_center(cavity, observations, alpha, negligible)
+        on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, center)
         deviation = _quantile_deviation(resolved, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)

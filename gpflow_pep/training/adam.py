@@ -29,16 +29,16 @@ class Adam:
         self._natural = NaturalGradient(natural_step or 0.0)
         of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
         self._is_of_q = [any(variable is other for other in of_q) for variable in problem.variables]
-        self._optimiser = tf_keras.optimizers.Adam(learning_rate)
-        self._optimiser.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
-        self._changing = [*problem.variables, *self._optimiser.variables]
+        self._optimizer = tf_keras.optimizers.Adam(learning_rate)
+        self._optimizer.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
+        self._changing = [*problem.variables, *self._optimizer.variables]
         self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
 
     @property
     def carried(self) -> dict[str, tf.Variable]:
         """What changes from step to step, beside the parameters."""
-        moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimiser.variables)}
+        moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
     def __call__(self, course: Course) -> Ending:
@@ -73,7 +73,7 @@ class Adam:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
                 # A function of q(u) with these derivatives, so that they are not computed twice.
                 self._natural.minimize(lambda: sum(tf.reduce_sum(slope * value) for slope, value in of_q), [self._q])
-            self._optimiser.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
+            self._optimizer.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
 
     def _check(self, step: int) -> None:
         """An error where the parameters cannot be evaluated."""

@@ -34,7 +34,7 @@ from .problems import (
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, Ending, FitResult
 
-OPTIMISERS = ("lbfgs", "adam")
+OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
 _INTERVAL = 100  # steps of minibatch training between records
@@ -47,7 +47,7 @@ def fit(
     model: GPModel,
     data: RegressionData | None = None,
     *,
-    optimiser: str | None = None,
+    optimizer: str | None = None,
     max_iterations: int | None = None,
     learning_rate: float = 0.01,
     natural_step: float | None = 0.1,
@@ -63,7 +63,7 @@ def fit(
     progress: bool = False,
 ) -> FitResult:
     """
-    Train a model of this library or of GPflow: its trainable variables are those that maximise its objective.
+    Train a model of this library or of GPflow: its trainable variables are those that maximize its objective.
 
     =====================================  ==========================================================================
     models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
@@ -73,11 +73,11 @@ def fit(
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
 
-    Where a matrix cannot be factorised, or anything is not finite, training stops and the last good parameters come
+    Where a matrix cannot be factorized, or anything is not finite, training stops and the last good parameters come
     back; a warning and the result say why. In the end the sites of a model that has some are converged.
 
     :param data: X [N, D] and Y [N, P], of models of minibatches only.
-    :param optimiser: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
+    :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: iterations of L-BFGS, at most, 500 by default; steps of Adam, 5000 by default.
     :param learning_rate: Adam's.
     :param natural_step: of the natural gradients, where they apply, in (0, 1]; None: Adam trains q(u) too.
@@ -103,20 +103,20 @@ def fit(
     """
     arrays = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
-    optimiser = _checked_optimiser(model, optimiser, batch_size)
-    steps = _ITERATIONS[optimiser] if max_iterations is None else max_iterations
+    optimizer = _checked_optimizer(model, optimizer, batch_size)
+    steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    problem = _problem(model, arrays, optimiser, batch_size, seed)
+    problem = _problem(model, arrays, optimizer, batch_size, seed)
     interval = _checked_interval(problem, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None:
-        run = {"optimiser": optimiser, "learning_rate": learning_rate, "natural_step": natural_step}
+        run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
         checkpoints = Checkpoints(checkpoint, {**run, **about(model, arrays)}, checkpoint_seconds)
@@ -136,7 +136,7 @@ def fit(
             names = [] if scores is None else scores.names
             course.watched = os.fspath(tensorboard)
             course.watch = monitor(model, tensorboard, course, interval=interval, data=shown, scores=names)
-        adam = Adam(problem, learning_rate, natural_step) if optimiser == "adam" else None
+        adam = Adam(problem, learning_rate, natural_step) if optimizer == "adam" else None
         ending = course.resume(problem.carried | ({} if adam is None else adam.carried))
         if ending is None or (ending.status == LIMIT and not course.is_over):
             ending = lbfgs(problem, course, steps) if adam is None else adam(course)
@@ -150,22 +150,22 @@ def fit(
     return result
 
 
-def _problem(model: GPModel, data: Data | None, optimiser: str, batch_size: int | None, seed: int) -> Problem:
+def _problem(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Problem:
     if isinstance(model, PEP):
-        if optimiser == "lbfgs":
+        if optimizer == "lbfgs":
             return ConvergedProblem(model)
         return ProblemWithSites(model) if batch_size is None else SweptMinibatchProblem(model, batch_size, seed)
     if data is None:
         return Problem(model)
     N = len(data[0])
-    size = N if optimiser == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
+    size = N if optimizer == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
     if size > N:
         raise ValueError(f"batch_size must be at most the number of rows, {N}, got {batch_size}.")
     num_data = getattr(model, "num_data", None)
     num_data = None if num_data is None else int(num_data)
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
-    if optimiser == "lbfgs":
+    if optimizer == "lbfgs":
         return Problem(model, data)
     return MinibatchProblem(model, data, Minibatches(N, size, fixed=_in_blocks(model), seed=seed))
 
@@ -187,20 +187,20 @@ def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:
     return rows_for(model, data)
 
 
-def _checked_optimiser(model: GPModel, optimiser: str | None, batch_size: int | None) -> str:
+def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None) -> str:
     external = isinstance(model, ExternalDataTrainingLossMixin)
-    if optimiser is None:
-        optimiser = "adam" if external else "lbfgs"
-    if optimiser not in OPTIMISERS:
-        raise ValueError(f"optimiser must be one of {', '.join(map(repr, OPTIMISERS))}, got {optimiser!r}.")
-    if optimiser == "lbfgs" and _in_blocks(model):
-        raise ValueError(f'optimiser must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
+    if optimizer is None:
+        optimizer = "adam" if external else "lbfgs"
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
+    if optimizer == "lbfgs" and _in_blocks(model):
+        raise ValueError(f'optimizer must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
     if batch_size is not None:
-        if optimiser != "adam":
-            raise ValueError(f'batch_size must be None with optimiser="{optimiser}", got {batch_size!r}.')
+        if optimizer != "adam":
+            raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
         if not external and not isinstance(model, PEP):
             raise ValueError(f"batch_size must be None, since {type(model).__name__} needs all rows, got {batch_size}.")
-    return optimiser
+    return optimizer
 
 
 def _checked_interval(problem: Problem, interval: int | None) -> int:

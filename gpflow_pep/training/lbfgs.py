@@ -53,7 +53,7 @@ class _Best:
 
 
 def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
-    """Minimise; the variables end where the loss was least."""
+    """Minimize; the variables end where the loss was least."""
     if not problem.variables:
         return Ending(CONVERGED, "Nothing is trainable.")
     flat = _Flat(problem.variables)

@@ -79,10 +79,10 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     with quiet(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))
     if X.shape[1] == 1:
-        axes.plot(X, Y, ".", color="grey", alpha=0.5)
-        for centre, spread in zip(mean.T, 2.0 * np.sqrt(variance).T, strict=True):
-            (line,) = axes.plot(places[0], centre)
-            axes.fill_between(places[0], centre - spread, centre + spread, color=line.get_color(), alpha=0.2)
+        axes.plot(X, Y, ".", color="gray", alpha=0.5)
+        for center, spread in zip(mean.T, 2.0 * np.sqrt(variance).T, strict=True):
+            (line,) = axes.plot(places[0], center)
+            axes.fill_between(places[0], center - spread, center + spread, color=line.get_color(), alpha=0.2)
     else:
         # Of several outputs the number of the largest: the class, where they are probabilities of classes.
         shown = mean[:, 0] if mean.shape[1] == 1 else np.argmax(mean, axis=1)

@@ -1,4 +1,4 @@
-"""What is minimised: a training loss at the present parameters, and how it is evaluated for each kind of model."""
+"""What is minimized: a training loss at the present parameters, and how it is evaluated for each kind of model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,7 +22,7 @@ Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
-"""What an evaluation raises where a matrix cannot be factorised or a value is not finite."""
+"""What an evaluation raises where a matrix cannot be factorized or a value is not finite."""
 
 # The largest change of the sites at which an energy is used; larger where it is a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
@@ -200,7 +200,7 @@ class ConvergedProblem(ProblemWithSites):
             if self._settled:
                 raise FloatingPointError(
                     f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
-                    "standard deviation. Try a smaller alpha, optimiser='adam', or other initial hyperparameters."
+                    "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
                 )
         else:
             self._settled = True

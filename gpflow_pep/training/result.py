@@ -11,7 +11,7 @@ STATUSES = (CONVERGED, LIMIT, EARLY, FAILED)
 
 @dataclass(frozen=True)
 class Ending:
-    """Why an optimiser stopped."""
+    """Why an optimizer stopped."""
 
     status: str
     reason: str
@@ -23,7 +23,7 @@ class FitResult:
 
     status: str
     """
-    "converged": the optimiser says so (Adam never does), and the sites have | "limit": that of the iterations was
+    "converged": the optimizer says so (Adam never does), and the sites have | "limit": that of the iterations was
     reached | "stopped early" | "failed": the last good parameters are back, or the sites have not converged.
     """
 
@@ -35,7 +35,7 @@ class FitResult:
 
     objective: tuple[float, ...]
     """
-    What is maximised, in nats, at every record: of L-BFGS the best so far, in minibatch training the mean of the
+    What is maximized, in nats, at every record: of L-BFGS the best so far, in minibatch training the mean of the
     minibatches' since the last record, of models with sites the energy; the last one of these at converged sites.
     """
 

@@ -233,7 +233,7 @@ def test_predictions_of_a_prior_far_away(model):
     np.testing.assert_allclose(variance, 1.2, rtol=1e-15)
 
 
-def test_samples_of_a_covariance_that_cannot_be_factorised(shared, contract):
+def test_samples_of_a_covariance_that_cannot_be_factorized(shared, contract):
     """Twenty times the same input, without jitter: an error, not samples that are no numbers."""
     with (
         gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),

@@ -1,4 +1,4 @@
-"""What every objective must be: differentiable, compiled as eager, trainable by GPflow's and Keras' optimisers."""
+"""What every objective must be: differentiable, compiled as eager, trainable by GPflow's and Keras' optimizers."""
 
 import gpflow
 import numpy as np

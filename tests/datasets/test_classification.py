@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from gpflow_pep import datasets
-from gpflow_pep.datasets.catalogue import ENTRIES
+from gpflow_pep.datasets.catalog import ENTRIES
 from gpflow_pep.datasets.classification import _ARCHIVE
 from gpflow_pep.datasets.sources import ArchivedSplits
 
-# Rows, inputs, rows labelled 1, number of splits and whether they are published, recorded from the files independently
+# Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the files independently
 # of this reader.
 PUBLISHED = {
     "australian": (690, 14, 307, 20, False),
@@ -182,9 +182,9 @@ def test_usps_is_one_table_split_twice():
 
 @pytest.mark.data
 def test_mnist_images_and_parities():
-    data = datasets.load("mnist-even-odd", standardise=False)
+    data = datasets.load("mnist-even-odd", standardize=False)
     assert (data.X_train.min(), data.X_train.max()) == (0.0, 1.0)
-    # The figures that programs commonly normalise MNIST with, to four digits.
+    # The figures that programs commonly normalize MNIST with, to four digits.
     assert data.X_train.mean() == pytest.approx(0.1307, abs=6e-5)
     assert data.X_train.std() == pytest.approx(0.3081, abs=6e-5)
     np.testing.assert_array_equal(data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2)

@@ -1,4 +1,4 @@
-"""Loading: names, descriptions, splits and standardisation, on the sets that come with scikit-learn."""
+"""Loading: names, descriptions, splits and standardization, on the sets that come with scikit-learn."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_split_out_of_range(split):
 def test_seeded_splits_are_as_documented(split):
     X, y = load_diabetes(return_X_y=True, scaled=False)
     rows = np.random.RandomState(split).permutation(442)
-    data = datasets.load(BUNDLED, split, standardise=False)
+    data = datasets.load(BUNDLED, split, standardize=False)
     np.testing.assert_array_equal(data.X_train, X[rows[:398]])
     np.testing.assert_array_equal(data.Y_train, y[rows[:398], None])
     np.testing.assert_array_equal(data.X_test, X[rows[398:]])
@@ -42,23 +42,23 @@ def test_split_may_be_a_numpy_integer():
 
 def test_training_part_has_mean_zero_and_deviation_one():
     data = datasets.load(BUNDLED)
-    # Columns reach 1e2 in units of their deviation before centring: rounding of the mean stays under 1e2 eps sqrt(N).
+    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays under 1e2 eps sqrt(N).
     for columns in (data.X_train, data.Y_train):
         np.testing.assert_allclose(columns.mean(axis=0), 0.0, atol=1e-12)
         np.testing.assert_allclose(columns.std(axis=0), 1.0, rtol=1e-12)
-    assert abs(data.Y_test.mean()) > 1e-6  # the test part is not centred by itself
+    assert abs(data.Y_test.mean()) > 1e-6  # the test part is not centered by itself
 
 
-def test_standardised_values_go_back_to_published_units():
-    raw, data = datasets.load(BUNDLED, standardise=False), datasets.load(BUNDLED)
+def test_standardized_values_go_back_to_published_units():
+    raw, data = datasets.load(BUNDLED, standardize=False), datasets.load(BUNDLED)
     for part in ("train", "test"):
         X, Y = getattr(data, f"X_{part}"), getattr(data, f"Y_{part}")
         np.testing.assert_allclose(X * data.x_scale + data.x_mean, getattr(raw, f"X_{part}"), rtol=1e-12)
         np.testing.assert_allclose(Y * data.y_scale + data.y_mean, getattr(raw, f"Y_{part}"), rtol=1e-12)
 
 
-def test_without_standardisation_means_are_zero_and_scales_one():
-    raw = datasets.load(BUNDLED, standardise=False)
+def test_without_standardization_means_are_zero_and_scales_one():
+    raw = datasets.load(BUNDLED, standardize=False)
     np.testing.assert_array_equal(raw.x_mean, np.zeros(10))
     np.testing.assert_array_equal(raw.x_scale, np.ones(10))
     np.testing.assert_array_equal(raw.y_mean, [0.0])
@@ -93,10 +93,10 @@ def test_unknown_task(task):
 
 
 @pytest.mark.parametrize("split", [0, 19])
-def test_malignant_tumours_are_labelled_1(split):
+def test_malignant_tumours_are_labeled_1(split):
     X, y = load_breast_cancer(return_X_y=True)  # y is 0 for malignant
     rows = np.random.RandomState(split).permutation(569)
-    data = datasets.load("breast-cancer", split, standardise=False)
+    data = datasets.load("breast-cancer", split, standardize=False)
     np.testing.assert_array_equal(data.X_train, X[rows[:512]])
     np.testing.assert_array_equal(data.Y_train, 1.0 - y[rows[:512], None])
     np.testing.assert_array_equal(data.X_test, X[rows[512:]])
@@ -108,7 +108,7 @@ def test_malignant_tumours_are_labelled_1(split):
 def test_pair_of_irises(pair):
     iris, name = load_iris(), f"qp-iris-{pair[0]}{pair[1]}"
     assert datasets.describe(name).classes == tuple(iris.target_names[species - 1] for species in pair)
-    data = datasets.load(name, 3, standardise=False)
+    data = datasets.load(name, 3, standardize=False)
     for label, species in enumerate(pair):
         parts = [data.X_train[data.Y_train[:, 0] == label], data.X_test[data.Y_test[:, 0] == label]]
         X, expected = np.concatenate(parts), iris.data[iris.target == species - 1]
@@ -116,9 +116,9 @@ def test_pair_of_irises(pair):
 
 
 @pytest.mark.parametrize("name", BUNDLED_CLASSES)
-def test_inputs_of_classes_are_standardised_and_labels_are_not(name):
+def test_inputs_of_classes_are_standardized_and_labels_are_not(name):
     data = datasets.load(name)
-    # Columns reach 1e2 in units of their deviation before centring: rounding of the mean stays under 1e2 eps sqrt(N).
+    # Columns reach 1e2 in units of their deviation before centering: rounding of the mean stays under 1e2 eps sqrt(N).
     np.testing.assert_allclose(data.X_train.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(data.X_train.std(axis=0), 1.0, rtol=1e-12)
     for Y in (data.Y_train, data.Y_test):

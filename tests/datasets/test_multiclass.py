@@ -6,7 +6,7 @@ from scipy.spatial import cKDTree
 from sklearn.datasets import load_digits, load_wine
 
 from gpflow_pep import datasets
-from gpflow_pep.datasets.catalogue import ENTRIES
+from gpflow_pep.datasets.catalog import ENTRIES
 from gpflow_pep.datasets.flights import read_flights
 
 # Inputs, rows of each class and training rows, recorded from the files independently of this reader.
@@ -109,7 +109,7 @@ def test_wine_is_the_table_of_its_pairs_and_of_scikit_learn():
 
 def test_digits_are_those_of_scikit_learn():
     X, y = load_digits(return_X_y=True)
-    data = datasets.load("digits", standardise=False)
+    data = datasets.load("digits", standardize=False)
     rows = np.random.RandomState(0).permutation(1797)
     np.testing.assert_array_equal(data.X_test, X[rows[1617:]])
     np.testing.assert_array_equal(data.Y_test, y[rows[1617:], None])
@@ -118,15 +118,15 @@ def test_digits_are_those_of_scikit_learn():
     np.testing.assert_array_equal(datasets.load("digits").x_scale[blank], 1.0)
 
 
-def test_labels_are_not_standardised():
+def test_labels_are_not_standardized():
     np.testing.assert_array_equal(np.unique(datasets.load("iris").Y_train), [0.0, 1.0, 2.0])
 
 
 @pytest.mark.data
 def test_mnist_has_the_images_of_even_and_odd_digits():
-    info, data = datasets.describe("mnist"), datasets.load("mnist", standardise=False)
+    info, data = datasets.describe("mnist"), datasets.load("mnist", standardize=False)
     assert (info.N, info.D, info.classes, info.num_splits) == (70000, 784, tuple("0123456789"), 1)
-    parity = datasets.load("mnist-even-odd", standardise=False)
+    parity = datasets.load("mnist-even-odd", standardize=False)
     for X, digit, same_X, odd in (
         (data.X_train, data.Y_train, parity.X_train, parity.Y_train),
         (data.X_test, data.Y_test, parity.X_test, parity.Y_test),
@@ -175,7 +175,7 @@ def test_a_flight_is_read_with_its_plane(publish):
 
 
 def test_three_classes_are_generated_alike_in_both_parts():
-    info, data = datasets.describe("three-classes"), datasets.load("three-classes", standardise=False)
+    info, data = datasets.describe("three-classes"), datasets.load("three-classes", standardize=False)
     assert (info.N, info.D, info.num_splits, info.files) == (2000, 2, 1, ())
     assert data.X_train.shape == data.X_test.shape == (1000, 2) and abs(data.X_train).max() <= 2.5
     counts = [np.bincount(Y[:, 0].astype(int)).tolist() for Y in (data.Y_train, data.Y_test)]

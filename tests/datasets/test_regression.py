@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpflow_pep import datasets
-from gpflow_pep.datasets.catalogue import ENTRIES
+from gpflow_pep.datasets.catalog import ENTRIES
 
 # Rows, inputs, mean and standard deviation of the target column, recorded from the files independently of this reader.
 PUBLISHED = {
@@ -44,7 +44,7 @@ def test_number_of_splits():
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sizes_and_target(name):
     N, D, target_mean, target_deviation = PUBLISHED[name]
-    data = datasets.load(name, standardise=False)
+    data = datasets.load(name, standardize=False)
     num_test = len(data.X_test)
     assert abs(num_test - N / 10) <= 1
     shapes = [array.shape for array in (data.X_train, data.Y_train, data.X_test, data.Y_test)]
@@ -84,8 +84,8 @@ def test_naval_has_two_constant_inputs():
 
 
 @pytest.mark.data
-def test_elevators_target_is_a_centred_logarithm_of_whole_thousandths():
-    data = datasets.load("elevators", standardise=False)
+def test_elevators_target_is_a_centered_logarithm_of_whole_thousandths():
+    data = datasets.load("elevators", standardize=False)
     target = np.unique(np.concatenate([data.Y_train, data.Y_test]))
     thousandths = 12.0 * np.exp(target - target.min())  # the smallest is 0.012
     # Printed to 5 digits: errors up to 5e-5 and 5e-6 in the two logarithms, times at most 78 thousandths.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_pep import datasets
-from gpflow_pep.datasets.catalogue import ENTRIES, Entry
+from gpflow_pep.datasets.catalog import ENTRIES, Entry
 from gpflow_pep.datasets.sources import (
     ArchivedArrays,
     ArchivedSplits,
@@ -53,7 +53,7 @@ def toy(publish, monkeypatch):
 
 
 def test_archive_gives_the_columns_and_rows_it_names(toy):
-    data = datasets.load(toy, 1, standardise=False)
+    data = datasets.load(toy, 1, standardize=False)
     assert data.name == "toy"
     np.testing.assert_array_equal(data.X_train, TOY_TABLE[[1, 3, 5, 0]][:, [3, 0, 2]])
     np.testing.assert_array_equal(data.Y_train, TOY_TABLE[[1, 3, 5, 0]][:, [1]])

@@ -30,7 +30,7 @@ def test_names_and_descriptions():
 @pytest.mark.parametrize("name", ALL)
 def test_rows_are_in_order_and_test_rows_lie_between_them(name):
     num_train, num_test, D = (PUBLISHED | WITHOUT_FILES)[name]
-    data = datasets.load(name, standardise=False)
+    data = datasets.load(name, standardize=False)
     assert data.X_train.shape == (num_train, D) and data.X_test.shape == (num_test, D)
     assert np.isfinite(np.vstack([data.Y_train, data.Y_test])).all()
     for X in (data.X_train, data.X_test):
@@ -39,7 +39,7 @@ def test_rows_are_in_order_and_test_rows_lie_between_them(name):
             assert (np.diff(X[:, 0]) > 0.0).all()
     rows = np.vstack([data.X_train, data.X_test])
     assert len(np.unique(rows, axis=0)) == len(rows)
-    if D == 2:  # a grid: three neighbours of every training place test
+    if D == 2:  # a grid: three neighbors of every training place test
         east, north = (np.unique(rows[:, axis]) for axis in (0, 1))
         assert len(east) * len(north) == len(rows)
         np.testing.assert_array_equal(np.unique(data.X_train[:, 0]), east[::2])
@@ -47,7 +47,7 @@ def test_rows_are_in_order_and_test_rows_lie_between_them(name):
 
 
 @pytest.mark.parametrize("name", ["periodic"])
-def test_numbers_are_standardised(name):
+def test_numbers_are_standardized(name):
     data = datasets.load(name)
     np.testing.assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
 
@@ -77,7 +77,7 @@ def test_grid_in_a_zip_file(publish):
 
 @pytest.mark.data
 def test_terrain_is_land_of_the_tile():
-    data = datasets.load("terrain-nn27", standardise=False)
+    data = datasets.load("terrain-nn27", standardize=False)
     heights = np.vstack([data.Y_train, data.Y_test])
     # As the tile's own file has them: lowest, highest (to 0.1 m), mean and deviation (to 0.1 m).
     assert [heights.min(), heights.max()] == [89.5, 1170.6]
@@ -86,11 +86,11 @@ def test_terrain_is_land_of_the_tile():
 
 @pytest.mark.data
 def test_audio_lies_near_zero_frequency():
-    data = datasets.load("audio-subband", standardise=False)
+    data = datasets.load("audio-subband", standardize=False)
     x = np.empty(18000)
     x[::2], x[1::2] = data.Y_train[:, 0], data.Y_test[:, 0]
     power = np.abs(np.fft.rfft(x * np.hanning(len(x)))) ** 2
-    # 18,000 samples at 16 kHz: 169 periods of the centre frequency of 152 Hz, where the published signal has its power.
+    # 18,000 samples at 16 kHz: 169 periods of the center frequency of 152 Hz, where the published signal has its power.
     assert power[:90].sum() > 0.98 * power.sum() and power[80:90].sum() < 0.01 * power.sum()
     np.testing.assert_allclose(data.X_train[:2, 0], [8001 / 16000, 8003 / 16000], rtol=1e-12)
 
@@ -101,5 +101,5 @@ def test_generated_series_are_what_their_formulas_say():
     assert np.std(y - f) == pytest.approx(0.2, rel=0.05)  # of 2000 draws: an error of 1.6 %
     t, y = series.pseudo_periodic().T
     assert (t[0], t[1], len(t)) == (0.0, 1e-5, 24000)
-    # Neighbours differ by waves of at most 512 + 127 periods, 2π 639e-5 / 128 each, and noise.
+    # Neighbors differ by waves of at most 512 + 127 periods, 2π 639e-5 / 128 each, and noise.
     assert np.std(np.diff(y)) == pytest.approx(0.005 * np.sqrt(2.0), rel=0.05)

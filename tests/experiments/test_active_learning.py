@@ -5,20 +5,20 @@ import pytest
 from matplotlib.image import imread
 
 from experiments import active_learning
-from experiments.labelling import divided, entropy, ex
+from experiments.labeling import divided, entropy, ex
 from gpflow_pep import datasets
 
 SMALL = ["--set", "iris", "--initial", "10", "--num-test", "100", "--additions", "6", "--per-round", "3", "--M", "5"]
 
 
-def test_rows_are_divided_and_standardised_without_the_test_rows():
+def test_rows_are_divided_and_standardized_without_the_test_rows():
     data, rows, pool = divided("iris", 3, initial=20, num_test=60, additions=30)
     assert (len(data.X_test), len(rows), len(pool)) == (60, 20, 70)
     np.testing.assert_array_equal(np.concatenate([rows, pool]), np.arange(90))
-    # Columns are below 10 in units of their deviation before centring: rounding of the mean stays under 10 eps.
+    # Columns are below 10 in units of their deviation before centering: rounding of the mean stays under 10 eps.
     np.testing.assert_allclose(data.X_train.mean(axis=0), 0.0, atol=1e-14)
     np.testing.assert_allclose(data.X_train.std(axis=0), 1.0, rtol=1e-14)
-    whole = datasets.load("iris", standardise=False)
+    whole = datasets.load("iris", standardize=False)
     X = np.vstack([data.X_train, data.X_test]) * data.x_scale + data.x_mean
     published = np.vstack([whole.X_train, whole.X_test])
     np.testing.assert_allclose(np.sort(X, axis=0), np.sort(published, axis=0), rtol=1e-14)

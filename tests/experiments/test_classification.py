@@ -84,7 +84,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
 @pytest.mark.parametrize("model", ["PEP", "SVGP", "APEP"])
 def test_minibatches_of_adam(run_tiny, model):
-    run = run_tiny(model=model, optimiser="adam", batch_size=16, maxiter=4, log_interval=3)
+    run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)
     assert run.result["iterations"] == 4 and "as asked" in run.result["message"]
     steps = read(run_directory(run), "metrics.json")["objective_per_point"]["steps"]
     assert steps == [3, 4]  # 40 rows are three minibatches: PEP reports after each epoch, the others after each step
@@ -96,8 +96,8 @@ def test_minibatches_of_adam(run_tiny, model):
         ({"model": "SGPR"}, "model is 'SGPR'; accepted are PEP, QP, SVGP"),
         ({"likelihood": "cauchit"}, "likelihood is 'cauchit'; accepted are probit, logit"),
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        ({"optimiser": "scipy"}, "optimiser is 'scipy'; accepted are lbfgs, adam"),
-        ({"batch_size": 10}, "batch_size is 10; with optimiser=lbfgs"),
+        ({"optimizer": "scipy"}, "optimizer is 'scipy'; accepted are lbfgs, adam"),
+        ({"batch_size": 10}, "batch_size is 10; with optimizer=lbfgs"),
         ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression .* for .* and multiclass there are"),
         ({"M": 41}, "M is 41"),
         ({"alpha": 1.5}, "alpha"),
@@ -166,7 +166,7 @@ def decisions(plane, tmp_path):
     with np.load(save_probabilities(model, plane, plane.X_train[:4], tmp_path)) as file:
         arrays = dict(file)
     config = {
-        "data": {"dataset": "plane", "split": 0, "standardise": True}, "gp": {"M": 4}, "training": {"maxiter": 7},
+        "data": {"dataset": "plane", "split": 0, "standardize": True}, "gp": {"M": 4}, "training": {"maxiter": 7},
     }  # fmt: skip
     result = {
         "objective_per_point": -0.25, "error": 0.125, "nlpd": 0.5, "loo_nlpd": None, "N": 20, "N_test": 3, "D": 2,

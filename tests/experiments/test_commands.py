@@ -10,7 +10,7 @@ MODULES = sorted(path.name for path in EXPERIMENTS.glob("*.py") if "@ex.automain
 
 
 def test_there_are_some():
-    assert {"regression.py", "classification.py", "streaming.py", "labelling.py"} <= set(MODULES)
+    assert {"regression.py", "classification.py", "streaming.py", "labeling.py"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -110,7 +110,7 @@ def line():
 def fits():
     x = np.linspace(-1.1, 1.1, 10)[:, None]
     arrays = {"Z": x[:2], "x": x, "x_mean": x, "x_variance": np.full_like(x, 0.25)}
-    config = {"data": {"dataset": "line", "split": 0, "standardise": True}, "gp": {"M": 2}}
+    config = {"data": {"dataset": "line", "split": 0, "standardize": True}, "gp": {"M": 2}}
     result = {
         "objective_per_point": -1.25, "rmse": 0.5, "nlpd": 1.0, "noise_sd": 0.1, "N": 20, "N_test": 3, "D": 1,
         "iterations": 7, "seconds": 0.25, "objective_kind": "lower bound", "converged": False,

@@ -52,8 +52,8 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
 
 def test_training_improves_the_objective_and_adam_does_too(run_tiny):
-    for optimiser in ("scipy", "adam"):
-        run = run_tiny(optimiser=optimiser, maxiter=20, learning_rate=0.05)
+    for optimizer in ("scipy", "adam"):
+        run = run_tiny(optimizer=optimizer, maxiter=20, learning_rate=0.05)
         values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
         assert values[-1] > values[0]
         assert run.result["iterations"] == 20
@@ -88,10 +88,10 @@ def test_exact_gp_where_every_row_is_an_inducing_point(run_tiny):
 
 
 def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
-    # A model that dies on the way, as one does whose matrix can no longer be factorised.
+    # A model that dies on the way, as one does whose matrix can no longer be factorized.
     def failing(self, values, *args, **kwargs):
         if len(calls) > 2:
-            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorisation of Kuu failed")
+            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorization of Kuu failed")
         calls.append(None)
         return assign(values, *args, **kwargs)
 
@@ -102,7 +102,7 @@ def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
         run_tiny(log_interval=1)
     entry = read(runs / "1", "run.json")
     assert entry["status"] == "FAILED"
-    assert "Cholesky factorisation of Kuu failed" in "".join(entry["fail_trace"])
+    assert "Cholesky factorization of Kuu failed" in "".join(entry["fail_trace"])
     assert read(runs / "1", "metrics.json")["noise_sd"]["steps"][0] == 0
     assert list((runs / "1" / "tensorboard").glob("events.*"))
 
@@ -118,12 +118,12 @@ def test_library_error_is_recorded(run_tiny, runs):
     [
         ({"model": "GP"}, "model is 'GP'; accepted are GPR, SGPR"),
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        ({"optimiser": "sgd"}, "optimiser is 'sgd'"),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'"),
         ({"dataset": "diabets"}, "Did you mean 'diabetes'"),
         ({"M": 61}, "M is 61"),
         ({"model": "BTSGPR", "block_size": None}, "blocks must be"),
         ({"block_size": 0}, "block_size is 0"),
-        ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbours, order"),
+        ({"block_size": 5, "blocks": "random"}, "blocks is 'random'; accepted are neighbors, order"),
     ],
 )
 def test_bad_configuration_names_the_entry(run_tiny, updates, message):

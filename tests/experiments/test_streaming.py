@@ -73,7 +73,7 @@ def test_labels(run_tiny):
 
 
 def test_adam(run_tiny):
-    assert run_tiny(optimiser="adam").result["batches"] == 4
+    assert run_tiny(optimizer="adam").result["batches"] == 4
 
 
 @pytest.mark.parametrize("order", ["backward", "shuffled"])
@@ -92,11 +92,11 @@ def test_orders(run_tiny, order):
     [
         ({"model": "PEPR"}, "model is 'PEPR'; accepted are STREAM, BATCH, GPR, SGPR, SVGP"),
         ({"dataset": "breast-cancer", "model": "GPR"}, "model is 'GPR'; accepted are STREAM, BATCH"),
-        ({"dataset": "breast-cancer", "optimiser": "adam"}, "optimiser is 'adam'; of labels only lbfgs"),
+        ({"dataset": "breast-cancer", "optimizer": "adam"}, "optimizer is 'adam'; of labels only lbfgs"),
         ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression"),
         ({"order": "sideways"}, "order is 'sideways'; accepted are forward, backward, shuffled"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-        ({"optimiser": "sgd"}, "optimiser is 'sgd'; accepted are lbfgs, adam"),
+        ({"optimizer": "sgd"}, "optimizer is 'sgd'; accepted are lbfgs, adam"),
         ({"M": 41}, "M is 41"),
         ({"max_train": 0}, "max_train must be None or at least 1"),
     ],

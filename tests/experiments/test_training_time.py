@@ -15,7 +15,7 @@ from gpflow_pep import datasets
 
 def test_seconds_and_scores_are_logged_and_adam_trains_q(runs):
     updates = {"dataset": "breast-cancer", "model": "SVGP", "M": 4, "maxiter": 20, "log_interval": 10, "seed": 0}
-    minibatches = {"optimiser": "adam", "batch_size": 50, "natural_step": None, "learning_rate": 0.05}
+    minibatches = {"optimizer": "adam", "batch_size": 50, "natural_step": None, "learning_rate": 0.05}
     run = ex.run(config_updates=updates | minibatches, options={"--file_storage": str(runs), "--loglevel": "ERROR"})
     seconds, scores = training_time._logged(run_directory(run))
     assert len(seconds) == 2 and 0.0 < seconds[0] < seconds[1] == run.result["seconds"]

@@ -97,9 +97,9 @@ def test_two_classes():
 def test_order_of_classes_does_not_matter(likelihood):
     order = np.array([2, 0, 3, 1])
     place = np.argsort(order)
-    relabelled = place[Y[:, 0].astype(int)][:, None].astype(float)
+    relabeled = place[Y[:, 0].astype(int)][:, None].astype(float)
     expected = likelihood.predict_log_density(X, MEAN, VARIANCE, Y)
-    actual = likelihood.predict_log_density(X, MEAN[:, order], VARIANCE[:, order], relabelled)
+    actual = likelihood.predict_log_density(X, MEAN[:, order], VARIANCE[:, order], relabeled)
     np.testing.assert_allclose(actual, expected, rtol=1e-11)
 
 

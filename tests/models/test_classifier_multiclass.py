@@ -108,13 +108,13 @@ def test_tilted_moments_are_matched(alpha):
             w_mean[n, c] = a[:, n] @ covariance @ (a @ linear[:, c] - alpha * linear[n, c] * a[:, n])
             rest[n, c] = kernel.K_diag(X[n : n + 1]).numpy()[0] - a[:, n] @ Kuu @ a[:, n]
 
-    def log_normaliser(mean):
+    def log_normalizer(mean):
         P = np.exp(likelihood.log_prob_largest(tf.constant(Y[:, 0], tf.int32), mean, w_variance + rest).numpy())
         hit, miss = (float(value) for value in likelihood.log_values)
         return np.log(P * np.exp(alpha * hit) + (1.0 - P) * np.exp(alpha * miss))
 
     for c in range(C):
-        values = [log_normaliser(w_mean + offset + n * h * (np.arange(C) == c)) for n in (-2, -1, 0, 1, 2)]
+        values = [log_normalizer(w_mean + offset + n * h * (np.arange(C) == c)) for n in (-2, -1, 0, 1, 2)]
         slope = (8.0 * (values[3] - values[1]) - (values[4] - values[0])) / (12.0 * h)
         curvature = (16.0 * (values[3] + values[1]) - (values[4] + values[0]) - 30.0 * values[2]) / (12.0 * h**2)
         np.testing.assert_allclose(w_mean[:, c] + w_variance[:, c] * slope, q_mean[:, c], rtol=0.0, atol=1e-7)
@@ -156,18 +156,18 @@ ORDER = np.array([2, 0, 1])
 
 @pytest.fixture(scope="module")
 def in_both_orders():
-    relabelled = np.argsort(ORDER)[Y[:, 0].astype(int)][:, None].astype(float)
-    return [make(mean_function=None, labels=labels) for labels in (Y, relabelled)]
+    relabeled = np.argsort(ORDER)[Y[:, 0].astype(int)][:, None].astype(float)
+    return [make(mean_function=None, labels=labels) for labels in (Y, relabeled)]
 
 
 @pytest.mark.parametrize("batch_size", [None, 5])
 def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
-    model, relabelled = in_both_orders
+    model, relabeled = in_both_orders
     for each in in_both_orders:
         each.reset_sites()
-    energies = [one.update_sites(batch_size=batch_size).log_evidence for one in (model, relabelled)]
+    energies = [one.update_sites(batch_size=batch_size).log_evidence for one in (model, relabeled)]
     assert energies[0] == pytest.approx(energies[1], abs=1e-8)
-    ours, others = (one.predict_y(Z)[0].numpy() for one in (model, relabelled))
+    ours, others = (one.predict_y(Z)[0].numpy() for one in (model, relabeled))
     np.testing.assert_allclose(others, ours[:, ORDER], rtol=0.0, atol=1e-8)
     np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
 
@@ -200,7 +200,7 @@ def test_gpflows_likelihood_is_the_same():
     assert energies[0] == pytest.approx(energies[1], abs=1e-9)
 
 
-def standardised(load):
+def standardized(load):
     inputs, labels = load(return_X_y=True)
     return (inputs - inputs.mean(axis=0)) / inputs.std(axis=0), labels[:, None].astype(float)
 
@@ -208,7 +208,7 @@ def standardised(load):
 @functools.cache
 def of_defaults(load, kind):
     """A model of all rows, and these."""
-    inputs, labels = standardised(load)
+    inputs, labels = standardized(load)
     kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
     points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
     return PEPClassifier((inputs, labels), kernel, kind(3), points), inputs, labels

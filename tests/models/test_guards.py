@@ -109,7 +109,7 @@ def test_data_assigned_one_by_one(data, blocks, compiled):
 
 @pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
 def test_blocks_far_from_the_origin(data, make):
-    """A shift that is exact in binary changes no difference of inputs; the centre costs cond(Kuu) eps = 1e-9."""
+    """A shift that is exact in binary changes no difference of inputs; the center costs cond(Kuu) eps = 1e-9."""
     X, Y = data
     X = np.round(X * 2**20) / 2**20
     Z = np.linspace(0.25, 3.75, 5)[:, None]

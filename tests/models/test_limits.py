@@ -407,7 +407,7 @@ def test_multiscale_inducing_variable(problem, assert_same, assert_close, named,
 
 
 def test_prior_counts(problem, kind, value_and_gradients):
-    """A prior adds its log density, log (4 v e^-2v) for Gamma(2, 2), to what is maximised."""
+    """A prior adds its log density, log (4 v e^-2v) for Gamma(2, 2), to what is maximized."""
     X, Y, Z, _ = problem()
     constructor, options, _ = kind
     kernel = SquaredExponential(1.3, lengthscales=[0.8, 1.1])

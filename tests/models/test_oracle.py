@@ -146,7 +146,7 @@ def test_default_jitter(case):
 @pytest.mark.parametrize("case", _named(OPTIMA))
 def test_learned_scale(case):
     """
-    Maximised over m alone. Where the slope in m's variable is g, the curvature k at least 1, m is off by g/k, the
+    Maximized over m alone. Where the slope in m's variable is g, the curvature k at least 1, m is off by g/k, the
     objective by g^2/2k: 1e-5 (as the reference, itself the result of a search) and 5e-11 at the slope asserted.
     """
     model, expected = _model_of(case), case["expected"]

@@ -1,7 +1,7 @@
 """PEP against power EP as it is defined, over u, with tilted distributions summed up on a grid.
 
 `Definition` has none of the package's algebra: natural parameters of q(u), cavities with the fraction of a site taken
-out of them, the moments of N(f; m, v) p(y|f)^α from 4001 points, and the energy from log-normalisers G (JMLR 18(104),
+out of them, the moments of N(f; m, v) p(y|f)^α from 4001 points, and the energy from log-normalizers G (JMLR 18(104),
 app. G). The trapezoidal rule over ±14 standard deviations in steps of 0.007 of them is right to rounding, for these
 smooth integrands; divisions by α = 0.5 and inverses of matrices of condition 1e2 leave 1e-12, sites that have converged
 to TOL as much again. The model's own quadrature is good to 1e-8 by its word, in practice to 1e-11: CLOSE.
@@ -70,7 +70,7 @@ class Definition:
         return self.W @ self.h, self.prior + (self.W * self.t) @ self.W.T
 
     @staticmethod
-    def log_normaliser(linear, precision):
+    def log_normalizer(linear, precision):
         """G of exp(linear'u - u'precision u/2), without M/2 log 2 pi."""
         return 0.5 * linear @ np.linalg.solve(precision, linear) - 0.5 * np.linalg.slogdet(precision)[1]
 
@@ -122,14 +122,14 @@ class Definition:
 
     def energy(self):
         q = self.natural()
-        total = self.constant + self.log_normaliser(*q)
-        total -= self.log_normaliser(np.zeros(len(self.prior)), self.prior)
+        total = self.constant + self.log_normalizer(*q)
+        total -= self.log_normalizer(np.zeros(len(self.prior)), self.prior)
         for n in range(len(self.Y)):
             log_Z, mean, s, *_ = self.tilted(n)
             if self.alpha == 0.0:  # the bound: E[log p] - E[log t]
                 total += log_Z - self.h[n] * mean + 0.5 * self.t[n] * (mean**2 + s)
             else:
-                total += (log_Z + self.log_normaliser(*self.cavity(n)) - self.log_normaliser(*q)) / self.alpha
+                total += (log_Z + self.log_normalizer(*self.cavity(n)) - self.log_normalizer(*q)) / self.alpha
         return total
 
 

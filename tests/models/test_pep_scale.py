@@ -61,7 +61,7 @@ def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
 
 
 @pytest.fixture(scope="module")
-def labelled(problem):
+def labeled(problem):
     """A model of labels with a scale, compiled once."""
     X, Y, Z, _ = problem()
     labels = np.where(np.median(Y) < Y, 1.0, 0.0)
@@ -70,33 +70,33 @@ def labelled(problem):
     return PEP((X, labels), kernel, Probit(), Z, alpha=0.5, scale=scale, tol=1e-10)
 
 
-def test_a_scale_of_one_is_pep(labelled):
+def test_a_scale_of_one_is_pep(labeled):
     """And others are not."""
-    X, Y = (values.numpy() for values in labelled.data)
-    plain = PEP((X, Y), labelled.kernel, Probit(), labelled.inducing_variable, alpha=0.5, tol=1e-10)
+    X, Y = (values.numpy() for values in labeled.data)
+    plain = PEP((X, Y), labeled.kernel, Probit(), labeled.inducing_variable, alpha=0.5, tol=1e-10)
     assert not plain.scale.trainable and float(plain.scale.numpy()) == 1.0
     expected = float(plain.maximum_log_likelihood_objective())
     for scale, is_same in ((1.0, True), (0.5, False), (2.0, False)):
-        labelled.scale.assign(scale)
-        value = float(labelled.maximum_log_likelihood_objective())
+        labeled.scale.assign(scale)
+        value = float(labeled.maximum_log_likelihood_objective())
         assert (value == pytest.approx(expected, abs=1e-11)) == is_same
     plain.scale.assign(2.0)  # a parameter, so that compiled steps see it
     assert float(plain.maximum_log_likelihood_objective()) == pytest.approx(value, abs=1e-11)
 
 
-def test_at_alpha_zero_it_is_a_bound_that_m_can_raise(labelled):
+def test_at_alpha_zero_it_is_a_bound_that_m_can_raise(labeled):
     """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
-    labelled.alpha = 0.0
-    assert labelled.is_lower_bound
+    labeled.alpha = 0.0
+    assert labeled.is_lower_bound
     values = {}
     for scale in (0.25, 0.5, 0.7, 1.0, 2.0):
-        labelled.scale.assign(scale)
-        values[scale] = float(labelled.maximum_log_likelihood_objective())
-    labelled.alpha = 0.5
+        labeled.scale.assign(scale)
+        values[scale] = float(labeled.maximum_log_likelihood_objective())
+    labeled.alpha = 0.5
     best = max(values, key=values.get)
     assert best in (0.5, 0.7) and values[best] > values[1.0] + 0.1
-    X, Y = labelled.data
-    full = PEP((X.numpy(), Y.numpy()), labelled.kernel, Probit(), X.numpy(), alpha=1.0)
+    X, Y = labeled.data
+    full = PEP((X.numpy(), Y.numpy()), labeled.kernel, Probit(), X.numpy(), alpha=1.0)
     assert values[best] < float(full.maximum_log_likelihood_objective()) + 0.05  # EP's evidence is off by less
 
 

@@ -164,7 +164,7 @@ def test_block_size(problem, seed, size):
 
 
 def _assert_ascending(values):
-    """But for rounding, where neighbours are equal (a block of one row, say)."""
+    """But for rounding, where neighbors are equal (a block of one row, say)."""
     assert all(b > a - SAME * abs(a) for a, b in pairwise(values)), values
 
 

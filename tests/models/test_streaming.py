@@ -348,15 +348,15 @@ def test_it_is_trained_between_updates():
     X, Y = X[order], Y[order]
     Z = np.linspace(0, 10, 15)[:, None]
     model = StreamingSGPR((X[:50], Y[:50]), gpflow.kernels.SquaredExponential(), Z)
-    optimiser, loss = gpflow.optimizers.Scipy(), model.training_loss_closure(compile=True)
+    optimizer, loss = gpflow.optimizers.Scipy(), model.training_loss_closure(compile=True)
     for start in range(0, 200, 50):
         if start:
             model.update((X[start : start + 50], Y[start : start + 50]))
         before = float(loss())
-        optimiser.minimize(loss, model.trainable_variables, options={"maxiter": 100})
+        optimizer.minimize(loss, model.trainable_variables, options={"maxiter": 100})
         assert float(loss()) < before
     batch = gpflow.models.SGPR((X, Y), gpflow.kernels.SquaredExponential(), Z)
-    optimiser.minimize(batch.training_loss, batch.trainable_variables, options={"maxiter": 200})
+    optimizer.minimize(batch.training_loss, batch.trainable_variables, options={"maxiter": 200})
     Xnew = np.linspace(0, 10, 100)[:, None]
     for actual, expected in zip(model.predict_f(Xnew), batch.predict_f(Xnew), strict=True):
         assert np.sqrt(np.mean(np.square(actual - expected))) < 0.05

@@ -158,7 +158,7 @@ def make_chunks(kind, blocks, chunk_size=None):
     return Blocks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)
 
 
-def factorise(Kuu):
+def factorize(Kuu):
     return cholesky(Kuu, name="Kuu", advice="nothing")
 
 
@@ -197,7 +197,7 @@ def dense():
         sums=dense_sums,
         blocks=make_blocks,
         chunks=make_chunks,
-        factorise=factorise,
+        factorize=factorize,
         cotangents=make_cotangents,
         collect=collect,
         Collected=Collected,

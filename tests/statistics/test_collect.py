@@ -63,7 +63,7 @@ def collected(dense, problem, chunks, sites, powers, scale):
     with tf.GradientTape() as tape:
         tape.watch(sources)
         sums = dense.collect(
-            rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorise=dense.factorise
+            rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         objective = dense.paired(dense.cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
@@ -161,7 +161,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
             dense.tensors(powers),
             Kuu=tf.constant(problem.Kuu),
             scale=tf.constant(1.0, tf.float64),
-            factorise=dense.factorise,
+            factorize=dense.factorize,
         )
 
     expected = gradient(
@@ -188,7 +188,7 @@ def test_derivatives_equal_finite_differences(dense, kind):
             tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
         )
         sums = dense.collect(
-            dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorise=dense.factorise
+            dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         return float(dense.paired(dense.cotangents(sums, 5), sums))
 
@@ -270,7 +270,7 @@ def test_several_latent_functions_are_several_calls(dense, powers, chunks):
             dense.tensors(powers),
             Kuu=sources[0],
             scale=scale,
-            factorise=dense.factorise,
+            factorize=dense.factorize,
         )
         stacked = [np.stack(bars) for bars in zip(*weights, strict=True)]
         objective = dense.paired(stacked, sums)
@@ -303,7 +303,7 @@ def test_several_latent_functions_share_a_residual(dense):
                 dense.tensors(POWERS["PEP 0.5"]),
                 Kuu=Kuu,
                 scale=tf.constant(1.0, tf.float64),
-                factorise=dense.factorise,
+                factorize=dense.factorize,
             )
         )
     for first, second in zip(*results, strict=True):
@@ -349,7 +349,7 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
             dense.tensors(POWERS["PEP 0.5"]),
             Kuu=Kuu,
             scale=tf.constant(0.8, tf.float64),
-            factorise=dense.factorise,
+            factorize=dense.factorize,
         )
         return tf.reduce_sum(sums.A) + tf.reduce_sum(sums.c) + sums.quadratic + sums.log_noise + sums.penalty
 

@@ -80,7 +80,7 @@ def test_near_the_origin_they_are_those_of_gpflow(name):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_where_the_origin_is_does_not_matter(name):
-    """The centre is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
+    """The center is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
     kernel = KERNELS[name]()
     for far, near in zip(everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True):
         np.testing.assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))

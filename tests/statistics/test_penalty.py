@@ -77,7 +77,7 @@ def test_a_negative_argument(power):
     assert relative_error(log1p_ratio(k, value), ratio(-power, -0.9)) <= 5 * UNIT
 
 
-def test_it_broadcasts_and_does_not_spoil_neighbours():
+def test_it_broadcasts_and_does_not_spoil_neighbors():
     """A power of 0 beside others gives its limit, and the derivative in x (autodiff) is 1 / (1 + k x) for all."""
     k = tf.constant([[0.0], [1e-300], [1e-6], [1.0]], tf.float64)
     x = tf.constant([[0.0, 0.5, 2.0]], tf.float64)

@@ -81,7 +81,7 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
                 dense.tensors(powers),
                 Kuu=covariance(),
                 scale=scale + 0.0,
-                factorise=dense.factorise,
+                factorize=dense.factorize,
             )
         )
 

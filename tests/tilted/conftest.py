@@ -110,7 +110,7 @@ class Reference(NamedTuple):
     panels: list
     """:class:`Panel`, of which the first integral is that of the density: where they are narrow enough for it."""
     density: Callable
-    """The tilted density of f, unnormalised as in the panels."""
+    """The tilted density of f, unnormalized as in the panels."""
 
 
 class Panel(NamedTuple):
@@ -234,10 +234,10 @@ def tilted(density, m, v, alpha):
         near_one = abs(log_Z) < 0.5
         scales = (change_modulus if near_one or not alpha else abs(log_partition), A1, A2 + alpha * (E11 - E1 * E1))
 
-        def unnormalised(f):
+        def unnormalized(f):
             return mp.exp(alpha * density.at(f)[0] - (f - m) ** 2 / (2 * v) - top)
 
-        return Reference(log_partition, d1, d2, ratio, scales, resolved, unnormalised)
+        return Reference(log_partition, d1, d2, ratio, scales, resolved, unnormalized)
 
 
 def _short(function, left, right):
@@ -355,8 +355,8 @@ class PanelRule(TiltedRule):
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        centre = locate(self._density, cavity, observations, alpha).centre
-        return AdaptivePanels(self._density).moments(cavity, observations, alpha, centre)
+        center = locate(self._density, cavity, observations, alpha).center
+        return AdaptivePanels(self._density).moments(cavity, observations, alpha, center)
 
 
 @pytest.fixture(scope="session")

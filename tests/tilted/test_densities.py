@@ -173,7 +173,7 @@ def test_the_derivative_in_the_shape_of_a_gamma(y):
 
 
 def reach(likelihood, y, X=((0.0,),)):
-    """Radius and centre of the rows X, each [R]."""
+    """Radius and center of the rows X, each [R]."""
     X, density = tf.constant(X, tf.float64), log_density(likelihood)
     observations = Observations(X, tf.fill([len(X), 1], tf.constant(y, tf.float64)))
     return np.broadcast_to(density.radius(X), len(X)), np.broadcast_to(density.center(observations), len(X))
@@ -187,23 +187,23 @@ def test_a_binary_density_is_analytic_up_to_its_nearest_zero(y):
         return mp.erfc(-z / mp.sqrt(2)) / 2
 
     sign = 2 * int(y) - 1
-    (radius,), (centre,) = reach(Probit(), y)
+    (radius,), (center,) = reach(Probit(), y)
     assert abs(mp.findroot(normal, mp.mpc(1.9, radius)).imag) == pytest.approx(radius, abs=1e-3)
-    assert centre == 0.0
-    (radius,), (centre,) = reach(Logit(), y)
-    assert abs(1 + mp.exp(-mp.mpc(0, radius))) < 1e-15 and centre == 0.0
-    (radius,), (centre,) = reach(gpflow.likelihoods.Bernoulli(), y)
-    zero = mp.findroot(lambda f: 1e-3 + (1 - 2e-3) * normal(f), mp.mpc(sign * centre, radius))
+    assert center == 0.0
+    (radius,), (center,) = reach(Logit(), y)
+    assert abs(1 + mp.exp(-mp.mpc(0, radius))) < 1e-15 and center == 0.0
+    (radius,), (center,) = reach(gpflow.likelihoods.Bernoulli(), y)
+    zero = mp.findroot(lambda f: 1e-3 + (1 - 2e-3) * normal(f), mp.mpc(sign * center, radius))
     assert abs(zero.imag) == pytest.approx(radius, abs=1e-3)
-    assert sign * float(zero.real) == pytest.approx(centre, abs=1e-3)
+    assert sign * float(zero.real) == pytest.approx(center, abs=1e-3)
 
 
 @pytest.mark.parametrize("df", [1.0, 3.0, 40.0])
 def test_the_growth_of_a_student_t_off_the_real_axis(df):
-    """At the radius from its centre, the observation, the modulus is ten times the largest value; scales may vary."""
+    """At the radius from its center, the observation, the modulus is ten times the largest value; scales may vary."""
     X, scales = [[-1.0], [2.0]], (0.2, 0.8)
     likelihood = gpflow.likelihoods.StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
-    radii, centres = reach(likelihood, 0.7, X)
-    np.testing.assert_array_equal(centres, 0.7)
+    radii, centers = reach(likelihood, 0.7, X)
+    np.testing.assert_array_equal(centers, 0.7)
     modulus = np.abs(1.0 + np.square(1j * radii / scales) / df) ** (-0.5 * (df + 1.0))
     np.testing.assert_allclose(modulus, 10.0, rtol=1e-11)

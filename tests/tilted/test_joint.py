@@ -81,7 +81,7 @@ def test_small_powers_approach_the_limit():
 
 
 @pytest.mark.parametrize("alpha", POWERS)
-def test_derivatives_of_the_normaliser(alpha):
+def test_derivatives_of_the_normalizer(alpha):
     """As tied factors and minibatches see it: in means, variances and epsilon."""
     likelihood = MultiClassRobustMax(C, 0.05)
     rule = rule_for(likelihood, "kl")

@@ -210,7 +210,7 @@ def test_what_is_negligible_is_not_integrated_to_the_last_digit():
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_rows_that_are_not_accurate_are_centred_on_their_mode(alpha):
+def test_rows_that_are_not_accurate_are_centered_on_their_mode(alpha):
     """On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and nearer later."""
     mean, variance = (values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0]))
     sd, y, scale = np.sqrt(variance), 0.5, 0.1
@@ -229,7 +229,7 @@ def test_rows_that_are_not_accurate_are_centred_on_their_mode(alpha):
     )
     log_pi = alpha * stats.t.logpdf(f, 3.0, y, scale) - 0.5 * np.square((f - mean) / sd)
     mode = f[np.argmax(log_pi, axis=0), np.arange(len(mean))]
-    assert np.all(np.abs(found.centre - mode)[refused] < 0.15 * sd[refused])
+    assert np.all(np.abs(found.center - mode)[refused] < 0.15 * sd[refused])
 
 
 def test_a_radius_of_nothing(moments):
@@ -421,8 +421,8 @@ def test_windows_that_never_settle():
 def test_rounding_makes_no_spread_negative():
     """l' is constant over π, its variance 0 but for the last digit; d2 = E[l''] + α Var[l'] is then E[l''] = 0."""
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
-    centred = adaptive.Centred(zero, one, zero, zero, zero)
+    centered = adaptive.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
     parts = adaptive._Integrals(one, zero, one, h * one, np.nextafter(h**2, 0.0) * one, zero, zero)
     assert float(parts.slope_squared[0]) < h**2
-    assert float(adaptive._tilted(centred, parts, one).d2[0]) == 0.0
+    assert float(adaptive._tilted(centered, parts, one).d2[0]) == 0.0

@@ -132,7 +132,7 @@ def test_derivatives(alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_derivatives_of_the_normaliser(alpha):
+def test_derivatives_of_the_normalizer(alpha):
     """As tied factors and minibatches see it: in means and variances; by differences, h = 3e-3, h⁴ F(5)/30 = 1e-9."""
     generator = np.random.default_rng(125)
     C, n = 4, 5

@@ -93,10 +93,10 @@ def test_killed(tmp_path):
     [
         ("ARPEP", {}),
         ("SVGP", {"natural_step": None}),
-        ("PEPR", {"optimiser": "adam", "max_iterations": 30}),
-        ("PEPClassifier", {"optimiser": "adam", "max_iterations": 10}),
-        ("StreamingPEP", {"optimiser": "adam", "max_iterations": 10}),
-        ("PEPClassifier", {"optimiser": "adam", "max_iterations": 14, "batch_size": 16}),
+        ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
+        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}),
+        ("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}),
+        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}),
     ],
 )
 def test_adam_goes_on_exactly(as_new, tmp_path, name, options):
@@ -160,7 +160,7 @@ def test_what_has_ended_is_not_repeated(tmp_path):
 
 def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(as_new, tmp_path):
     """Epochs of four: the run ends after six steps."""
-    options = {"optimiser": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
+    options = {"optimizer": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
     fit(as_new("PEPClassifier"), max_iterations=6, **options)
     result = fit(as_new("PEPClassifier"), max_iterations=13, **options)
     assert result.iterations == 13 and result.status == "limit"

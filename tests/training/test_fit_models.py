@@ -205,7 +205,7 @@ def test_lbfgs_ends_early_too():
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "options"), [("TSVGP", {}), ("PEPR", {"optimiser": "adam"})])
+@pytest.mark.parametrize(("name", "options"), [("TSVGP", {}), ("PEPR", {"optimizer": "adam"})])
 def test_nan_restores_the_last_good_parameters(name, options):
     model = MAKERS[name]()
 
@@ -226,7 +226,7 @@ def test_a_step_too_far():
     """A rate of 1e4 makes a lengthscale overflow; the parameters that the first steps had are back."""
     model = MAKERS["SGPR"]()
     with pytest.warns(UserWarning, match="the last good parameters restored"):
-        result = fit(model, optimiser="adam", learning_rate=1e4, max_iterations=10)
+        result = fit(model, optimizer="adam", learning_rate=1e4, max_iterations=10)
     assert result.status == "failed" and result.iterations < 10
     assert np.isfinite(full_objective(model, "SGPR"))
 
@@ -237,7 +237,7 @@ def test_the_last_step_is_checked_too(name):
     model = MAKERS[name]()
     before = values(model)
     with pytest.warns(UserWarning, match="the last good parameters restored"):
-        result = fit(model, data_for(name), optimiser="adam", learning_rate=1e12, max_iterations=1)
+        result = fit(model, data_for(name), optimizer="adam", learning_rate=1e12, max_iterations=1)
     assert (result.status, result.iterations) == ("failed", 0)
     np.testing.assert_equal(values(model), before)
 
@@ -292,7 +292,7 @@ def test_tensorboard(tmp_path, name, columns):
             model = PEPR((inputs, Y), kernel(), Z_wide)
         else:
             model = PEPClassifier((inputs, LABELS), kernel(), Probit(), Z_wide)
-        result = fit(model, optimiser="adam", max_iterations=10, **options)
+        result = fit(model, optimizer="adam", max_iterations=10, **options)
         steps = list(range(1, result.iterations + 1))
     found = tags(tmp_path)
     scalars = ["objective", "kernel.variance", "kernel.lengthscales", "held_out/nlpd"]
@@ -311,11 +311,11 @@ def test_tensorboard(tmp_path, name, columns):
         ("PEPR", {"data": (X, Y)}, "data must be None, since PEPR has its own"),
         ("TSVGP", {"data": None}, "data must be given, since TSVGP has none"),
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
-        ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimiser="lbfgs"'),
-        ("PEPR", {"batch_size": 10, "optimiser": "adam"}, "batch_size must be None, since PEPR needs all rows"),
+        ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimizer="lbfgs"'),
+        ("PEPR", {"batch_size": 10, "optimizer": "adam"}, "batch_size must be None, since PEPR needs all rows"),
         ("TSVGP", {"batch_size": 61}, "batch_size must be at most the number of rows, 60, got 61"),
         ("TSVGP", {"seed": -1}, "seed must be"),
-        ("BTSVGP", {"optimiser": "lbfgs"}, 'optimiser must be "adam" for BTSVGP'),
+        ("BTSVGP", {"optimizer": "lbfgs"}, 'optimizer must be "adam" for BTSVGP'),
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),
         ("PEPR", {"patience": 0}, "patience must be"),
         ("PEPR", {"interval": 0}, "interval must be"),
@@ -334,7 +334,7 @@ def test_refused(name, options, message):
 
 
 @pytest.mark.parametrize(
-    ("num_data", "options"), [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimiser": "lbfgs"})]
+    ("num_data", "options"), [(None, {"batch_size": 20}), (59, {"batch_size": 20}), (59, {"optimizer": "lbfgs"})]
 )
 def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=num_data)
@@ -350,7 +350,7 @@ def test_a_model_without_a_loss():
 def test_all_rows_of_a_minibatch_model():
     """L-BFGS, with num_data=None: nothing is estimated."""
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy())
-    result = fit(model, (X, Y), optimiser="lbfgs", max_iterations=40)
+    result = fit(model, (X, Y), optimizer="lbfgs", max_iterations=40)
     assert result.objective[-1] == pytest.approx(full_objective(model, "TSVGP"), rel=1e-9)
     assert result.objective[-1] > result.objective[0]
 
@@ -434,7 +434,7 @@ def test_the_seed_orders_minibatches_of_a_classifier(as_new):
     found = []
     for seed in (0, 1):
         model = as_new("PEPClassifier")
-        fit(model, optimiser="adam", batch_size=20, max_iterations=3, seed=seed)
+        fit(model, optimizer="adam", batch_size=20, max_iterations=3, seed=seed)
         found.append(float(model.kernel.lengthscales.numpy()))
     assert found[0] != found[1]
 
@@ -444,6 +444,6 @@ def test_scores_change_nothing(as_new):
     found = []
     for held_out in (None, held_out_for("PEPClassifier")):
         model = as_new("PEPClassifier")
-        fit(model, optimiser="adam", max_iterations=3, held_out=held_out)
+        fit(model, optimizer="adam", max_iterations=3, held_out=held_out)
         found.append(values(model))
     np.testing.assert_equal(found[0], found[1])

@@ -69,8 +69,8 @@ def start(model):
 
 WAYS = {
     "lbfgs": {"max_iterations": 15},
-    "adam": {"optimiser": "adam", "max_iterations": 40, "learning_rate": 0.05},
-    "minibatches": {"optimiser": "adam", "max_iterations": 40, "learning_rate": 0.05, "batch_size": 8},
+    "adam": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05},
+    "minibatches": {"optimizer": "adam", "max_iterations": 40, "learning_rate": 0.05, "batch_size": 8},
 }
 
 
@@ -131,7 +131,7 @@ def test_a_parameter_that_becomes_nan(model, way):
 def test_a_mean_function_that_overflows(model):
     """Steps of 200 in the exponent: what came before is restored, the log evidence is that of the beginning or more."""
     before = start(model)
-    result = fit(model, optimiser="adam", learning_rate=400.0, max_iterations=20)
+    result = fit(model, optimizer="adam", learning_rate=400.0, max_iterations=20)
     assert not result.converged
     assert "last good parameters restored" in result.reason
     assert np.all(np.isfinite(values(model)))
@@ -157,10 +157,10 @@ def test_an_interrupt_restores_too(model, way):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimiser": "newton"}, "optimiser must be one of 'lbfgs', 'adam', got 'newton'"),
-        ({"batch_size": 5}, 'batch_size must be None with optimiser="lbfgs", got 5'),
-        ({"optimiser": "adam", "batch_size": 0}, "batch_size must be"),
-        ({"optimiser": "adam", "batch_size": 2.5}, "batch_size must be"),
+        ({"optimizer": "newton"}, "optimizer must be one of 'lbfgs', 'adam', got 'newton'"),
+        ({"batch_size": 5}, 'batch_size must be None with optimizer="lbfgs", got 5'),
+        ({"optimizer": "adam", "batch_size": 0}, "batch_size must be"),
+        ({"optimizer": "adam", "batch_size": 2.5}, "batch_size must be"),
         ({"max_iterations": 0}, "max_iterations must be"),
         ({"learning_rate": -0.1}, "learning_rate must be"),
         ({"learning_rate": np.nan}, "learning_rate must be"),
@@ -174,7 +174,7 @@ def test_refused(model, options, message):
 
 
 def test_progress(model, capsys):
-    options = {"optimiser": "adam", "max_iterations": 2, "batch_size": 15}
+    options = {"optimizer": "adam", "max_iterations": 2, "batch_size": 15}
     fit(model, progress=True, **options)
     assert "objective" in capsys.readouterr().err
     fit(model, **options)
@@ -215,7 +215,7 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     assert result.sites.change <= 1e-8
     model.max_sweeps = 1
     sweeps = []
-    result = fit(model, optimiser="adam", max_iterations=4, report=lambda *_: sweeps.append(model.sites_status.sweeps))
+    result = fit(model, optimizer="adam", max_iterations=4, report=lambda *_: sweeps.append(model.sites_status.sweeps))
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
 
@@ -243,7 +243,7 @@ def test_a_second_training_traces_nothing(model):
 
 def test_what_is_fixed_stays(model):
     """Also where minibatches were compiled while it was trained."""
-    options = {"optimiser": "adam", "max_iterations": 3, "batch_size": 10}
+    options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10}
     fit(model, **options)
     assert np.abs(model.inducing_variable.Z - Z).max() > 1e-3
     model.inducing_variable.Z.assign(Z)
@@ -258,9 +258,9 @@ def test_what_is_fixed_stays(model):
 
 
 @pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
-def test_priors_are_honoured(model, way):
+def test_priors_are_honored(model, way):
     """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
-    options = {"optimiser": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
+    options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
     if way == "minibatches":
         fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
     model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(2.0)), np.float64(1e-2))
@@ -305,7 +305,7 @@ def test_one_update_a_step(model, variance, rate):
         gpflow.utilities.multiple_assign(model, initial)
         model.reset_sites()
         model.max_sweeps = max_sweeps
-        options = {"optimiser": "adam", "learning_rate": rate, "max_iterations": 150}
+        options = {"optimizer": "adam", "learning_rate": rate, "max_iterations": 150}
         result = fit(model, report=lambda *_: changes.append(model.sites_status.change), **options)
         found.append(result.objective)
     assert changes[0] > 0.02 and max(changes[100:150]) < 1e-2

@@ -1,9 +1,9 @@
-"""The catalogue: every set is described and every file of it pinned."""
+"""The catalog: every set is described and every file of it pinned."""
 
 import re
 
 from gpflow_pep import datasets
-from gpflow_pep.datasets.catalogue import ENTRIES
+from gpflow_pep.datasets.catalog import ENTRIES
 
 
 def test_every_set_is_described():
@@ -12,7 +12,7 @@ def test_every_set_is_described():
         info = datasets.describe(name)
         assert info.name == name
         assert info.target
-        assert info.licence
+        assert info.license
         assert info.notes == info.notes.strip()
         assert info.num_splits == ENTRIES[name].source.num_splits
         if info.task == "multiclass":

@@ -1,4 +1,4 @@
-"""Optimisers that minimise a training loss, tell what they do and say how that ended."""
+"""Optimizers that minimize a training loss, tell what they do and say how that ended."""
 
 import math
 import time
@@ -25,10 +25,10 @@ class Training:
     """Wall time, without tracing the graph and without the reports."""
 
     converged: bool
-    """Whether the optimiser says that it has converged; Adam never says so."""
+    """Whether the optimizer says that it has converged; Adam never says so."""
 
     message: str
-    """The optimiser's own words."""
+    """The optimizer's own words."""
 
 
 class Clock:
@@ -59,17 +59,17 @@ class Clock:
 
 def lbfgs(loss: Callable[[], tf.Tensor], variables: Sequence[tf.Variable], maxiter: int, report: Report) -> Training:
     """SciPy's L-BFGS-B; when `report` is called the variables are at the iterate reported."""
-    optimiser, clock = gpflow.optimizers.Scipy(), Clock(report)
+    optimizer, clock = gpflow.optimizers.Scipy(), Clock(report)
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
         iterate = tf.constant(intermediate_result.x, gpflow.default_float())
-        optimiser.assign_tensors(variables, optimiser.unpack_tensors(variables, iterate))
+        optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, iterate))
         clock.tick(float(intermediate_result.fun))
 
     # GPflow keeps the traced graph for the closure, so that minimize finds it.
-    optimiser.eval_func(loss, variables, tf_fun_args={})(optimiser.initial_parameters(variables))
+    optimizer.eval_func(loss, variables, tf_fun_args={})(optimizer.initial_parameters(variables))
     clock.start()
-    result = optimiser.minimize(loss, variables, callback=callback, options={"maxiter": maxiter})
+    result = optimizer.minimize(loss, variables, callback=callback, options={"maxiter": maxiter})
     return clock.ended(bool(result.success), str(result.message))
 
 
@@ -86,15 +86,15 @@ def adam(
 
     :param before: part of every step, compiled with it; what comes before the step proper.
     """
-    optimiser, clock = tf_keras.optimizers.Adam(learning_rate), Clock(report)
-    optimiser.build(variables)
+    optimizer, clock = tf_keras.optimizers.Adam(learning_rate), Clock(report)
+    optimizer.build(variables)
 
     @tf.function
     def step() -> tf.Tensor:
         before()
         with tf.GradientTape() as tape:
             value = loss()
-        optimiser.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
+        optimizer.apply_gradients(zip(tape.gradient(value, variables), variables, strict=True))
         return value
 
     step.get_concrete_function()

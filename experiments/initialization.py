@@ -1,4 +1,4 @@
-"""Where training starts: inducing points, lengthscales, and blocks of neighbouring rows."""
+"""Where training starts: inducing points, lengthscales, and blocks of neighboring rows."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +9,9 @@ Floats = npt.NDArray[np.float64]
 _SUBSAMPLE = 1000  # rows; distances between them all take 4 MB
 
 
-def cluster_centres(X: Floats, M: int, seed: int) -> Floats:
+def cluster_centers(X: Floats, M: int, seed: int) -> Floats:
     """
-    Centres [M, D] of M clusters of the inputs X [N, D] by k-means; X itself, copies and all, for M = N.
+    Centers [M, D] of M clusters of the inputs X [N, D] by k-means; X itself, copies and all, for M = N.
 
     :raises ValueError: where M is not from 1 to N, or above the number of distinct rows and not N.
     """
@@ -22,8 +22,8 @@ def cluster_centres(X: Floats, M: int, seed: int) -> Floats:
     # Imported here, since it takes seconds.
     from gpflow_pep.inducing import k_means
 
-    centres: Floats = k_means(X, M, seed=seed)
-    return centres
+    centers: Floats = k_means(X, M, seed=seed)
+    return centers
 
 
 def median_distance(X: Floats, seed: int) -> float:
@@ -33,9 +33,9 @@ def median_distance(X: Floats, seed: int) -> float:
     return float(np.median(distances)) or 1.0 if distances.size else 1.0
 
 
-def neighbour_blocks(X: Floats, size: int) -> npt.NDArray[np.intp]:
+def neighbor_blocks(X: Floats, size: int) -> npt.NDArray[np.intp]:
     """
-    Labels [N] of ceil(N / size) blocks of rows with neighbouring inputs X [N, D], their sizes as equal as can be.
+    Labels [N] of ceil(N / size) blocks of rows with neighboring inputs X [N, D], their sizes as equal as can be.
 
     The rows are halved across the widest input column, and the halves again, until each part is one block.
 

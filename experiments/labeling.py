@@ -1,8 +1,8 @@
 """
-Active learning, one run: train a classifier on few labelled rows, ask for the labels of some others, train again.
+Active learning, one run: train a classifier on few labeled rows, ask for the labels of some others, train again.
 
-    python -m experiments.labelling with rule=entropy model=PEP alpha=0.5
-    python -m experiments.labelling print_config
+    python -m experiments.labeling with rule=entropy model=PEP alpha=0.5
+    python -m experiments.labeling print_config
 
 Names without a prefix are those of the ingredients: alpha is gp.alpha. The settings are those of Villacampa-Calvo and
 Hernández-Lobato (2020), but for the number of labels asked for at a time, which is 1 there. The run is recorded in
@@ -24,7 +24,7 @@ from experiments.ingredients import site_training
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.site_training import train_classifier
-from experiments.initialisation import Floats
+from experiments.initialization import Floats
 from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
 from experiments.scalars import ScalarLog
 from experiments.scores import classification_scores
@@ -35,7 +35,7 @@ Rows = npt.NDArray[np.intp]
 
 RULES = ("entropy", "random")
 
-ex = RecordedExperiment("labelling", ingredients=[gp, site_training], save_git_info=SAVE_GIT_INFO)
+ex = RecordedExperiment("labeling", ingredients=[gp, site_training], save_git_info=SAVE_GIT_INFO)
 
 
 @ex.config
@@ -64,10 +64,10 @@ def _config() -> None:
 
 def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:
     """
-    A data set with all rows but the test rows for training, standardised by their inputs; and which of them have labels
+    A data set with all rows but the test rows for training, standardized by their inputs; and which of them have labels
     from the start, and which have not.
     """
-    data = datasets.load(name, standardise=False)
+    data = datasets.load(name, standardize=False)
     X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
     if initial < 1 or num_test < 1 or initial + additions + num_test > len(X):
         raise ValueError(
@@ -92,18 +92,18 @@ def entropy(probability: Floats) -> Floats:
     return found
 
 
-def _trained(labelled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]) -> GPModel:
-    """A model of the labelled rows, trained from the parameters of the model before; its seconds are noted."""
-    model: GPModel = build_classifier(labelled.X_train, labelled.Y_train, num_classes)
+def _trained(labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]) -> GPModel:
+    """A model of the labeled rows, trained from the parameters of the model before; its seconds are noted."""
+    model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
-    status = train_classifier(model, labelled, lambda iteration, log_evidence, seconds: None)
+    status = train_classifier(model, labeled, lambda iteration, log_evidence, seconds: None)
     result["seconds"].append(status.seconds)
     return model
 
 
 @ex.automain
-def labelling(
+def labeling(
     dataset: str,
     repetition: int,
     initial: int,
@@ -125,8 +125,8 @@ def labelling(
     result: dict[str, list[float]] = {name: [] for name in ("labels", "error", "nlpd", "seconds")}
     with ScalarLog(_run, run_directory(_run)) as log:
         while True:
-            labelled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
-            model = _trained(labelled, num_classes, model, result)
+            labeled = replace(data, X_train=data.X_train[rows], Y_train=data.Y_train[rows])
+            model = _trained(labeled, num_classes, model, result)
             scores = classification_scores(model, data)
             log.write(len(rows), {f"test/{name}": score for name, score in scores.items()})
             for name, value in {"labels": len(rows), **scores}.items():
