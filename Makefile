@@ -14,7 +14,7 @@ CONSTRAINTS ?= constraints.txt
 COVERAGE := --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 # What depends most on the versions of other packages, and takes a few minutes.
 QUICK_TESTS := tests/test_linalg.py tests/test_inducing.py tests/test_metrics.py tests/test_versions.py \
-	tests/datasets tests/statistics tests/contracts/test_errors.py tests/training/test_fit_models.py \
+	tests/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
 	$(patsubst %,tests/models/test_%.py,oracle limits pep_oracle)
 
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)

@@ -57,7 +57,7 @@ def _config() -> None:
 def T1() -> None:
     """A toy function in three parts, ten inducing points: compare alpha 0 and 0.5, order forward and shuffled."""
     data = {"dataset": "toy-stream", "first": 40, "batch_size": 40}
-    gp = {"M": 10, "moved_share": 0.3, "lengthscales": 0.8, "noise_variance": 0.01}
+    gp = {"M": 10, "fraction_to_move": 0.3, "lengthscales": 0.8, "noise_variance": 0.01}
     training = {"first_maxiter": 500, "maxiter": 500}
 
 
@@ -65,7 +65,7 @@ def T1() -> None:
 def T2() -> None:
     """A periodic series: compare values of alpha."""
     data = {"dataset": "periodic", "first": 100, "batch_size": 50}
-    gp = {"M": 60, "moved_share": 0.2}
+    gp = {"M": 60, "fraction_to_move": 0.2}
     training = {"first_maxiter": 200, "maxiter": 50}
 
 
@@ -80,14 +80,14 @@ def T3() -> None:
 def T4() -> None:
     """Terrain: compare models, with M = 400 and batches of 750, M = 600 and batches of 1000."""
     data = {"dataset": "terrain-nn27", "first": 1000, "batch_size": 750}
-    gp = {"M": 400, "window": 7500, "moved_share": 0.1, "train_inducing": False}
+    gp = {"M": 400, "window": 7500, "fraction_to_move": 0.1, "train_inducing": False}
 
 
 @ex.named_config
 def T6() -> None:
     """Banana in three batches: compare alpha 0.5 and 1, and the order of arrival."""
     data = {"dataset": "banana", "first": 134, "batch_size": 133}
-    gp = {"M": 30, "alpha": 0.5, "moved_share": 0.2, "lengthscales": 1.5}
+    gp = {"M": 30, "alpha": 0.5, "fraction_to_move": 0.2, "lengthscales": 1.5}
     training = {"first_maxiter": 30, "maxiter": 30}
 
 

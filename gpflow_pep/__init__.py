@@ -1,18 +1,6 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import (
-    datasets,
-    ep,
-    inducing,
-    likelihoods,
-    metrics,
-    minibatches,
-    models,
-    posteriors,
-    statistics,
-    tilted,
-    training,
-)
+from . import datasets, inducing, likelihoods, metrics, models
 from .alpha_selection import AlphaSelection, select_alpha
 from .likelihoods import MultiClassRobustMax
 from .models import (
@@ -32,6 +20,9 @@ from .models import (
     StreamingSVGP,
 )
 from .stream_state import StreamState
+from .training import FitResult, fit
+
+__version__ = "0.1.0"
 
 __all__ = [
     "APEP",
@@ -45,22 +36,19 @@ __all__ = [
     "TSGPR",
     "TSVGP",
     "AlphaSelection",
+    "FitResult",
     "MultiClassRobustMax",
     "PEPClassifier",
     "StreamState",
     "StreamingPEP",
     "StreamingSGPR",
     "StreamingSVGP",
+    "__version__",
     "datasets",
-    "ep",
+    "fit",
     "inducing",
     "likelihoods",
     "metrics",
-    "minibatches",
     "models",
-    "posteriors",
     "select_alpha",
-    "statistics",
-    "tilted",
-    "training",
 ]

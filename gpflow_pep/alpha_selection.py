@@ -52,7 +52,7 @@ class AlphaSelection:
         return float(self.alphas[np.argmax(self.scores)])
 
     @property
-    def as_good(self) -> AnyNDArray:
+    def within_two_standard_errors(self) -> AnyNDArray:
         """Powers whose score is within two standard errors of the difference from the best, ascending."""
         near = self.differences >= -2.0 * self.difference_errors
         return np.sort(self.alphas[near | (self.alphas == self.alpha)])

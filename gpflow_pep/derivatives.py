@@ -5,11 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from .graphs import unconverted
+from .graphs import no_autograph
 
 
-@unconverted
-def first_only(*derivatives: tf.Tensor) -> tuple[tf.Tensor, ...]:
+@no_autograph
+def once_differentiable(*derivatives: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
     `derivatives` themselves, which cannot be differentiated again.
 

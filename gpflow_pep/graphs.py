@@ -23,7 +23,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PREFIX = "CustomGradient-"  # of the names that tf.custom_gradient registers
 
 
-def unconverted(function: _Function) -> _Function:
+def no_autograph(function: _Function) -> _Function:
     """
     Decorate a function that users may call in functions that they compile.
 
@@ -47,7 +47,7 @@ def unconverted(function: _Function) -> _Function:
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
-    Decorate a function or a method that runs as a graph: ``tf.function`` of what is :func:`unconverted`.
+    Decorate a function or a method that runs as a graph: ``tf.function`` of what is :func:`no_autograph`.
 
     The graphs of a method are kept by the instance, and are released with it. (``tf.function`` keeps them in the class,
     in a table with weak keys, where an instance stays for ever if one of its graphs refers to it.) Copies of an
@@ -76,7 +76,7 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
         self._new = functools.partial(_Compiled, function, **options)
-        self._run = tf.function(unconverted(function), autograph=False, **options)
+        self._run = tf.function(no_autograph(function), autograph=False, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._run(*args, **kwargs)

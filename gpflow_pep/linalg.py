@@ -12,7 +12,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from .derivatives import first_only
+from .derivatives import once_differentiable
 from .validation import asserted
 
 _GROWTH = 10.0  # of the jitter, per attempt
@@ -47,7 +47,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
             factor = asserted(factor, succeeded, _diagnosis(matrix, succeeded, name, advice))
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return first_only(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
+            return once_differentiable(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
 
         return factor, gradient
 
@@ -70,30 +70,30 @@ def cholesky_with_growing_jitter(
     :param max_jitter: the largest jitter that may be used instead.
     """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
-    carried = tf.constant(jitter, matrix.dtype)
+    present = tf.constant(jitter, matrix.dtype)
     smallest = np.finfo(matrix.dtype.as_numpy_dtype).eps
-    start = tf.minimum(tf.maximum(carried, tf.constant(smallest, matrix.dtype)), tf.constant(max_jitter, matrix.dtype))
+    start = tf.minimum(tf.maximum(present, tf.constant(smallest, matrix.dtype)), tf.constant(max_jitter, matrix.dtype))
     fixed = tf.stop_gradient(matrix)
 
     def fails(total: tf.Tensor) -> tf.Tensor:
-        attempt = tf.linalg.cholesky(fixed + (total - carried) * identity)
+        attempt = tf.linalg.cholesky(fixed + (total - present) * identity)
         return tf.logical_and(~_succeeded(attempt), _GROWTH * total <= max_jitter)
 
     total = tf.cond(
         _succeeded(tf.linalg.cholesky(fixed)),
-        lambda: carried,
+        lambda: present,
         lambda: tf.while_loop(fails, lambda total: [_GROWTH * total], [start])[0],
     )
 
     def report() -> tf.Tensor:
         message = f"gpflow_pep: {name} was not positive definite; jitter raised from"
-        printed = tf.print(message, carried, "to", total, output_stream=sys.stderr)
+        printed = tf.print(message, present, "to", total, output_stream=sys.stderr)
         with tf.control_dependencies([] if printed is None else [printed]):
             return tf.constant(True)
 
-    reported = tf.cond(total > carried, report, lambda: tf.constant(False))
+    reported = tf.cond(total > present, report, lambda: tf.constant(False))
     with tf.control_dependencies([reported]):
-        return cholesky(matrix + (total - carried) * identity, name=name, advice=advice)
+        return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
 
 
 def _succeeded(factor: tf.Tensor) -> tf.Tensor:

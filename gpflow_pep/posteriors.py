@@ -13,9 +13,9 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from .graphs import unconverted
+from .engine import Prior, SiteSums, concatenate, possible_given_u
+from .graphs import no_autograph
 from .linalg import finite
-from .statistics import Prior, SiteSums, concatenate, possible_given_u
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -64,12 +64,12 @@ class WhitenedPosterior(AbstractPosterior):
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
         return finite(super()._add_mean_function(Xnew, mean), name="the predictive mean", advice=_ADVICE)
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -77,7 +77,7 @@ class WhitenedPosterior(AbstractPosterior):
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _conditional_with_precompute(
         self,
         cache: tuple[tf.Tensor, ...],
@@ -106,8 +106,11 @@ class WhitenedPosterior(AbstractPosterior):
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._at(cache, prior, X)
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
-        rest = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
-        variance = tf.nn.relu(possible_given_u(rest, rest, Kff, cache[0]) + tf.reduce_sum(tf.square(T2), axis=-2))
+        conditional_variance = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
+        variance = tf.nn.relu(
+            possible_given_u(conditional_variance, conditional_variance, Kff, cache[0])
+            + tf.reduce_sum(tf.square(T2), axis=-2)
+        )
         if variance.shape.rank == 1:
             variance = variance[None]
         return mean, tf.transpose(variance) * tf.ones_like(mean)
@@ -128,9 +131,11 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = prior.Kff(X, *prior.inputs)
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         num_outputs = self._num_outputs(*cache[1:])
-        rest = Kff - gram(T1)
-        rest = possible_given_u(rest, tf.linalg.diag_part(rest), tf.linalg.diag_part(Kff), cache[0])
-        covariance = (rest + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
+        conditional_variance = Kff - gram(T1)
+        conditional_variance = possible_given_u(
+            conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
+        )
+        covariance = (conditional_variance + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
 
 

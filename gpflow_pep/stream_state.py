@@ -22,7 +22,7 @@ class StreamState:
     ==========================  ==============================================================================
     ``old.Z``                   old inducing points, [1 or C, Ma, D]
     ``old.root, old.linear``    R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
-    ``old.log_normalizer``      see :class:`gpflow_pep.statistics.Carried`
+    ``old.log_normalizer``      see :class:`gpflow_pep.engine.AbsorbedPosterior`
     ``inducing.Z``              present inducing points, [1 or C, M, D]
     ``data.X, data.Y``          the batch that the model holds
     ``alpha``                   the power

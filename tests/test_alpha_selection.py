@@ -55,8 +55,8 @@ def test_scores_and_errors():
         assert found.differences[number] == pytest.approx(np.mean(rest), rel=1e-10, abs=1e-15)
         assert found.difference_errors[number] == pytest.approx(np.std(rest, ddof=1) / np.sqrt(N), rel=1e-10)
     assert found.differences.max() == found.differences[best] == 0.0
-    assert found.alpha in found.as_good
-    assert found.as_good.tolist() == [
+    assert found.alpha in found.within_two_standard_errors
+    assert found.within_two_standard_errors.tolist() == [
         alpha
         for alpha, rest, error in zip(found.alphas, found.differences, found.difference_errors, strict=True)
         if rest >= -2.0 * error
@@ -67,7 +67,7 @@ def test_too_few_inducing_points_need_a_power():
     """Four points for six bends: the bound at alpha = 0 calls the rest noise; from powers' densities it shows."""
     found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0])
     assert found.alpha > 0.0
-    assert 0.0 not in found.as_good
+    assert 0.0 not in found.within_two_standard_errors
 
 
 def test_enough_inducing_points_need_none():
@@ -157,7 +157,7 @@ def test_densities_that_are_infinite_or_no_numbers():
     rows[0.5] = np.zeros(N)
     with np.errstate(invalid="ignore"):  # of the standard errors
         found = select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5, 1.0], train=untrained)
-    assert found.alpha == 0.5 and found.as_good.tolist() == [0.5]
+    assert found.alpha == 0.5 and found.within_two_standard_errors.tolist() == [0.5]
     rows[0.5] = np.full(N, np.nan)
     with pytest.raises(FloatingPointError, match=r"the log densities of 40 rows are NaN at alpha = 0\.5"):
         select_alpha(lambda data, alpha: Told(rows[alpha]), (X, Y), [0.0, 0.5], train=untrained)

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
-ENGINE = sys.modules["gpflow_pep.statistics.collect"]
+ENGINE = sys.modules["gpflow_pep.engine.accumulation"]
 N, M, BLOCK = 20, 8, 5
 
 INDUCING = {
@@ -324,7 +324,7 @@ def test_where_the_origin_is_does_not_matter(shift):
     """
     Years, or seconds of an epoch, as inputs: a shift that is exact in binary changes no difference of inputs.
 
-    Kuf keeps all its digits far from the origin (statistics/covariances.py), so Kuu must too: D is their difference.
+    Kuf keeps all its digits far from the origin (engine/covariances.py), so Kuu must too: D is their difference.
     """
     case = make_case("spread", 1e-2)
     case.X, case.Z = (np.round(values * 2**20) / 2**20 for values in (case.X, case.Z))

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
-from gpflow_pep.graphs import compiled, hand_over, unconverted
+from gpflow_pep.graphs import compiled, hand_over, no_autograph
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
@@ -76,13 +76,13 @@ def train_minibatches():
 
 def train_a_stream():
     model = StreamingSGPR((X, Y), gpflow.kernels.Matern32(), X[:4], alpha=0.5)
-    model.update((X + 0.1, Y), moved_share=0.5)
+    model.update((X + 0.1, Y), fraction_to_move=0.5)
     model.update((X + 0.2, Y))
 
 
 def train_a_stream_with_sites():
     model = StreamingPEP((X, LABELS), gpflow.kernels.Matern32(), gpflow.likelihoods.Bernoulli(), X[:4])
-    model.update((X + 0.1, LABELS), moved_share=0.5)
+    model.update((X + 0.1, LABELS), fraction_to_move=0.5)
     fit(model, max_iterations=1)
 
 
@@ -135,7 +135,7 @@ class Nested(tf.Module):
     def by_hand(self, x):
         return x**3 * self.scale**3
 
-    @unconverted
+    @no_autograph
     def multiplied(self, x):
         return x * tf.convert_to_tensor(self.scale)
 
@@ -220,7 +220,7 @@ def test_values_that_are_not_of_a_graph_stay_in_the_cache_of_bijectors():
     softplus = tfp.bijectors.Softplus()
     x = tf.constant(0.3, tf.float64)
     y = softplus.forward(x)
-    tf.function(unconverted(lambda: softplus.forward(tf.identity(x))))()
+    tf.function(no_autograph(lambda: softplus.forward(tf.identity(x))))()
     assert softplus.inverse(y) is x
 
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
+from gpflow_pep.engine import SiteSums
 from gpflow_pep.posteriors import ROWS_PER_CHUNK, SitesPosterior
-from gpflow_pep.statistics import SiteSums
 
 EXACT = 1e-11
 RNG = np.random.default_rng(2)

@@ -57,7 +57,7 @@ def train(model, start):
 
 def go_on(model, observations, start):
     """The next batch, and a step of training."""
-    model.update((X[start : start + 20], observations[start : start + 20]), moved_share=0.4)
+    model.update((X[start : start + 20], observations[start : start + 20]), fraction_to_move=0.4)
     train(model, start)
     return [value.numpy() for value in model.predict_f(X)]
 

@@ -63,7 +63,7 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
     for first in range(WINDOW, len(X), BATCH):
         batch = X[first : first + BATCH], Y[first : first + BATCH]
         seconds["update"].append(_timed(lambda: model.update(batch)))  # noqa: B023  (called at once)
-        seconds["moved"].append(_timed(lambda: moving.update(batch, moved_share=0.2)))  # noqa: B023
+        seconds["moved"].append(_timed(lambda: moving.update(batch, fraction_to_move=0.2)))  # noqa: B023
         seconds["steps"].append(_timed(lambda: _repeat(step)))
         recent = slice(first + BATCH - WINDOW, first + BATCH)
         began = time.perf_counter()

@@ -264,7 +264,7 @@ def restored(name: str, path: Path) -> Any:
 
 def _go_on(model: Any, name: str, number: int) -> None:
     """The next batch, and a step of gradient descent."""
-    model.update(_batch(name, number), moved_share=0.5)
+    model.update(_batch(name, number), fraction_to_move=0.5)
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     variables = model.trainable_variables

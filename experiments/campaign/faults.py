@@ -130,7 +130,7 @@ def _objective_of(path: Path) -> float:
     if not path.exists():
         return -np.inf
     about = load_arrays(path, "the file").get("about")
-    objective = [] if about is None else json.loads(str(about))["course"]["objective"]
+    objective = [] if about is None else json.loads(str(about))["history"]["objective"]
     return float(objective[-1]) if objective else -np.inf
 
 

@@ -5,7 +5,7 @@ left out, exchanged branches or arguments. It is killed where a test of the modu
 long; where it survives, either the change does not matter (a tuning constant, say) or a test is missing. All follows
 from the seed.
 
-    python -m experiments.campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules statistics ...]
+    python -m experiments.campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...]
         [--output FILE.json]
 
 Each mutant is tried in a process of its own, forked from this one, which has imported TensorFlow but nothing of
@@ -46,12 +46,12 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGE = _ROOT / "gpflow_pep"
 
 TESTS = {
-    "statistics/old_posterior.py": "models/test_streaming.py statistics",
-    "statistics/old_covariances.py": "models/test_streaming.py statistics",
-    "statistics/leave_one_out.py": "models/test_leave_one_out.py",
-    "statistics/covariances.py": "statistics test_conditioning.py",
-    "statistics/kernel_matrices.py": "statistics test_conditioning.py",
-    "statistics": "models/test_oracle.py statistics models/test_limits.py",
+    "engine/old_posterior.py": "models/test_streaming.py engine",
+    "engine/old_covariances.py": "models/test_streaming.py engine",
+    "engine/leave_one_out.py": "models/test_leave_one_out.py",
+    "engine/covariances.py": "engine test_conditioning.py",
+    "engine/kernel_matrices.py": "engine test_conditioning.py",
+    "engine": "models/test_oracle.py engine models/test_limits.py",
     "tilted/densities.py": "tilted/test_densities.py tilted",
     "tilted": "tilted",
     "ep/convergence.py": "ep models/test_pep_oracle.py",
@@ -59,14 +59,14 @@ TESTS = {
     "quadrature/softmax.py": "quadrature/test_softmax.py tilted/test_softmax.py",
     "quadrature/largest.py": "quadrature/test_largest.py likelihoods/test_robust_max.py",
     "quadrature": "quadrature tilted/test_quadrature.py tilted/test_tilted.py",
-    "linalg.py": "test_linalg.py statistics",
+    "linalg.py": "test_linalg.py engine",
     "normal.py": "test_normal.py tilted/test_tilted.py",
     "posteriors.py": "test_posteriors.py models/test_oracle.py",
     "models/tied.py": "models/test_tied.py",
 }
 """Modules, or folders of them, and what must notice a change of theirs: the tests that are nearest come first."""
 
-GROUPS = ("statistics", "tilted", "ep", "quadrature", "linalg.py", "normal.py", "posteriors.py", "models/tied.py")
+GROUPS = ("engine", "tilted", "ep", "quadrature", "linalg.py", "normal.py", "posteriors.py", "models/tied.py")
 VERDICTS = ("killed", "survived", "too long")
 
 

@@ -45,7 +45,7 @@ def _model_config() -> None:
     window = 3000
 
     # the share of STREAM's inducing points that may go to inputs of a new batch, before training
-    moved_share = 0.2
+    fraction_to_move = 0.2
 
     # learn where inducing points lie; False: they stay where the stream puts them
     train_inducing = True
@@ -132,7 +132,7 @@ def build_learner(
     alpha: float,
     M: int,
     window: int,
-    moved_share: float,
+    fraction_to_move: float,
     train_inducing: bool,
     kernel: str,
     lengthscales: float | None,
@@ -165,9 +165,9 @@ def build_learner(
         options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
         if labels:
             classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
-            return OnlineClassification(classifier, _iterations(), moved_share)
+            return OnlineClassification(classifier, _iterations(), fraction_to_move)
         regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
-        return OnlineRegression(regression, _steps_of, moved_share)
+        return OnlineRegression(regression, _steps_of, fraction_to_move)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 

@@ -26,16 +26,16 @@ _Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)
 class _Online(Generic[_Model]):
     """A model that absorbs its posterior, takes the batch, and is trained."""
 
-    def __init__(self, model: _Model, moved_share: float):
+    def __init__(self, model: _Model, fraction_to_move: float):
         """
-        :param moved_share: of the inducing points, which may go to inputs of a new batch before it is trained.
+        :param fraction_to_move: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
         self.model: _Model = model
-        self._moved_share = moved_share
+        self._moved_share = fraction_to_move
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
-        self.model.update((X, Y), moved_share=self._moved_share)
+        self.model.update((X, Y), fraction_to_move=self._moved_share)
         self._train()
 
     @abstractmethod
@@ -56,8 +56,8 @@ class _Online(Generic[_Model]):
 class OnlineRegression(_Online[StreamingSGPR]):
     """StreamingSGPR, trained by a few steps."""
 
-    def __init__(self, model: StreamingSGPR, make_steps: Callable[[StreamingSGPR], Steps], moved_share: float):
-        super().__init__(model, moved_share)
+    def __init__(self, model: StreamingSGPR, make_steps: Callable[[StreamingSGPR], Steps], fraction_to_move: float):
+        super().__init__(model, fraction_to_move)
         self._steps = make_steps(model)
 
     def begin(self, evaluations: int) -> None:
@@ -76,11 +76,11 @@ class OnlineRegression(_Online[StreamingSGPR]):
 class OnlineClassification(_Online[StreamingPEP]):
     """StreamingPEP of labels, trained at converged sites."""
 
-    def __init__(self, model: StreamingPEP, evaluations: int, moved_share: float):
+    def __init__(self, model: StreamingPEP, evaluations: int, fraction_to_move: float):
         """
         :param evaluations: iterations of L-BFGS after a batch, at most.
         """
-        super().__init__(model, moved_share)
+        super().__init__(model, fraction_to_move)
         self._evaluations = evaluations
 
     def begin(self, evaluations: int) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ..engine import InducingPosterior
 from ..linalg import column_products
-from ..statistics import InducingPosterior
 from ..tilted import Cavity, Tilted
 from .rows import Projected
 

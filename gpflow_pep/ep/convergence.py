@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..statistics import InducingPosterior, OldSite, SiteSums, precision_B
+from ..engine import InducingPosterior, OldSite, SiteSums, precision_B
 from ..tilted import TiltedRule
 from .acceleration import Secants, Step
 from .energy import log_integral

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..derivatives import derivatives
+from ..engine import InducingPosterior, OldSite, SiteSums, log1p_ratio, watched
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
-from ..statistics import InducingPosterior, OldSite, SiteSums, log1p_ratio, watched
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
 from .rows import Latent, LatentRows, project
@@ -114,7 +114,7 @@ def energy_derivatives(
         return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
 
     zeros = tuple(map(tf.zeros_like, sources))
-    VdV, scale_bar, *direct = rows.add_up(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
+    VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
     VV = tf.matmul(b[..., None], c - A @ b[..., None], transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
     num_inputs = len(rows.inputs)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from ..statistics import InducingPosterior
+from ..engine import InducingPosterior
 from ..tilted import TiltedRule
 from ..validation import asserted
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals

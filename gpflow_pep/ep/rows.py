@@ -10,14 +10,14 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
-from ..statistics import (
+from ..engine import (
     CHUNKS_IN_FLIGHT,
     Chunks,
-    add_up,
     concatenate,
     covariance_with_rows,
     floating_variables,
     prior_variances,
+    sum_over_chunks,
     variance_given_u,
 )
 from ..tilted import Observations
@@ -94,9 +94,11 @@ class LatentRows:
         first, second = tf.unstack(tf.transpose(self.take(values, chunk), [1, 2, 0]))
         return first, second
 
-    def add_up(self, part: Callable[[tf.Tensor], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Callable[[tf.Tensor], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-        return tuple(part(tf.constant(0))) if self.is_one_chunk else add_up(self.num_chunks(), part, tuple(zero))
+        return (
+            tuple(part(tf.constant(0))) if self.is_one_chunk else sum_over_chunks(self.num_chunks(), part, tuple(zero))
+        )
 
     def concatenate(
         self, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

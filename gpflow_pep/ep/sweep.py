@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ..engine import InducingPosterior, log1p_ratio
 from ..linalg import symmetric_product
-from ..statistics import InducingPosterior, log1p_ratio
 from ..tilted import Tilted, TiltedRule
 from .cavity import (
     CavityOfW,
@@ -63,7 +63,7 @@ def sum_sites(
         return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), accumulate_linear(V, linear)[..., None]
 
     zero = tf.zeros_like(L) + tf.zeros([rows.num_latent_gps, 1, 1], L.dtype)
-    A, c = rows.add_up(part, (zero, zero[..., :1]))
+    A, c = rows.sum_over_chunks(part, (zero, zero[..., :1]))
     return A, c
 
 

@@ -11,8 +11,8 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..graphs import compiled, unconverted
-from ..statistics import SingleRows, concatenate, kernel_matrix
+from ..engine import SingleRows, concatenate, kernel_matrix
+from ..graphs import compiled, no_autograph
 from .distinct import checked, distinct, enough
 
 _SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
@@ -58,7 +58,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = 
     return X[chosen.numpy()]
 
 
-@unconverted
+@no_autograph
 def greedy_conditional_variance(
     kernel: Kernel, X: tf.Tensor, count: int | tf.Tensor, *, first: int | tf.Tensor, among: int | tf.Tensor
 ) -> tf.Tensor:

@@ -8,7 +8,7 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from ..normal import log_ndtr
 
 _LABELS = ((0, 1), (-1, 1))
@@ -73,7 +73,7 @@ class Probit(_Binary):
         return self._moments(tf.exp(log_ndtr(Fmu / tf.sqrt(1.0 + Fvar))))
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return tf.reduce_sum(log_ndtr(self.sign(Y) * Fmu / tf.sqrt(1.0 + Fvar)), axis=-1)
 

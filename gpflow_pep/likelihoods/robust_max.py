@@ -9,10 +9,10 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
-from ..derivatives import first_only
-from ..graphs import unconverted
+from ..derivatives import once_differentiable
+from ..engine import concatenate, log1p_ratio
+from ..graphs import no_autograph
 from ..quadrature import largest
-from ..statistics import concatenate, log1p_ratio
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
 
@@ -65,7 +65,7 @@ class MultiClassRobustMax(Likelihood):
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))
-                return first_only(bar[:, None] * slope, bar[:, None] * in_variance)
+                return once_differentiable(bar[:, None] * slope, bar[:, None] * in_variance)
 
             return log_prob, gradient
 
@@ -76,24 +76,24 @@ class MultiClassRobustMax(Likelihood):
         return log_power_mean(probability, *self.log_values, tf.ones([], probability.dtype))[0]
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes))
         return tf.where(hits, *self.log_values)
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         probability = tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar))
         return log_power_mean(probability, *self.log_values, tf.zeros([], probability.dtype))[0]
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
         return self.log_expectation(tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar)))
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
         C = self.num_classes
         label = tf.repeat(tf.range(C), tf.shape(Fmu)[0])

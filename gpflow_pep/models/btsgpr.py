@@ -9,8 +9,8 @@ from gpflow.kernels import Kernel
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
+from ..engine import EvidenceTerms, Powers, SharedBlockSites, Sites, StructuredBlockSites
 from ..linalg import cholesky
-from ..statistics import EvidenceTerms, Powers, SharedBlockSites, Sites, StructuredBlockSites
 from .tsgpr import StructuredBound
 
 

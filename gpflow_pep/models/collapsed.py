@@ -15,9 +15,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..graphs import unconverted
-from ..linalg import finite
-from ..statistics import (
+from ..engine import (
     AllRows,
     Blocks,
     BlockSites,
@@ -30,10 +28,12 @@ from ..statistics import (
     SingleRows,
     Sites,
     SiteSums,
-    collect,
+    accumulate_sums,
     leave_one_out,
     log_gaussian,
 )
+from ..graphs import no_autograph
+from ..linalg import finite
 from .sparse import SparseGP
 
 ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
@@ -147,22 +147,22 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _sums(self) -> SiteSums:
-        return self._collected(self._powers(), self._scale())[0]
+        return self._accumulated(self._powers(), self._scale())[0]
 
-    def _collected(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
+    def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
         """The sums of the model's sites, and what its evidence needs beside them."""
-        return self._collect(self._visited(self._chunks), self._sites, powers, scale)
+        return self._accumulate_sums(self._visited(self._chunks), self._sites, powers, scale)
 
     def _visited(self, chunks: Chunks) -> Chunks:
         """`chunks`, or all rows at once where they are few."""
         return AllRows() if self.in_one_chunk and isinstance(chunks, SingleRows) else chunks
 
-    def _collect(
+    def _accumulate_sums(
         self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
     ) -> tuple[SiteSums, EvidenceTerms]:
         prior = Prior(self.inducing_variable, self.kernel)
         rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
-        return collect(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorize=self._factorize)
+        return accumulate_sums(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorize=self._factorize)
 
     def _rows(
         self, chunks: Chunks, noise_factor: tf.Tensor | None = None, prior: Prior | None = None
@@ -188,16 +188,16 @@ class CollapsedRegression(SparseGP):
         return validation.asserted(X, same, message), Y
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         powers, scale = self._powers(), self._scale()
-        sums, terms = self._collected(powers, scale)
+        sums, terms = self._accumulated(powers, scale)
         penalty = self._penalty(terms, powers, scale)
         objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * penalty
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")
-    @unconverted
+    @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
         Leave-one-out log predictive density of every row, summed over its outputs, in nats.

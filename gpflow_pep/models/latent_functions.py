@@ -7,7 +7,7 @@ from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
-from ..statistics import independent_parts
+from ..engine import independent_parts
 
 
 def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:

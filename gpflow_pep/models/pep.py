@@ -20,7 +20,9 @@ from tensorflow.python.eager import record
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import derivatives, first_only
+from ..derivatives import derivatives, once_differentiable
+from ..engine import OldSite, SingleRows, SiteSums, SomeRows, floating_variables
+from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     CONVERGED,
     IMPROPER,
@@ -42,11 +44,9 @@ from ..ep import (
     update_rows,
 )
 from ..ep.cavity import Site
-from ..graphs import compiled, unconverted
+from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations
-from ..statistics import OldSite, SingleRows, SiteSums, SomeRows, floating_variables
-from ..statistics.chunks import ROWS_PER_CHUNK
 from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
 from ..validation import asserted
 from .latent_functions import independent_prior, latent_functions
@@ -341,7 +341,7 @@ class PEP(SparseGP):
             sites = self._sites.values()
             yield gradients
 
-    @unconverted
+    @no_autograph
     def surrogate(self) -> Surrogate:
         """
         Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner 2017, app. H).
@@ -356,7 +356,7 @@ class PEP(SparseGP):
     # --- objective and posterior -------------------------------------------------------------------------------------
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """
         Return the PEP energy at converged sites, an approximation to log p(y), [].
@@ -386,7 +386,7 @@ class PEP(SparseGP):
                 slopes = self._energy_derivatives(structure, sites, found.slopes, found.A, found.c)
                 by_variable = {
                     variable.ref(): slope
-                    for variable, slope in zip(self._floating_variables(), first_only(*slopes), strict=True)
+                    for variable, slope in zip(self._floating_variables(), once_differentiable(*slopes), strict=True)
                 }
                 scaled = [
                     bar * by_variable[variable.ref()] if variable.ref() in by_variable else tf.zeros_like(variable)
@@ -399,7 +399,7 @@ class PEP(SparseGP):
         return finite(energy(*map(tf.convert_to_tensor, fixed)), name="the energy", advice=_ADVICE)
 
     @check_shapes("return: [N]")
-    @unconverted
+    @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
         Leave-one-out log predictive density of every observation, summed over its outputs, in nats.

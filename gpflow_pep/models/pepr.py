@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..statistics import Blocks, EvidenceTerms, Powers, log1p_ratio
+from ..engine import Blocks, EvidenceTerms, Powers, log1p_ratio
 from .upper_bound import UpperBound
 
 
@@ -121,7 +121,7 @@ class PEPR(UpperBound):
     @override
     def _powers(self) -> Powers:
         alpha = self._checked_alpha()
-        return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
+        return Powers(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
     @override
     def _scale(self) -> tf.Tensor:
@@ -132,7 +132,7 @@ class PEPR(UpperBound):
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
-        shrinkage = self._block_sizes(N) * log1p_ratio(powers.noise, scale - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
+        shrinkage = self._block_sizes(N) * log1p_ratio(powers.noise_power, scale - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
         return -scale * terms.penalty + 0.5 * (N * tf.math.log(scale) - tf.reduce_sum(shrinkage))
 
     def _block_sizes(self, num_data: tf.Tensor) -> tf.Tensor:

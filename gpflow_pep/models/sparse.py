@@ -19,10 +19,10 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..graphs import unconverted
+from ..engine import Prior, SiteSums
+from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
-from ..statistics import Prior, SiteSums
 from .all_or_nothing import all_or_nothing
 from .predictions import CheckedPredictions
 from .structure import CompiledSteps
@@ -169,7 +169,7 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         "return[0]: [M, P]",
         "return[1]: [covariances..., M, M]",
     )
-    @unconverted
+    @no_autograph
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
         Mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] where the outputs
@@ -183,7 +183,7 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         covariance = tf.matmul(root, root, transpose_a=True)
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
-    @unconverted
+    @no_autograph
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> SitesPosterior:
@@ -200,7 +200,7 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
         )
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
         Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to

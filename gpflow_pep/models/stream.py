@@ -1,4 +1,4 @@
-"""What streaming models share: the old posterior, its update with a new batch, and the state that is carried."""
+"""What streaming models share: the old posterior, its update with a new batch, and its state."""
 
 import json
 from abc import abstractmethod
@@ -15,10 +15,10 @@ from gpflow.utilities import parameter_dict
 from typing_extensions import override
 
 from .. import validation
+from ..engine import AbsorbedPosterior, OldPosterior, OldSite, Prior, SiteSums, absorbed_posterior, independent_parts
 from ..graphs import compiled
 from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
-from ..statistics import Carried, OldPosterior, OldSite, Prior, SiteSums, carried, independent_parts
 from ..stream_state import StreamState
 from .all_or_nothing import all_or_nothing
 from .moving_points import all_points, are_points, given_points, moved_points, place, points_of
@@ -60,12 +60,16 @@ class Stream(CompiledSteps):
         self._old = OldPosterior(K, D, leading, num_outputs, default_float())
 
     def update(
-        self, new_data: RegressionData, inducing_variable: InducingPointsLike | None = None, *, moved_share: float = 0.0
+        self,
+        new_data: RegressionData,
+        inducing_variable: InducingPointsLike | None = None,
+        *,
+        fraction_to_move: float = 0.0,
     ) -> None:
         """
         Absorb the posterior as it is now, and go on with a new batch.
 
-        What is carried over is the posterior itself where every site has a precision that is not negative; directions
+        What is absorbed is the posterior itself where every site has a precision that is not negative; directions
         in which others left it wider than the prior become as wide as the prior. Of a model with sites, stale ones are
         updated first, and absorbed with a warning where they have not converged.
 
@@ -75,13 +79,14 @@ class Stream(CompiledSteps):
         :param new_data: (X, Y), which replace the batch.
         :param inducing_variable: where the inducing points are from now on, [M, D] (of latent functions with inducing
             points of their own [C, M, D]); None: where they were.
-        :param moved_share: let up to this share of them, in [0, 1], go to inputs of the new batch, where the variance
-            given the others is largest; which ones, and whether they are better where they were, is decided greedily.
+        :param fraction_to_move: let up to this fraction of them, in [0, 1], go to inputs of the new batch, where the
+            variance given the others is largest; which ones, and whether they are better where they were, is decided
+            greedily.
         :raises ValueError: naming the argument that cannot be used; the model is as it was.
         :raises tf.errors.InvalidArgumentError: where the posterior cannot be computed; the model is as it was.
         """
         X, Y = self._new_batch(new_data)
-        Z = self._next_points(X, inducing_variable, moved_share)
+        Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = self._absorbed()
         with all_or_nothing([self, *points_of(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
@@ -166,7 +171,7 @@ class Stream(CompiledSteps):
 
     def _stream_variables(self) -> dict[str, tf.Variable]:
         """What changes from batch to batch, by name."""
-        return {f"old.{name}": variable for name, variable in self._old.carried._asdict().items()}
+        return {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
 
     @classmethod
     @abstractmethod
@@ -181,14 +186,14 @@ class Stream(CompiledSteps):
     def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Hold this batch."""
 
-    def _absorbed(self) -> Carried:
-        """What is carried over of the present posterior."""
+    def _absorbed(self) -> AbsorbedPosterior:
+        """The present posterior, which becomes the old one."""
         structure = self._current_structure()  # first: what was traced of another structure is dropped
-        found: Carried = self._carry(structure)
+        found: AbsorbedPosterior = self._absorb(structure)
         return found
 
     @abstractmethod
-    def _carry(self, structure: int) -> Carried:
+    def _absorb(self, structure: int) -> AbsorbedPosterior:
         """The same, compiled once a structure."""
 
     def _place(self, Z: AnyNDArray) -> None:
@@ -200,23 +205,23 @@ class Stream(CompiledSteps):
         return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
 
     def _next_points(
-        self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, moved_share: float
+        self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, fraction_to_move: float
     ) -> AnyNDArray | None:
         """Where the inducing points are to go, [1 or C, M, D]; None where they stay."""
-        if not (isinstance(moved_share, int | float | np.number) and 0.0 <= moved_share <= 1.0):
-            raise ValueError(f"moved_share must be a number in [0, 1], got {moved_share!r}.")
+        if not (isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0):
+            raise ValueError(f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}.")
         if inducing_variable is not None:
-            if moved_share:
-                raise ValueError("inducing_variable and moved_share cannot both be given.")
+            if fraction_to_move:
+                raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
             return given_points(self.inducing_variable, inducing_variable)
-        if not moved_share:
+        if not fraction_to_move:
             return None
         structure, count = self._current_structure(), int(self._num_inducing)
 
         def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:
             return self._greedy(structure, number, *map(tf.constant, (candidates, count, num_kept)))
 
-        return moved_points(self.inducing_variable, X, float(moved_share), select)
+        return moved_points(self.inducing_variable, X, float(fraction_to_move), select)
 
     @compiled(reduce_retracing=True)
     def _greedy(self, structure: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
@@ -255,10 +260,10 @@ class StreamOfBatches(Stream, SparseGP):
 
     @override
     @compiled
-    def _carry(self, structure: int) -> Carried:
-        return carried(all_points(self.inducing_variable), self._carried_sums())
+    def _absorb(self, structure: int) -> AbsorbedPosterior:
+        return absorbed_posterior(all_points(self.inducing_variable), self._absorbed_sums())
 
-    def _carried_sums(self) -> SiteSums:
+    def _absorbed_sums(self) -> SiteSums:
         """The sums of the posterior, with the leading dimensions of the old one."""
         return self._sums()
 

@@ -11,9 +11,9 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..graphs import unconverted
+from ..engine import EvidenceTerms, Powers, SiteSums, log_gaussian
+from ..graphs import no_autograph
 from ..linalg import finite
-from ..statistics import EvidenceTerms, Powers, SiteSums, log_gaussian
 from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
 from .power import SinglePower
 from .stream import StreamOfBatches
@@ -80,7 +80,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         self._begin_stream([], self.num_latent_gps)
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
         powers, scale = self._powers(), self._scale()
@@ -95,8 +95,8 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
 
     def _with_old_site(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms, tf.Tensor]:
         """The sums of the batch and the old site, and what the evidence needs of the one and of the other."""
-        batch, terms = self._collected(powers, scale)
-        old = self._old_site(batch.L, powers.noise)
+        batch, terms = self._accumulated(powers, scale)
+        old = self._old_site(batch.L, powers.noise_power)
         return batch.with_old(old), terms, old.terms
 
     @override
@@ -106,7 +106,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
     @override
     def _powers(self) -> Powers:
         alpha = self._checked_alpha()
-        return Powers(noise=alpha, penalty=alpha, weight=0.5 * (1.0 - alpha))
+        return Powers(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
     @override
     def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:

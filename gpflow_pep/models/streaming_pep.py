@@ -10,7 +10,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..statistics import SiteSums
+from ..engine import SiteSums
 from .pep import PEP
 from .stream import StreamOfBatches
 
@@ -59,7 +59,7 @@ class StreamingPEP(StreamOfBatches, PEP):
         return *super()._other_variables(), *self._old.variables
 
     @override
-    def _carried_sums(self) -> SiteSums:
+    def _absorbed_sums(self) -> SiteSums:
         return self._converged().total
 
     @override

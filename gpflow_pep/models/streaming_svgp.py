@@ -14,19 +14,19 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..graphs import compiled, unconverted
+from ..engine import AbsorbedPosterior, SiteSums, absorbed_posterior, independent_parts, kernel_matrix
+from ..graphs import compiled, no_autograph
 from ..linalg import cholesky, finite
 from ..observations import check_observations
-from ..statistics import Carried, SiteSums, carried, independent_parts, kernel_matrix
+from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP
 from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
-from .uncollapsed import ADVICE, Approximation, Uncollapsed
 
 _Model = TypeVar("_Model", bound="StreamingSVGP")
 
 
-class StreamingSVGP(Stream, Uncollapsed):
+class StreamingSVGP(Stream, MinibatchSVGP):
     r"""
     Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
 
@@ -38,7 +38,7 @@ class StreamingSVGP(Stream, Uncollapsed):
     """
 
     _NEEDED = ("old.linear",)
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(self, kernel: Kernel, likelihood: Likelihood, inducing_variable: InducingPointsLike, **kwargs: Any):
         """
@@ -53,7 +53,7 @@ class StreamingSVGP(Stream, Uncollapsed):
         self._begin_stream([self.num_latent_gps], 1)
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
         The online bound, estimated from the rows of a minibatch.
@@ -75,14 +75,14 @@ class StreamingSVGP(Stream, Uncollapsed):
 
     @override
     @compiled
-    def _carry(self, structure: int) -> Carried:
+    def _absorb(self, structure: int) -> AbsorbedPosterior:
         """q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
         L, q = self._whitened()
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]
         A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
         c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
-        return carried(all_points(self.inducing_variable), SiteSums(L, A, c))
+        return absorbed_posterior(all_points(self.inducing_variable), SiteSums(L, A, c))
 
     @override
     def _place(self, Z: AnyNDArray) -> None:

@@ -32,13 +32,13 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import first_only
+from ..derivatives import once_differentiable
+from ..engine import factored_log_det_ratio, log1p_ratio, prior_covariance
 from ..ep.cavity import project_mean
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
-from ..statistics import factored_log_det_ratio, log1p_ratio, prior_covariance
+from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP, Projected
 from .power import SinglePower
-from .uncollapsed import ADVICE, Approximation, Projected, Uncollapsed
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
@@ -54,7 +54,7 @@ class Structure(NamedTuple):
     """m, []"""
 
 
-class StructuredSVGP(Uncollapsed):
+class StructuredSVGP(MinibatchSVGP):
     """A minibatch objective for Gaussian noise, which may depend on x; a subclass says what a, p, m and blocks are."""
 
     @override
@@ -69,7 +69,7 @@ class StructuredSVGP(Uncollapsed):
         """a, p and m."""
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
         The objective, estimated from the rows of a minibatch.
@@ -93,7 +93,7 @@ class StructuredSVGP(Uncollapsed):
         if self.minibatch_is_block:
             D = _given_u(prior_covariance(self.inducing_variable, self.kernel, X), rows.V)
         else:
-            D = rows.rest
+            D = rows.conditional_variance
         a, m = structure.power, structure.scale
         shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
         each = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
@@ -135,7 +135,7 @@ def _given_u(Kff: tf.Tensor, V: tf.Tensor) -> Any:
     Vt = tf.linalg.matrix_transpose(V)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return first_only(bar, -2.0 * tf.matmul(V, bar))
+        return once_differentiable(bar, -2.0 * tf.matmul(V, bar))
 
     return Kff - symmetric_product(Vt, Vt), gradient
 
@@ -146,7 +146,7 @@ def _log_det(C: tf.Tensor) -> Any:
     factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return first_only(bar[..., None, None] * inverse_of_product(factor))
+        return once_differentiable(bar[..., None, None] * inverse_of_product(factor))
 
     return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1), gradient
 
@@ -172,7 +172,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
-            return first_only(bar * in_X, 2.0 * bar * U)
+            return once_differentiable(bar * in_X, 2.0 * bar * U)
 
         return copies * tf.reduce_sum(bend) + tf.reduce_sum(W * U), gradient
 
@@ -214,7 +214,7 @@ class TSVGP(StructuredSVGP):
         if self.scale is None:
             return super()._of_rows(X, Y, rows, q)
         m = tf.convert_to_tensor(self.scale)
-        mean, variance = self._marginals(rows._replace(rest=m * rows.rest), q)
+        mean, variance = self._marginals(rows._replace(conditional_variance=m * rows.conditional_variance), q)
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
         return tf.reduce_sum(of_rows) - 0.5 * tf.cast(tf.size(mean), m.dtype) * (m - 1.0 - tf.math.log(m))
 

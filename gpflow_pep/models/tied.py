@@ -31,15 +31,15 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import first_only
+from ..derivatives import once_differentiable
+from ..engine import factored_log_det_ratio, log1p_ratio
 from ..ep import scale_terms
 from ..ep.cavity import project_mean
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite
-from ..statistics import factored_log_det_ratio, log1p_ratio
 from ..tilted import Cavity, Observations, log_partition, rule_for
+from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP
 from .power import SinglePower
-from .uncollapsed import ADVICE, Approximation, Uncollapsed
 
 
 class TiedCavity(NamedTuple):
@@ -53,10 +53,10 @@ class TiedCavity(NamedTuple):
     """The term in q and the prior, without log|S|/2, []."""
 
 
-class TiedFactors(SinglePower, Uncollapsed):
+class TiedFactors(SinglePower, MinibatchSVGP):
     """A model with a q(u) of its own and tied factors; a subclass says what the cavity is."""
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *Uncollapsed._TF_MODULE_IGNORED_PROPERTIES})
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         """The cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
         The objective, estimated from the rows of a minibatch.
@@ -109,7 +109,7 @@ class TiedFactors(SinglePower, Uncollapsed):
         cavity = self._cavity(q, rows.V, alpha, N)
         mean = rows.offset + project_mean(rows.V, cavity.mean)  # [C, n]
         rule = rule_for(self.likelihood, "kl")
-        cavity_of_f = Cavity(mean, m * rows.rest + cavity.variance)
+        cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
         of_rows = log_partition(rule, cavity_of_f, Observations(X, Y), alpha)
         terms = q.half_log_det() + cavity.term + scale_terms(alpha, m, N, self.num_latent_gps)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + terms
@@ -209,7 +209,7 @@ def shrunk(
             R_bar = 2.0 * d[:, None, None] * RW + tf.matmul(*thin, transpose_b=True)
             R_bar += tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True)
             V_bar = 2.0 * v[:, None, :] * RY
-            return first_only(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
+            return once_differentiable(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
 
         squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
         squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |R'R - shift I|²

@@ -9,7 +9,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..statistics import EvidenceTerms, Powers
+from ..engine import EvidenceTerms, Powers
 from .upper_bound import UpperBound
 
 
@@ -19,7 +19,7 @@ class StructuredBound(UpperBound):
     @override
     def _powers(self) -> Powers:
         zero = tf.zeros([], default_float())
-        return Powers(noise=zero, penalty=zero + 1.0, weight=zero + 0.5)
+        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
     @override
     def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:

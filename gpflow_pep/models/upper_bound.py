@@ -4,9 +4,9 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
 
-from ..graphs import unconverted
+from ..engine import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
+from ..graphs import no_autograph
 from ..linalg import finite
-from ..statistics import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
 from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
 
 
@@ -14,7 +14,7 @@ class UpperBound(CollapsedRegression):
     """Collapsed regression whose data are all there is: not of a stream, whose batch has others behind it."""
 
     @check_shapes("return: []")
-    @unconverted
+    @no_autograph
     def upper_bound(self) -> tf.Tensor:
         """
         An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
@@ -27,9 +27,9 @@ class UpperBound(CollapsedRegression):
         """
         half = tf.constant(0.5, default_float())
         zero = tf.zeros_like(half)
-        vfe = Powers(noise=zero, penalty=zero, weight=half)
+        vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
         rows = self._visited(SingleRows(self._chunk_size))
-        sums, terms = self._collect(rows, IndependentSites(), vfe, 2.0 * half)
-        wider = self._collect(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
+        sums, terms = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half)
+        wider = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
         bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
         return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

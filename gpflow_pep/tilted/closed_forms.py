@@ -5,9 +5,9 @@ import tensorflow as tf
 from gpflow.likelihoods import Exponential, Gamma, Gaussian, Poisson, ScalarLikelihood
 from typing_extensions import override
 
+from ..engine import log1p_ratio
 from ..likelihoods import Probit
 from ..normal import log_ndtr_and_derivatives
-from ..statistics import log1p_ratio
 from .densities import power_of
 from .power import AtPower
 from .registry import KL, Projection, Wasserstein, tilted_rule

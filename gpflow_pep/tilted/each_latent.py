@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 from typing_extensions import override
 
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
 
@@ -20,13 +20,13 @@ class EachLatent(TiltedRule):
         self._rule = rule
 
     @override
-    @unconverted
+    @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         tilted = self._rule.moments(*_flat(cavity, observations, alpha), negligible)
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override
-    @unconverted
+    @no_autograph
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

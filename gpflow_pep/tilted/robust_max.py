@@ -8,7 +8,7 @@ from gpflow.likelihoods import MultiClass
 from typing_extensions import override
 
 from ..derivatives import derivatives
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..quadrature import largest
@@ -28,7 +28,7 @@ class RobustMaxTilting(TiltedRule):
         self._num_classes, self._log_values = num_classes, log_values
 
     @override
-    @unconverted
+    @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         top = largest(class_labels(observations.Y, self._num_classes), *cavity)
         P = tf.exp(top.log_prob)
@@ -40,7 +40,7 @@ class RobustMaxTilting(TiltedRule):
         return Tilted(log_Z[None], d1, d2, 1.0 - hit + hit * top.ratio + between)
 
     @override
-    @unconverted
+    @no_autograph
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from ..derivatives import derivatives, first_only
+from ..derivatives import derivatives, once_differentiable
 
 Size: TypeAlias = float | tf.Tensor
 """A number or a tensor []."""
@@ -90,7 +90,7 @@ def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, 
 
         def gradient(bar: tf.Tensor, variables: Any = ()) -> Any:
             in_variance = 0.5 * (tilted.d2 + alpha * tf.square(tilted.d1))
-            bars = first_only(bar * tilted.d1, bar * in_variance)
+            bars = once_differentiable(bar * tilted.d1, bar * in_variance)
             vjp = rule.log_partition_vjp(fixed, observations, alpha, bar, list(variables)) if variables else ()
             return bars, list(vjp)
 

@@ -9,10 +9,10 @@ from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
-from ..graphs import unconverted
+from ..engine import concatenate
+from ..graphs import no_autograph
 from ..likelihoods.robust_max import class_labels
 from ..quadrature import softmax_power
-from ..statistics import concatenate
 from .registry import KL, Projection, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
@@ -33,7 +33,7 @@ class SoftmaxTilting(TiltedRule):
         self._num_classes = num_classes
 
     @override
-    @unconverted
+    @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
@@ -58,7 +58,7 @@ class SoftmaxTilting(TiltedRule):
         return Tilted(log_partition[None], d1, d2, bounded)
 
     @override
-    @unconverted
+    @no_autograph
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

@@ -1,7 +1,7 @@
 """Training: one function for every model, with early stopping, checkpoints, exact resumption and TensorBoard."""
 
-from .course import Report
 from .fitting import OPTIMIZERS, fit
+from .history import Report
 from .result import FitResult
 
 __all__ = ["OPTIMIZERS", "FitResult", "Report", "fit"]

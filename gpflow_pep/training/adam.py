@@ -11,60 +11,60 @@ from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
 from ..graphs import compiled
-from .course import Course
-from .failures import check_finite, restoring
-from .problems import Problem
+from .history import History
+from .objectives import Objective
+from .recovery import check_finite, restoring
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
 
 class Adam:
     """The steps, and what they carry from one to the next."""
 
-    def __init__(self, problem: Problem, learning_rate: float, natural_step: float | None):
+    def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
         """
         :param natural_step: of q(u), where the objective is quadratic in it; None: q(u) is trained by Adam too.
         """
-        self._problem = problem
-        self._q = _quadratic_in(problem.model) if natural_step is not None else None
+        self._objective = objective
+        self._q = _quadratic_in(objective.model) if natural_step is not None else None
         self._natural = NaturalGradient(natural_step or 0.0)
         of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
-        self._is_of_q = [any(variable is other for other in of_q) for variable in problem.variables]
+        self._is_of_q = [any(variable is other for other in of_q) for variable in objective.variables]
         self._optimizer = tf_keras.optimizers.Adam(learning_rate)
-        self._optimizer.build([v for v, of_q in zip(problem.variables, self._is_of_q, strict=True) if not of_q])
-        self._changing = [*problem.variables, *self._optimizer.variables]
+        self._optimizer.build([v for v, of_q in zip(objective.variables, self._is_of_q, strict=True) if not of_q])
+        self._changing = [*objective.variables, *self._optimizer.variables]
         self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
 
     @property
-    def carried(self) -> dict[str, tf.Variable]:
+    def state(self) -> dict[str, tf.Variable]:
         """What changes from step to step, beside the parameters."""
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
-    def __call__(self, course: Course) -> Ending:
-        """Steps, until the course is over."""
-        if not self._problem.variables:
+    def __call__(self, history: History) -> Ending:
+        """Steps, until the history is over."""
+        if not self._objective.variables:
             return Ending(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []
-        with restoring(self._problem, course, self._restore) as failure:
-            while not course.is_over:
-                loss, slopes = self._problem.evaluate(course.iterations)
+        with restoring(self._objective, history, self._restore) as failure:
+            while not history.is_over:
+                loss, slopes = self._objective.evaluate(history.iterations)
                 self._step(tf.constant(0.0 if loss is None else loss), slopes)
                 losses += [] if loss is None else [loss]
-                if course.will_record:
-                    course.step(self._problem.objective(losses))
+                if history.will_record:
+                    history.step(self._objective.recorded(losses))
                     losses = []
                 else:
-                    course.step(None)
-            self._check(course.iterations)  # nothing else would, after the last step
-            reason = f"Adam: {course.iterations} steps, as asked."
-            return course.ending if course.is_over_early else Ending(LIMIT, reason)
-        course.undo()
+                    history.step(None)
+            self._check(history.iterations)  # nothing else would, after the last step
+            reason = f"Adam: {history.iterations} steps, as asked."
+            return history.ending if history.is_over_early else Ending(LIMIT, reason)
+        history.undo()
         return Ending(FAILED, failure[0])
 
     def _apply(self, loss: tf.Tensor, slopes: list[tf.Tensor]) -> None:
         """A step, from parameters that are good if these are finite."""
-        pairs = list(zip(slopes, self._problem.variables, strict=True))
+        pairs = list(zip(slopes, self._objective.variables, strict=True))
         with tf.control_dependencies(check_finite(loss, *slopes)):
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(kept):
@@ -77,7 +77,7 @@ class Adam:
 
     def _check(self, step: int) -> None:
         """An error where the parameters cannot be evaluated."""
-        loss, slopes = self._problem.probe(step)
+        loss, slopes = self._objective.probe(step)
         check_finite(tf.constant(0.0 if loss is None else loss), *slopes)
 
     def _restore(self) -> None:

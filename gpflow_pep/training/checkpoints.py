@@ -14,7 +14,7 @@ from gpflow.base import AnyNDArray
 
 from ..arrays_file import ALTERED, check_writable, read_arrays, save_arrays, unusable
 from ..identity import difference
-from .past import Past, past_of
+from .saved_history import SavedHistory, saved_history_of
 
 _VERSION = 1
 _WHAT = "checkpoint"
@@ -48,12 +48,12 @@ class Checkpoints:
         """Whether enough time has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
-    def save(self, past: Past, variables: Mapping[str, tf.Variable]) -> None:
+    def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
         """
         Replace the file: what happened so far, and the variables. Where that fails training goes on, the file before
         stays, and a warning says so once.
         """
-        text = np.array(json.dumps({"run": self._run, "course": past._asdict()}))
+        text = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
         arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
         try:
             save_arrays(self._path, arrays)
@@ -64,7 +64,7 @@ class Checkpoints:
             self._has_failed = True
         self._last = time.perf_counter()
 
-    def restore(self, variables: Mapping[str, tf.Variable]) -> Past | None:
+    def restore(self, variables: Mapping[str, tf.Variable]) -> SavedHistory | None:
         """
         Give the variables the file's values, and return what happened until then; None where there is no file.
 
@@ -73,7 +73,7 @@ class Checkpoints:
         if not self._path.exists():
             return None
         arrays, are_those_written = read_arrays(self._path, _WHAT)
-        run, past = self._read(arrays.pop("about", None))
+        run, saved = self._read(arrays.pop("about", None))
         differing = [*_differing(self._run, run)] or sorted(arrays.keys() ^ variables.keys())
         if differing:
             raise ValueError(
@@ -86,9 +86,9 @@ class Checkpoints:
             raise unusable(self._path, _WHAT, ALTERED)
         for name, variable in variables.items():
             variable.assign(arrays[name])
-        return past
+        return saved
 
-    def _read(self, about: AnyNDArray | None) -> tuple[dict[str, Any], Past]:
+    def _read(self, about: AnyNDArray | None) -> tuple[dict[str, Any], SavedHistory]:
         """Of which run the file is, and what had happened."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
@@ -96,7 +96,7 @@ class Checkpoints:
             found = json.loads(str(about))
             if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return found["run"], past_of(found.get("course"))
+            return found["run"], saved_history_of(found.get("history"))
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, _WHAT, str(error)) from error
 

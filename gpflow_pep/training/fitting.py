@@ -14,25 +14,25 @@ from ..ep import SitesStatus
 from ..identity import fingerprint
 from ..minibatches import Minibatches
 from ..models.pep import PEP
-from .about import about
 from .adam import Adam
 from .checkpoints import Checkpoints
-from .course import Course, Report
 from .held_out import HeldOut
+from .history import History, Report
 from .lbfgs import lbfgs
 from .monitor import monitor
-from .problems import (
+from .objectives import (
     FAILURES,
-    ConvergedProblem,
-    MinibatchProblem,
-    Problem,
-    ProblemWithSites,
-    SweptMinibatchProblem,
+    ConvergedSitesObjective,
+    MinibatchObjective,
+    Objective,
+    SitesObjective,
+    SweptMinibatchObjective,
     quiet,
     rows_for,
     settle,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, Ending, FitResult
+from .run_identity import run_identity
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -111,18 +111,18 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    problem = _problem(model, arrays, optimizer, batch_size, seed)
-    interval = _checked_interval(problem, interval)
+    objective = _objective(model, arrays, optimizer, batch_size, seed)
+    interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None:
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        checkpoints = Checkpoints(checkpoint, {**run, **about(model, arrays)}, checkpoint_seconds)
+        checkpoints = Checkpoints(checkpoint, {**run, **run_identity(model, arrays)}, checkpoint_seconds)
     with quiet(model), tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as bar:
-        course = Course(
-            problem.variables,
+        history = History(
+            objective.variables,
             steps=steps,
             interval=interval,
             bar=bar,
@@ -134,29 +134,29 @@ def fit(
         if tensorboard is not None:
             shown = model.data if arrays is None else arrays
             names = [] if scores is None else scores.names
-            course.watched = os.fspath(tensorboard)
-            course.watch = monitor(model, tensorboard, course, interval=interval, data=shown, scores=names)
-        adam = Adam(problem, learning_rate, natural_step) if optimizer == "adam" else None
-        ending = course.resume(problem.carried | ({} if adam is None else adam.carried))
-        if ending is None or (ending.status == LIMIT and not course.is_over):
-            ending = lbfgs(problem, course, steps) if adam is None else adam(course)
-            course.save(None if ending.status == FAILED else ending)
+            history.watched = os.fspath(tensorboard)
+            history.watch = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
+        adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
+        ending = history.resume(objective.state | ({} if adam is None else adam.state))
+        if ending is None or (ending.status == LIMIT and not history.is_over):
+            ending = lbfgs(objective, history, steps) if adam is None else adam(history)
+            history.save(None if ending.status == FAILED else ending)
         if ending.status == EARLY:
-            course.go_back_to_best()
+            history.go_back_to_best()
         status = _settled(model)
-    result = _result(course, ending, status)
+    result = _result(history, ending, status)
     if result.status == FAILED:
         warnings.warn(result.reason, stacklevel=2)
     return result
 
 
-def _problem(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Problem:
+def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Objective:
     if isinstance(model, PEP):
         if optimizer == "lbfgs":
-            return ConvergedProblem(model)
-        return ProblemWithSites(model) if batch_size is None else SweptMinibatchProblem(model, batch_size, seed)
+            return ConvergedSitesObjective(model)
+        return SitesObjective(model) if batch_size is None else SweptMinibatchObjective(model, batch_size, seed)
     if data is None:
-        return Problem(model)
+        return Objective(model)
     N = len(data[0])
     size = N if optimizer == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
     if size > N:
@@ -166,8 +166,8 @@ def _problem(model: GPModel, data: Data | None, optimizer: str, batch_size: int 
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Problem(model, data)
-    return MinibatchProblem(model, data, Minibatches(N, size, fixed=_in_blocks(model), seed=seed))
+        return Objective(model, data)
+    return MinibatchObjective(model, data, Minibatches(N, size, fixed=_in_blocks(model), seed=seed))
 
 
 def _in_blocks(model: GPModel) -> bool:
@@ -203,11 +203,11 @@ def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | 
     return optimizer
 
 
-def _checked_interval(problem: Problem, interval: int | None) -> int:
-    """A multiple of the problem's own."""
+def _checked_interval(objective: Objective, interval: int | None) -> int:
+    """A multiple of the objective's own."""
     if interval is None:
-        return _INTERVAL if isinstance(problem, MinibatchProblem) else problem.interval
-    return -(-validation.positive_integer(interval, "interval") // problem.interval) * problem.interval
+        return _INTERVAL if isinstance(objective, MinibatchObjective) else objective.interval
+    return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
 
 
 def _settled(model: GPModel) -> SitesStatus | None:
@@ -220,8 +220,8 @@ def _settled(model: GPModel) -> SitesStatus | None:
         return settle(model)
 
 
-def _result(course: Course, ending: Ending, sites: SitesStatus | None) -> FitResult:
-    objective, status, reason = list(course.objective), ending.status, ending.reason
+def _result(history: History, ending: Ending, sites: SitesStatus | None) -> FitResult:
+    objective, status, reason = list(history.objective), ending.status, ending.reason
     if sites is not None:
         before = objective[-1] if objective else -np.inf
         objective.append(sites.log_evidence)
@@ -234,5 +234,5 @@ def _result(course: Course, ending: Ending, sites: SitesStatus | None) -> FitRes
         if not sites.converged:
             status = FAILED if status == CONVERGED else status
             reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
-    held_out = {name: tuple(values) for name, values in course.held_out.items()}
-    return FitResult(status, reason, course.iterations, tuple(objective), held_out, sites, course.seconds)
+    held_out = {name: tuple(values) for name, values in history.held_out.items()}
+    return FitResult(status, reason, history.iterations, tuple(objective), held_out, sites, history.seconds)

@@ -8,7 +8,7 @@ from gpflow.models import GPModel
 
 from ..graphs import compiled
 from ..likelihoods.predictive import predicted_log_density
-from .problems import quiet, rows_for
+from .objectives import quiet, rows_for
 
 _ROWS = 4096  # that are predicted at a time
 

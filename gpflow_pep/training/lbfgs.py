@@ -10,9 +10,9 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 
-from .course import Course
-from .failures import NOT_FINITE, reason_of, restoring
-from .problems import FAILURES, Problem
+from .history import History
+from .objectives import FAILURES, Objective
+from .recovery import NOT_FINITE, reason_of, restoring
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
@@ -52,11 +52,11 @@ class _Best:
     failure: str = field(default="")
 
 
-def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
+def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending:
     """Minimize; the variables end where the loss was least."""
-    if not problem.variables:
+    if not objective.variables:
         return Ending(CONVERGED, "Nothing is trainable.")
-    flat = _Flat(problem.variables)
+    flat = _Flat(objective.variables)
     best = _Best(flat.values)
     recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after these iterations
 
@@ -69,7 +69,7 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
         flat.assign(x)
         try:
-            value, slopes = problem.evaluate(course.iterations)
+            value, slopes = objective.evaluate(history.iterations)
             assert value is not None  # all rows
             slope = flat.of(slopes)
             if not (np.isfinite(value) and np.isfinite(slope).all()):
@@ -78,37 +78,37 @@ def lbfgs(problem: Problem, course: Course, max_iterations: int) -> Ending:
             if best.loss == np.inf:
                 raise
             best.failure = reason_of(error)  # a step too far: the line search takes a shorter one
-            problem.restore_best()
+            objective.restore_best()
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
             best.loss, best.failure, best.values = value, "", flat.values
-            problem.mark_best()
+            objective.mark_best()
         return value, slope
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
         if flat.values is not best.values:
             restore()
-            problem.restore_best()
-        course.step(-best.loss if course.will_record else None)
+            objective.restore_best()
+        history.step(-best.loss if history.will_record else None)
         recent.append(best.loss)
-        if course.is_over or is_flat():
+        if history.is_over or is_flat():
             raise StopIteration
 
-    with restoring(problem, course, restore) as failure:
+    with restoring(objective, history, restore) as failure:
         # A search may end too early: where the loss has some noise, which sites leave that are converged to a
         # tolerance, or after one that was taken up from a checkpoint. It starts again from where it was until that
         # gains nothing.
         gained = True
-        while gained and not course.is_over and not is_flat():
+        while gained and not history.is_over and not is_flat():
             previous, best.failure = best.loss, ""
-            options = {"maxiter": max_iterations - course.iterations, "maxfun": 4 * max_iterations + 20}
+            options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
             result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
             restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
-        course.close(-best.loss)
-        if course.is_over_early:
-            return course.ending
-        limit = course.is_over
+        history.close(-best.loss)
+        if history.is_over_early:
+            return history.ending
+        limit = history.is_over
         if is_flat() and not limit:
             gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
             return Ending(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")

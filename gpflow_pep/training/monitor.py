@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from ..arrays_file import check_writable
 from ..models.moving_points import are_points, points_of
-from .course import Course
-from .problems import quiet
+from .history import History
+from .objectives import quiet
 
 _PICTURES = 10  # records from one picture to the next
 _POINTS = 1000  # rows of data in a picture
@@ -28,7 +28,7 @@ _KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
 def monitor(
     model: GPModel,
     directory: str | os.PathLike[str],
-    course: Course,
+    history: History,
     *,
     interval: int,
     data: RegressionData,
@@ -43,9 +43,9 @@ def monitor(
     """
     directory = _made(directory)
     scalars: list[Any] = [
-        ScalarToTensorBoard(directory, lambda: course.objective[-1], "objective"),
+        ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
         ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
-        *(ScalarToTensorBoard(directory, partial(_latest, course, name), f"held_out/{name}") for name in scores),
+        *(ScalarToTensorBoard(directory, partial(_latest, history, name), f"held_out/{name}") for name in scores),
     ]
     groups = [MonitorTaskGroup(scalars)]
     X, Y = (np.asarray(values)[:_POINTS] for values in data)
@@ -67,8 +67,8 @@ def _made(directory: str | os.PathLike[str]) -> str:
     return os.fspath(directory)
 
 
-def _latest(course: Course, name: str) -> float:
-    return course.held_out[name][-1]
+def _latest(history: History, name: str) -> float:
+    return history.held_out[name][-1]
 
 
 def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:

@@ -19,7 +19,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class FitResult:
-    """How a training ended, and what happened in its course; of one that was taken up again, from its beginning."""
+    """How a training ended, and what happened in its history; of one that was taken up again, from its beginning."""
 
     status: str
     """

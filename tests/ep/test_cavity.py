@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_pep.engine import SiteSums
 from gpflow_pep.ep.cavity import Marginals, Site, cavity_of_f, cavity_of_w, marginals, matching_site
 from gpflow_pep.ep.rows import Latent, Projected, project
-from gpflow_pep.statistics import SiteSums
 from gpflow_pep.tilted import Tilted
 
 CLOSE = 1e-12

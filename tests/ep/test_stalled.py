@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from experiments.campaign.convergence import Models, Problem
 from gpflow_pep import PEP, MultiClassRobustMax
+from gpflow_pep.engine import InducingPosterior, SiteSums
 from gpflow_pep.ep import convergence, sum_sites
 from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.statistics import InducingPosterior, SiteSums
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
 from gpflow_pep.tilted.softmax import SoftmaxTilting
 

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
+from gpflow_pep.engine import OldSite, SingleRows, SiteSums, SomeRows
 from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
 from gpflow_pep.ep.sweep import normalized, sweep
-from gpflow_pep.statistics import OldSite, SingleRows, SiteSums, SomeRows
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
 
 CLOSE = 1e-12

@@ -138,7 +138,7 @@ def test_a_stream_is_traced_once(monkeypatch):
     steps()
     before = len(traced)
     for rows in (slice(30, 50), slice(50, 90)):  # of different sizes
-        model.update((X[rows], Y[rows]), moved_share=0.5)
+        model.update((X[rows], Y[rows]), fraction_to_move=0.5)
         steps()
     assert before > 0 and len(traced) == before and all(traced)
 

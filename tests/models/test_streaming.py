@@ -173,7 +173,7 @@ def test_inducing_points_at_all_inputs_seen(alpha):
 
 
 def test_points_that_occur_twice_are_told_apart():
-    """Each has a jitter of its own, in Kuu and in what is carried over."""
+    """Each has a jitter of its own, in Kuu and in the old posterior."""
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
     kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
     whole = PEPR(data, kernel, Z, alpha=0.5, noise_variance=0.05)
@@ -229,7 +229,7 @@ def test_a_share_of_the_points_moves_where_the_new_data_are():
     predictions = {}
     for share in (0.0, 0.5):
         model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
-        model.update(new, moved_share=share)
+        model.update(new, fraction_to_move=share)
         points = model.inducing_variable.Z.numpy()
         kept = np.isin(points, Z)
         np.testing.assert_array_equal(points[kept], Z[kept])  # those that stay keep their place in the list
@@ -240,7 +240,7 @@ def test_a_share_of_the_points_moves_where_the_new_data_are():
     assert predictions[0.5] < predictions[0.0] - 1.0
     # new data where points are already: they stay
     model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
-    model.update((Z[:4], np.sin(Z[:4])), moved_share=0.5)
+    model.update((Z[:4], np.sin(Z[:4])), fraction_to_move=0.5)
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
@@ -293,9 +293,9 @@ GOOD = np.ones((3, 1))
         ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),
         ((GOOD, GOOD), {"inducing_variable": np.ones((5, 2))}, r"inducing_variable \(Z\) must keep 1 columns"),
         ((GOOD, GOOD), {"inducing_variable": np.ones((2, 5, 1))}, "for 1 latent functions, got 2"),
-        ((GOOD, GOOD), {"moved_share": 1.5}, r"moved_share must be a number in \[0, 1\], got 1.5"),
-        ((GOOD, GOOD), {"moved_share": np.nan}, "moved_share"),
-        ((GOOD, GOOD), {"moved_share": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
+        ((GOOD, GOOD), {"fraction_to_move": 1.5}, r"fraction_to_move must be a number in \[0, 1\], got 1.5"),
+        ((GOOD, GOOD), {"fraction_to_move": np.nan}, "fraction_to_move"),
+        ((GOOD, GOOD), {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
     ],
 )
 def test_a_batch_that_is_refused_leaves_the_model_as_it_was(small, batch, options, message):

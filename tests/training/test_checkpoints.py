@@ -29,7 +29,7 @@ from small_models import (
 
 import gpflow_pep
 from gpflow_pep.training import fit
-from gpflow_pep.training.about import about
+from gpflow_pep.training.run_identity import run_identity
 
 SMALL = Path(__file__).parent
 
@@ -279,9 +279,9 @@ def test_what_a_run_is_about(make, other, differing):
     first, again, different = make(), make(), other()
     for variable in again.trainable_variables:
         variable.assign_add(0.1 * tf.ones_like(variable))
-    assert about(first, None) == about(again, None)
-    found = about(different, None)
-    assert {name for name, value in about(first, None).items() if found[name] != value} == differing
+    assert run_identity(first, None) == run_identity(again, None)
+    found = run_identity(different, None)
+    assert {name for name, value in run_identity(first, None).items() if found[name] != value} == differing
 
 
 class Trend(gpflow.functions.Function):
@@ -356,7 +356,7 @@ def of_course(**changed):
 
     def change(text):
         about = json.loads(str(text))
-        about["course"].update(changed)
+        about["history"].update(changed)
         return np.array(json.dumps(about))
 
     return put("about", change)
@@ -371,7 +371,7 @@ SPOILT = {
     "no JSON": (put("about", lambda value: np.array("{")), "cannot be used: Expecting"),
     "other JSON": (put("about", lambda value: np.array("[1]")), "no record of a run"),
     "deep JSON": (put("about", lambda value: np.array("[" * 100_000)), "cannot be used"),
-    "no course": (put("about", lambda value: np.array('{"run": {}}')), "no record of the training"),
+    "no history": (put("about", lambda value: np.array('{"run": {}}')), "no record of the training"),
     "a number": (put("about", lambda value: np.array(1.0)), "must be a file that a training wrote"),
     "a key more": (rewritten(lambda arrays: arrays.update(more=np.zeros(2))), "differ in more"),
     "a key less": (rewritten(lambda arrays: arrays.pop("parameter.0")), "differ in parameter.0"),

@@ -14,7 +14,7 @@ from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
 from gpflow_pep.training import FitResult, fit
-from gpflow_pep.training.problems import ConvergedProblem
+from gpflow_pep.training.objectives import ConvergedSitesObjective
 
 rng = np.random.default_rng(21)
 X = rng.uniform(-2.0, 2.0, (30, 1))
@@ -186,7 +186,7 @@ def test_progress(model, capsys):
 
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
     """There the energy may be anything; from the third evaluation on the status says so."""
-    look, calls = ConvergedProblem.evaluate, []
+    look, calls = ConvergedSitesObjective.evaluate, []
     status = PEP.sites_status.fget
 
     def counted(self, step):
@@ -197,7 +197,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
         found = status(self)
         return found if len(calls) < 3 else dataclasses.replace(found, converged=False, change=0.2)
 
-    monkeypatch.setattr(ConvergedProblem, "evaluate", counted)
+    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", counted)
     monkeypatch.setattr(PEP, "sites_status", property(unsettled))
     result = fit(model, max_iterations=10)
     assert len(calls) > 3

@@ -6,11 +6,11 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from gpflow_pep.training import lbfgs
-from gpflow_pep.training.course import Course
-from gpflow_pep.training.problems import Problem
+from gpflow_pep.training.history import History
+from gpflow_pep.training.objectives import Objective
 
 
-class Valley(Problem):
+class Valley(Objective):
     """Rosenbrock's function of many variables, times a factor: a curved valley, along which the loss falls slowly."""
 
     def __init__(self, factor):
@@ -25,7 +25,7 @@ class Valley(Problem):
 
 def search(factor, steps=1000):
     objective = []
-    course = Course(
+    history = History(
         (problem := Valley(factor)).variables,
         steps=steps,
         interval=1,
@@ -35,7 +35,7 @@ def search(factor, steps=1000):
         patience=None,
         checkpoints=None,
     )
-    ending = lbfgs.lbfgs(problem, course, steps)
+    ending = lbfgs.lbfgs(problem, history, steps)
     return ending, np.array(objective)
 
 

@@ -1,4 +1,4 @@
-"""What cannot be written is found before training; what fails in its course is told, and the result comes back."""
+"""What cannot be written is found before training; what fails in its history is told, and the result comes back."""
 
 import errno
 import math
@@ -11,7 +11,7 @@ from small_models import MAKERS, X, Y, options_for
 
 from gpflow_pep import arrays_file
 from gpflow_pep.training import checkpoints, fit
-from gpflow_pep.training.course import Course
+from gpflow_pep.training.history import History
 
 OPTIONS = {**options_for("TSVGP"), "max_iterations": 20, "interval": 5}
 
@@ -65,14 +65,14 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
 def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
     expected, asked = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS), []
 
-    def show(course, watch, original=Course._show):
+    def show(history, watch, original=History._show):
         def broken(step):
             asked.append(step)
             error()
 
-        original(course, broken)
+        original(history, broken)
 
-    monkeypatch.setattr(Course, "_show", show)
+    monkeypatch.setattr(History, "_show", show)
     with pytest.warns(
         UserWarning, match="tensorboard '.*t' could not be written: .*; training goes on without it"
     ) as told:

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from .course import Course
-from .problems import FAILURES, Problem
+from .history import History
+from .objectives import FAILURES, Objective
 
 NOT_FINITE = "the training loss or its derivatives are not finite."
 
 
 @contextmanager
-def restoring(problem: Problem, course: Course, restore: Callable[[], None]) -> Iterator[list[str]]:
+def restoring(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
     """
     Where anything fails inside, the last good parameters come back and the reason is in the list. Before the first step
     there is nothing to go on with, and the failure goes on.
@@ -23,8 +23,8 @@ def restoring(problem: Problem, course: Course, restore: Callable[[], None]) -> 
         yield reason
     except FAILURES as error:
         restore()
-        problem.reset()
-        if course.iterations == 0:
+        objective.reset()
+        if history.iterations == 0:
             raise
         reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
     except BaseException:

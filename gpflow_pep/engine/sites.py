@@ -13,19 +13,20 @@ class Powers(NamedTuple):
 
     With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
 
-        site noise  v = s + noise m d,            penalty  sum weight log(1 + penalty m d / s) / (penalty m)
+        site noise  v = s + noise_power m d,
+        penalty     sum weight log(1 + penalty_power m d / s) / (penalty_power m)
 
     (log det for blocks; a power of 0 is the limit). They are not differentiated; the scale m is.
 
-    | method          | noise | penalty | weight        |
-    |-----------------|-------|---------|---------------|
-    | SGPR            | 0     | 0       | 1/2           |
-    | PEP, T-PEP      | alpha | alpha   | (1 - alpha)/2 |
-    | T-SGPR, BT-SGPR | 0     | 1       | 1/2           |
+    | method          | noise_power | penalty_power | weight        |
+    |-----------------|-------------|---------------|---------------|
+    | SGPR            | 0           | 0             | 1/2           |
+    | PEP, T-PEP      | alpha       | alpha         | (1 - alpha)/2 |
+    | T-SGPR, BT-SGPR | 0           | 1             | 1/2           |
     """
 
-    noise: tf.Tensor
-    penalty: tf.Tensor
+    noise_power: tf.Tensor
+    penalty_power: tf.Tensor
     weight: tf.Tensor
 
 
@@ -74,7 +75,7 @@ class Removal(NamedTuple):
 
     V: tf.Tensor
     """L^-1 Kuf, [M, n]."""
-    rest: tf.Tensor
+    conditional_variance: tf.Tensor
     """Variance of f given u, [n]."""
     direction: tf.Tensor
     """e, [M, n]."""

@@ -18,12 +18,12 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
+from ..engine import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
 from ..ep.cavity import project_mean
-from ..graphs import unconverted
+from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
-from ..statistics import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
 from .latent_functions import independent_prior
 from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
@@ -57,13 +57,13 @@ class Projected(NamedTuple):
 
     V: tf.Tensor
     """L^-1 Kuf, [M, n] or [C, M, n]."""
-    rest: tf.Tensor
+    conditional_variance: tf.Tensor
     """d, [n] or [C, n]."""
     offset: tf.Tensor
     """m(x), [C, n] or [1, n]."""
 
 
-class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
+class MinibatchSVGP(CheckedPredictions, ExternalDataTrainingLossMixin):
     """A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_num_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
@@ -187,15 +187,15 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
         V = tf.linalg.triangular_solve(L, covariance(X, *inputs))
-        rest = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
-        return Projected(V, rest, tf.transpose(self.mean_function(X)))
+        conditional_variance = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
+        return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
 
     def _marginals(self, rows: Projected, q: Approximation) -> MeanAndVariance:
         """Mean and variance of f under q, [C, n]."""
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
-        return rows.offset + project_mean(rows.V, q.m), rows.rest + column_products(T, T)
+        return rows.offset + project_mean(rows.V, q.m), rows.conditional_variance + column_products(T, T)
 
-    @unconverted
+    @no_autograph
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> GaussianPosterior:
@@ -219,7 +219,7 @@ class Uncollapsed(CheckedPredictions, ExternalDataTrainingLossMixin):
         )
 
     @inherit_check_shapes
-    @unconverted
+    @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and (co)variance of the latent functions at Xnew."""
         Xnew = tf.cast(Xnew, default_float())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics import (
+from gpflow_pep.engine import (
     AllRows,
     BlockSites,
     IndependentSites,
@@ -25,7 +25,7 @@ from gpflow_pep.statistics import (
 
 EXACT = 2e-12
 DIFFERENCES = 1e-6
-ENGINE = sys.modules["gpflow_pep.statistics.collect"]
+ENGINE = sys.modules["gpflow_pep.engine.accumulation"]
 
 POWERS = {
     "SGPR": Powers(0.0, 0.0, 0.5),
@@ -62,7 +62,7 @@ def collected(dense, problem, chunks, sites, powers, scale):
     sources = [Kuu, scale, *rows.inputs]
     with tf.GradientTape() as tape:
         tape.watch(sources)
-        sums = dense.collect(
+        sums = dense.accumulate_sums(
             rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         objective = dense.paired(dense.cotangents(sums, 5), sums)
@@ -98,11 +98,11 @@ def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale
     sums, gradients = collected(dense, problem, dense.chunks(kind, blocks, 4), sites, powers, scale)
     for actual, expected in zip(sums, dense.numpy_sums(problem, blocks, powers, scale), strict=True):
         # A log det of I + k X divided by k = 1e-6 errs by eps / k in numpy's own evaluation.
-        dense.close(actual, expected, 1e-8 if np.min(powers.penalty) < 1e-3 else EXACT)
+        dense.close(actual, expected, 1e-8 if np.min(powers.penalty_power) < 1e-3 else EXACT)
     expected = expected_gradients(dense, problem, blocks, powers, scale)
-    small = np.any((np.asarray(powers.penalty) > 0.0) & (np.asarray(powers.penalty) < 1e-3))
+    small = np.any((np.asarray(powers.penalty_power) > 0.0) & (np.asarray(powers.penalty_power) < 1e-3))
     for number, (actual, wanted) in enumerate(zip(with_symmetric_covariances(gradients), expected, strict=True)):
-        # The dense derivative in the scale subtracts logarithms divided by k^2; tests/statistics/test_penalty.py
+        # The dense derivative in the scale subtracts logarithms divided by k^2; tests/engine/test_penalty.py
         # has those small powers.
         if not (small and number == 1):
             dense.close(actual, wanted, EXACT)
@@ -154,7 +154,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
     def engine(Kuf):
         chunks = dense.chunks(kind, blocks)
         rows = dense.TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
-        return dense.collect(
+        return dense.accumulate_sums(
             rows,
             chunks,
             sites,
@@ -187,7 +187,7 @@ def test_derivatives_equal_finite_differences(dense, kind):
         Kuu, scale, *rows = (
             tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
         )
-        sums = dense.collect(
+        sums = dense.accumulate_sums(
             dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         return float(dense.paired(dense.cotangents(sums, 5), sums))
@@ -263,7 +263,7 @@ def test_several_latent_functions_are_several_calls(dense, powers, chunks):
     scale = tf.constant(1.2, tf.float64)
     with tf.GradientTape() as tape:
         tape.watch([*sources, scale])
-        sums = dense.collect(
+        sums = dense.accumulate_sums(
             dense.TensorRows(chunks, *sources[1:]),
             chunks,
             IndependentSites(),
@@ -296,7 +296,7 @@ def test_several_latent_functions_share_a_residual(dense):
     results = []
     for rows in (copies, [*copies[:2], *shared[2:]]):
         results.append(
-            dense.collect(
+            dense.accumulate_sums(
                 dense.TensorRows(chunks, *rows),
                 chunks,
                 IndependentSites(),
@@ -342,7 +342,7 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
             return Rows(tf.transpose(columns), *others)
 
     def objective(Kuu, *rows):
-        sums = dense.collect(
+        sums = dense.accumulate_sums(
             OpenRows(*rows),
             chunks,
             IndependentSites(),

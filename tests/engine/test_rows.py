@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 
-from gpflow_pep.statistics import (
+from gpflow_pep.engine import (
     BlockSites,
     IndependentSites,
     Powers,
@@ -74,7 +74,7 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
     def ours():
         rows = RegressionRows((X, Y), chunks, kernel, points, noise, mean, factor + 0.0)
         return evidence(
-            dense.collect(
+            dense.accumulate_sums(
                 rows,
                 chunks,
                 sites,

@@ -45,7 +45,7 @@ def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
-class Problem:
+class Objective:
     """A training loss of all rows, which are the model's or given."""
 
     def __init__(self, model: GPModel, data: RegressionData | None = None):
@@ -59,7 +59,7 @@ class Problem:
         return 1
 
     @property
-    def carried(self) -> dict[str, tf.Variable]:
+    def state(self) -> dict[str, tf.Variable]:
         """What goes with the parameters from step to step."""
         return {}
 
@@ -86,12 +86,12 @@ class Problem:
     def reset(self) -> None:
         """Drop what belongs to the last parameters: others have been restored."""
 
-    def objective(self, losses: list[float]) -> float:
+    def recorded(self, losses: list[float]) -> float:
         """What is recorded after steps that had these losses."""
         return -losses[-1]
 
 
-class MinibatchProblem(Problem):
+class MinibatchObjective(Objective):
     """A training loss that is estimated from some rows in each step."""
 
     def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
@@ -105,18 +105,18 @@ class MinibatchProblem(Problem):
         return float(loss), slopes
 
     @override
-    def objective(self, losses: list[float]) -> float:
+    def recorded(self, losses: list[float]) -> float:
         return -float(np.mean(losses))
 
 
-class ProblemWithSites(Problem):
+class SitesObjective(Objective):
     """The energy of a model with sites."""
 
     model: PEP
 
     @property
     @override
-    def carried(self) -> dict[str, tf.Variable]:
+    def state(self) -> dict[str, tf.Variable]:
         sites = self.model.sites  # the status has the fraction of an update that few sweeps at a time begin with
         return {"precision": sites.precision, "linear": sites.linear, "status": self.model._status}
 
@@ -133,7 +133,7 @@ class ProblemWithSites(Problem):
         self.model.reset_sites()
 
 
-class SweptMinibatchProblem(ProblemWithSites):
+class SweptMinibatchObjective(SitesObjective):
     """Update a minibatch's sites and estimate derivatives from it; take the sums over all rows anew once an epoch."""
 
     def __init__(self, model: PEP, batch_size: int, seed: int):
@@ -163,7 +163,7 @@ class SweptMinibatchProblem(ProblemWithSites):
             self._epoch = under_way
 
     @override
-    def objective(self, losses: list[float]) -> float:
+    def recorded(self, losses: list[float]) -> float:
         before = self.model.sites.values()
         try:
             return -float(self.model.training_loss())
@@ -171,7 +171,7 @@ class SweptMinibatchProblem(ProblemWithSites):
             self.model.sites.assign(before)
 
 
-class ConvergedProblem(ProblemWithSites):
+class ConvergedSitesObjective(SitesObjective):
     """
     The energy at converged sites, with a tolerance that follows the progress of the search.
 

@@ -7,7 +7,7 @@ from .. import validation
 from .result import STATUSES
 
 
-class Past(NamedTuple):
+class SavedHistory(NamedTuple):
     """The course of a training up to then, as JSON can write it."""
 
     iterations: int
@@ -18,24 +18,24 @@ class Past(NamedTuple):
     """Status and reason of a training that was over; None: it was not."""
 
 
-def past_of(value: Any) -> Past:
+def saved_history_of(value: Any) -> SavedHistory:
     """
-    Validate a `Past` decoded from JSON.
+    Validate a `SavedHistory` decoded from JSON.
 
     :raises ValueError: where it is not one.
     """
-    if not isinstance(value, dict) or value.keys() != set(Past._fields):
+    if not isinstance(value, dict) or value.keys() != set(SavedHistory._fields):
         raise ValueError("it has no record of the training")
-    past = Past(**value)
-    validation.whole_number(past.iterations, "iterations", 0, None)
-    if not _are_numbers([past.seconds]) or not 0.0 <= past.seconds < math.inf:
-        raise ValueError(f"seconds must be a finite number of at least 0, got {past.seconds!r}")
-    scores = list(past.held_out.values()) if isinstance(past.held_out, dict) else [None]
-    if not all(isinstance(each, list) and _are_numbers(each) for each in [past.objective, *scores]):
+    saved = SavedHistory(**value)
+    validation.whole_number(saved.iterations, "iterations", 0, None)
+    if not _are_numbers([saved.seconds]) or not 0.0 <= saved.seconds < math.inf:
+        raise ValueError(f"seconds must be a finite number of at least 0, got {saved.seconds!r}")
+    scores = list(saved.held_out.values()) if isinstance(saved.held_out, dict) else [None]
+    if not all(isinstance(each, list) and _are_numbers(each) for each in [saved.objective, *scores]):
         raise ValueError("objective and held_out must be lists of numbers")
-    if past.ended is not None and not _is_ending(past.ended):
-        raise ValueError(f"ended must be a status and a reason, got {past.ended!r}")
-    return past
+    if saved.ended is not None and not _is_ending(saved.ended):
+        raise ValueError(f"ended must be a status and a reason, got {saved.ended!r}")
+    return saved
 
 
 def _is_ending(value: Any) -> bool:

@@ -11,7 +11,7 @@ from gpflow.utilities import parameter_dict
 from ..identity import fingerprint, settings_of
 
 
-def about(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
+def run_identity(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
     """
     Equal for two models exactly if the same parameters mean the same in both, as JSON can write it.
 

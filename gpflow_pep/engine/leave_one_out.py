@@ -37,11 +37,11 @@ def leave_one_out(
         values = rows(chunk, *rows.inputs)
         V, d, e, v, r = sites.removal(L, values, _of_chunk(powers, chunks, chunk), scale)
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
-        remaining = v - column_products(Te, Te)
+        cavity_variance = v - column_products(Te, Te)
         cross = column_products(TV, Te)
-        surprise = (r - tf.matmul(e, b, transpose_a=True)) / remaining[:, None]  # [n, P]
+        surprise = (r - tf.matmul(e, b, transpose_a=True)) / cavity_variance[:, None]  # [n, P]
         mean = tf.matmul(V, b, transpose_a=True) - cross[:, None] * surprise
-        variance = d + column_products(TV, TV) + tf.square(cross) / remaining + values.noise
+        variance = d + column_products(TV, TV) + tf.square(cross) / cavity_variance + values.noise
         squares = tf.square(values.residual - mean) / variance[:, None]
         density = -0.5 * tf.reduce_sum(tf.math.log(2.0 * np.pi * variance)[:, None] + squares, axis=-1)
         place = chunks.take(tf.range(num_data), chunk)

@@ -75,8 +75,8 @@ class StructuredBlockSites(Sites):
     @override
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
         V, _, D, _ = _quantities(L, rows)
-        rest = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return Removal(V, rest, V, rows.noise, rows.residual)
+        conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
+        return Removal(V, conditional_variance, V, rows.noise, rows.residual)
 
     def _penalty(self, X: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         return 2.0 * tf.reduce_sum(weight * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(_factor(X))), axis=-1))

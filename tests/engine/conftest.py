@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_pep.engine import AllRows, Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
+from gpflow_pep.engine import accumulate_sums as engine
 from gpflow_pep.linalg import cholesky
-from gpflow_pep.statistics import AllRows, Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
-from gpflow_pep.statistics import collect as engine
 
 
 class Collected(NamedTuple):
@@ -31,7 +31,7 @@ class Collected(NamedTuple):
         return SiteSums(*self[:3]), EvidenceTerms(*self[3:])
 
 
-def collect(*arguments, **options):
+def accumulate_sums(*arguments, **options):
     sums, terms = engine(*arguments, **options)
     return Collected(*sums, *terms)
 
@@ -91,13 +91,13 @@ def numpy_sums(problem, blocks, powers, scale, shared=False):
     A, c, quadratic, log_noise, penalty = 0.0, 0.0, 0.0, 0.0, 0.0
     for number, block in enumerate(blocks):
         S, D_b, r = np.diag(problem.noise[block]), D[np.ix_(block, block)], problem.residual[block]
-        Sigma = S + of_block(powers.noise, number) * scale * D_b
+        Sigma = S + of_block(powers.noise_power, number) * scale * D_b
         inverse = np.linalg.inv(Sigma)
         A += V[:, block] @ inverse @ V[:, block].T
         c += V[:, block] @ inverse @ r
         quadratic += np.trace(r.T @ inverse @ r)
         log_noise += np.linalg.slogdet(Sigma)[1]
-        k = of_block(powers.penalty, number) * scale
+        k = of_block(powers.penalty_power, number) * scale
         X = D_b / np.sqrt(np.outer(np.diag(S), np.diag(S)))
         if shared:
             penalty += X
@@ -117,17 +117,17 @@ def dense_sums(Kuu, Kuf, Kff, noise, residual, blocks, powers, scale, shared=Fal
         s, r = tf.gather(noise, block), tf.gather(residual, block)
         D_b = tf.gather(tf.gather(D, block), block, axis=1)
         V_b = tf.gather(V, block, axis=1)
-        Sigma = tf.linalg.diag(s) + of_block(powers.noise, number) * scale * D_b
+        Sigma = tf.linalg.diag(s) + of_block(powers.noise_power, number) * scale * D_b
         inverse = tf.linalg.inv(Sigma)
         A += tf.matmul(tf.matmul(V_b, inverse), V_b, transpose_b=True)
         c += tf.matmul(V_b, tf.matmul(inverse, r))
         quadratic += tf.reduce_sum(r * tf.matmul(inverse, r))
         log_noise += tf.linalg.slogdet(Sigma).log_abs_determinant
         X = D_b / tf.sqrt(s[:, None] * s[None, :])
-        k = of_block(powers.penalty, number) * scale
+        k = of_block(powers.penalty_power, number) * scale
         if shared:
             penalty += X
-        elif of_block(powers.penalty, number) == 0.0:
+        elif of_block(powers.penalty_power, number) == 0.0:
             penalty += of_block(powers.weight, number) * tf.linalg.trace(X)
         else:
             identity = tf.eye(len(block), dtype=X.dtype)
@@ -199,7 +199,7 @@ def dense():
         chunks=make_chunks,
         factorize=factorize,
         cotangents=make_cotangents,
-        collect=collect,
+        accumulate_sums=accumulate_sums,
         Collected=Collected,
         paired=paired,
         tensors=tensors,

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from .checkpoints import Checkpoints
-from .past import Past
 from .result import EARLY, Ending
+from .saved_history import SavedHistory
 
 Report = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
@@ -29,7 +29,7 @@ Scores = Callable[[], Mapping[str, float]]
 Watch = Callable[[int], Any]
 
 
-class Course:
+class History:
     """The record, and who is told."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Course:
         self._bar, self._report, self._scores, self._patience = bar, report, scores, patience
         self._trained = list(variables)
         self._best = [] if scores is None or patience is None else _copies(variables)
-        self._checkpoints, self._carried = checkpoints, dict[str, tf.Variable]()
+        self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
         self._recorded, self._before, self._began = 0, 0.0, time.perf_counter()
 
     @property
@@ -93,29 +93,29 @@ class Course:
 
     @property
     def ending(self) -> Ending:
-        """Of a course that is over early."""
+        """Of a history that is over early."""
         name = self._judged_by()[0]
         return Ending(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
 
-    def resume(self, carried: Mapping[str, tf.Variable]) -> Ending | None:
+    def resume(self, state: Mapping[str, tf.Variable]) -> Ending | None:
         """
         Go on from a checkpoint, if there is one.
 
-        :param carried: what goes from step to step beside the parameters, by name.
+        :param state: what goes from step to step beside the parameters, by name.
         :return: how the run had ended, if it had.
         :raises ValueError: where the checkpoint is not of this run.
         """
-        self._carried = {f"best.{number}": variable for number, variable in enumerate(self._best)} | {
+        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | {
             f"parameter.{number}": variable for number, variable in enumerate(self._trained)
         }
-        self._carried |= carried
-        past = None if self._checkpoints is None else self._checkpoints.restore(self._carried)
-        if past is None:
+        self._state |= state
+        saved = None if self._checkpoints is None else self._checkpoints.restore(self._state)
+        if saved is None:
             return None
-        self.iterations, self._recorded, self._before = past.iterations, past.iterations, past.seconds
-        self.objective, self.held_out = past.objective, past.held_out
+        self.iterations, self._recorded, self._before = saved.iterations, saved.iterations, saved.seconds
+        self.objective, self.held_out = saved.objective, saved.held_out
         self._bar.update(self.iterations)
-        return None if past.ended is None else Ending(*past.ended)
+        return None if saved.ended is None else Ending(*saved.ended)
 
     def step(self, objective: float | None) -> None:
         """A step is done; where one is given the objective is recorded."""
@@ -150,8 +150,8 @@ class Course:
         if self._checkpoints is None:
             return
         ending = None if ended is None else [ended.status, ended.reason]
-        past = Past(self.iterations, self.seconds, self.objective, self.held_out, ending)
-        self._checkpoints.save(past, self._carried)
+        saved = SavedHistory(self.iterations, self.seconds, self.objective, self.held_out, ending)
+        self._checkpoints.save(saved, self._state)
 
     def _record(self, objective: float) -> None:
         self._recorded = self.iterations

@@ -177,7 +177,7 @@ def _rows_per_chunk(chunk_size: int | None) -> int:
     return ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
 
 
-def add_up(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:
+def sum_over_chunks(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:
     """Sum of part(0), ..., part(count - 1), each some tensors of the shapes of `zero`."""
 
     def step(chunk: tf.Tensor, *total: tf.Tensor) -> tuple[tf.Tensor, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics import Blocks, SingleRows, SomeRows
+from gpflow_pep.engine import Blocks, SingleRows, SomeRows
 
 PARTITIONS = {
     "one block": [7],

@@ -24,7 +24,7 @@ from gpflow.kernels import (
     White,
 )
 
-from gpflow_pep.statistics import Prior, kernel_matrix
+from gpflow_pep.engine import Prior, kernel_matrix
 
 EXACT = 1e-13
 FAR = 2.0**30

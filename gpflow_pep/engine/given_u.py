@@ -15,20 +15,21 @@ def variance_given_u(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
     :raises tf.errors.InvalidArgumentError: as :func:`possible_given_u` does.
     """
-    rest = Kff - column_products(V, V)
-    return tf.nn.relu(possible_given_u(rest, rest, Kff, L))
+    conditional_variance = Kff - column_products(V, V)
+    return tf.nn.relu(possible_given_u(conditional_variance, conditional_variance, Kff, L))
 
 
-def possible_given_u(value: tf.Tensor, rest: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+def possible_given_u(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
-    `value` itself, where the variances `rest` = Kff - diag(V'V), V = L^-1 Kuf, are not negative beyond rounding.
+    `value` itself, where the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond
+    rounding.
 
     The computed factorization is the exact one of a Kuu perturbed by some M eps of its entries (Higham 2002, theorem
     10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
     below; _SAFETY covers what it is short of.
 
-    :param rest: [..., n], and the prior variances Kff.
+    :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
     :raises tf.errors.InvalidArgumentError: where a variance is negative beyond rounding error.
     """
@@ -39,9 +40,9 @@ def possible_given_u(value: tf.Tensor, rest: tf.Tensor, Kff: tf.Tensor, L: tf.Te
     bound = (_SAFETY * np.finfo(L.dtype.as_numpy_dtype).eps * size) * condition
     return asserted(
         value,
-        ~tf.reduce_any(rest < -bound * tf.reduce_max(Kff)),  # NaN is found where it does harm
+        ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found where it does harm
         "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff contradict each other, as when "
         "inputs are far from the origin, or spread over far too many lengthscales. Try: subtracting the mean of X from "
         "X, Xnew and the inducing points, or longer lengthscales. The smallest variance is",
-        tf.reduce_min(rest),
+        tf.reduce_min(conditional_variance),
     )

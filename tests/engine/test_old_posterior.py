@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics.old_posterior import _site
+from gpflow_pep.engine.old_posterior import _site
 
 
 def constant(value):

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..derivatives import first_only
+from ..derivatives import once_differentiable
 from ..linalg import cholesky_adjoint
-from .chunks import AllRows, Chunks, add_up
+from .chunks import AllRows, Chunks, sum_over_chunks
 from .independent import IndependentSites, LinearAdjoint
 from .rows import Rows, RowSource, watched
 from .sites import ChunkSums, EvidenceTerms, Powers, Sites
@@ -23,7 +23,7 @@ from .sums import SiteSums
 _WELL_CONDITIONED = 5e8
 
 
-def collect(
+def accumulate_sums(
     rows: RowSource,
     chunks: Chunks,
     sites: Sites,
@@ -61,8 +61,8 @@ def collect(
             VDV, scale_bar, *sources_bar = pull_back(bar, variables)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
             LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
-            Kuu_bar, *sources_bar = first_only(cholesky_adjoint(L, LtL_bar), *sources_bar)
-            (scale_bar,) = first_only(tf.reduce_sum(scale_bar))  # by itself: nobody may ask for it
+            Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
+            (scale_bar,) = once_differentiable(tf.reduce_sum(scale_bar))  # by itself: nobody may ask for it
             return (Kuu_bar, scale_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
         return tuple(sums), gradient
@@ -128,7 +128,7 @@ class _ManyChunks(NamedTuple):
             rows, powers = self.rows(chunk, *inputs), self._powers(chunk)
             return self.sites.forward(self.sites.quantities(self.L, rows, powers, scale), rows, powers, scale)
 
-        sums = ChunkSums(*add_up(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
+        sums = ChunkSums(*sum_over_chunks(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
 
         def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
             return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, bar)
@@ -153,7 +153,7 @@ class _ManyChunks(NamedTuple):
                 adjoint = self.sites.adjoint(self.L, quantities, rows, powers, scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            return add_up(
+            return sum_over_chunks(
                 self.rows.num_chunks(), part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
             )
 
@@ -164,7 +164,11 @@ class _ManyChunks(NamedTuple):
                 rows, pull_back = watched(self.rows, chunk, inputs, sources)
                 return pull_back(adjoint(rows))
 
-            return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *add_up(self.rows.num_chunks(), part, tuple(zeros))
+            return (
+                adjoint.VDV(sums.A),
+                tf.zeros_like(bar.penalty),
+                *sum_over_chunks(self.rows.num_chunks(), part, tuple(zeros)),
+            )
 
         if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
             return tuple(tf.cond(self._is_linear(sums.A), linear, general))
@@ -175,7 +179,7 @@ class _ManyChunks(NamedTuple):
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
         well_conditioned = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
-        return (self.powers.noise == 0.0) & (self.powers.penalty == 0.0) & well_conditioned
+        return (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & well_conditioned
 
     def _powers(self, chunk: tf.Tensor) -> Powers:
         return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..derivatives import first_only
+from ..derivatives import once_differentiable
 from ..linalg import inverse_of_product
 from .sites import EvidenceTerms
 from .sums import SiteSums, factorize_B
@@ -34,7 +34,7 @@ def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> t
             covariance = P * inverse_of_product(factor) + tf.matmul(b, b, transpose_b=True)
             half = -0.5 * bar
             of_matrix = half if bar.shape.rank == 0 else half[..., None, None]
-            return first_only(of_matrix * covariance, -2.0 * of_matrix * b, half, P * half)
+            return once_differentiable(of_matrix * covariance, -2.0 * of_matrix * b, half, P * half)
 
         return -0.5 * (P * (constant + log_noise + log_det) + distance), gradient
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf
 
-from gpflow_pep.statistics.covariances import covariance_with_rows
+from gpflow_pep.engine.covariances import covariance_with_rows
 
 EXACT = 1e-12
 RNG = np.random.default_rng(1)

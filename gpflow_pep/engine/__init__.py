@@ -1,8 +1,8 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
+from .accumulation import accumulate_sums
 from .block import BlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, add_up, concatenate
-from .collect import collect
+from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .covariances import (
     Prior,
     covariance_with_rows,
@@ -16,7 +16,7 @@ from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .leave_one_out import leave_one_out
-from .old_posterior import Carried, OldPosterior, carried
+from .old_posterior import AbsorbedPosterior, OldPosterior, absorbed_posterior
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .sites import EvidenceTerms, Powers, Sites
@@ -25,10 +25,10 @@ from .sums import InducingPosterior, OldSite, SiteSums, factorize_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
+    "AbsorbedPosterior",
     "AllRows",
     "BlockSites",
     "Blocks",
-    "Carried",
     "Chunks",
     "EvidenceTerms",
     "IndependentSites",
@@ -46,9 +46,8 @@ __all__ = [
     "Sites",
     "SomeRows",
     "StructuredBlockSites",
-    "add_up",
-    "carried",
-    "collect",
+    "absorbed_posterior",
+    "accumulate_sums",
     "concatenate",
     "covariance_with_rows",
     "factored_log_det_ratio",
@@ -65,6 +64,7 @@ __all__ = [
     "precision_B",
     "prior_covariance",
     "prior_variances",
+    "sum_over_chunks",
     "variance_given_u",
     "watched",
 ]

@@ -27,7 +27,7 @@ class _Quantities(NamedTuple):
 def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
     d = variance_given_u(rows.Kff, V, L)
-    w = 1.0 / (rows.noise + powers.noise * scale * d)
+    w = 1.0 / (rows.noise + powers.noise_power * scale * d)
     return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
 
 
@@ -76,7 +76,7 @@ class IndependentSites(Sites):
     @override
     def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         V, Vw, _, w, x = quantities
-        penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty * scale, x), axis=-1)
+        penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power * scale, x), axis=-1)
         return weighted_sums(V, Vw, w, rows.residual, penalty)
 
     @override
@@ -86,10 +86,12 @@ class IndependentSites(Sites):
         V, Vw, d, w, x = quantities
         half_V_bar, v_bar, r_bar = weighted_adjoint(V, Vw, w, rows.residual, bar)
         weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
-        slope = weight / (rows.noise + powers.penalty * scale * d)  # of the penalty in d
-        d_bar = tf.where(d > 0.0, powers.noise * scale * v_bar + slope, tf.zeros_like(d))
+        slope = weight / (rows.noise + powers.penalty_power * scale * d)  # of the penalty in d
+        d_bar = tf.where(d > 0.0, powers.noise_power * scale * v_bar + slope, tf.zeros_like(d))
         Vd = weighted(V, d_bar)
-        m_bar = powers.noise * d * v_bar + powers.penalty * weight * log1p_ratio_slope(powers.penalty * scale, x)
+        m_bar = powers.noise_power * d * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
+            powers.penalty_power * scale, x
+        )
         return ChunkAdjoint(
             rows=Rows(
                 Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - Vd, adjoint=True),

@@ -32,7 +32,7 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     D = possible_given_u(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
     s = tf.reshape(rows.noise, [groups, size])
     r = tf.reshape(rows.residual, [groups, size, rows.residual.shape[-1]])
-    Sigma = tf.linalg.diag(s) + (powers.noise * scale)[..., None, None] * D
+    Sigma = tf.linalg.diag(s) + (powers.noise_power * scale)[..., None, None] * D
     return _Quantities(V, D, s, r, cholesky(Sigma, name="a block of the site noise", advice=ADVICE))
 
 
@@ -46,7 +46,7 @@ def _penalty_adjoint(
     powers: Powers, scale: tf.Tensor, D: tf.Tensor, s: tf.Tensor, bar: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Derivatives of the penalty in D [G, b, b], s [G, b] and the power [G], with Pi = (S + penalty m D)^-1."""
-    power = powers.penalty * scale
+    power = powers.penalty_power * scale
     weight = bar * powers.weight
     factor = cholesky(tf.linalg.diag(s) + power[..., None, None] * D, name="a block of the penalty", advice=ADVICE)
     Pi = inverse_of_product(factor)
@@ -76,7 +76,7 @@ class BlockSites(Sites):
             c=tf.matmul(U, rho, transpose_a=True),
             quadratic=tf.reduce_sum(tf.square(rho)),
             log_noise=2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))),
-            penalty=tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty * scale, _relative(D, s))),
+            penalty=tf.reduce_sum(powers.weight * log_det_ratio(powers.penalty_power * scale, _relative(D, s))),
         )
 
     @override
@@ -92,9 +92,11 @@ class BlockSites(Sites):
         W_bar = tf.matmul(VA, V, transpose_b=True) + tf.matmul(Vc + bar.quadratic * r, r, transpose_b=True)
         Sigma_bar = bar.log_noise * precision - tf.matmul(precision, tf.matmul(_symmetric(W_bar), precision))
         D_bar, s_bar, in_power = _penalty_adjoint(powers, scale, D, s, bar.penalty)
-        D_bar += (powers.noise * scale)[..., None, None] * Sigma_bar
+        D_bar += (powers.noise_power * scale)[..., None, None] * Sigma_bar
         V_bar = 2.0 * (tf.matmul(precision, VA) - tf.matmul(D_bar, V)) + tf.matmul(e, bar.c, transpose_b=True)
-        m_bar = powers.noise * tf.reduce_sum(Sigma_bar * D, axis=[-2, -1]) + powers.penalty * in_power  # [G]
+        m_bar = (
+            powers.noise_power * tf.reduce_sum(Sigma_bar * D, axis=[-2, -1]) + powers.penalty_power * in_power
+        )  # [G]
         return ChunkAdjoint(
             rows=Rows(
                 Kuf=tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(_flat(V_bar)), adjoint=True),
@@ -113,8 +115,8 @@ class BlockSites(Sites):
         precision = inverse_of_product(factor)  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         e, residual = (_flat(noise[..., None] * tf.matmul(precision, values)) for values in (V, r))
-        rest = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return Removal(tf.transpose(_flat(V)), rest, tf.transpose(e), tf.reshape(noise, [-1]), residual)
+        conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
+        return Removal(tf.transpose(_flat(V)), conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual)
 
 
 def _symmetric(X: tf.Tensor) -> tf.Tensor:

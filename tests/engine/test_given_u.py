@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics import Prior, possible_given_u
+from gpflow_pep.engine import Prior, possible_given_u
 
 
 def parts(Z, X, kernel, jitter):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..derivatives import first_only
+from ..derivatives import once_differentiable
 from ..linalg import cholesky, finite
 from .old_covariances import old_covariances
 from .penalty import factored_log_det_ratio
@@ -22,8 +22,8 @@ _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
 
 
-class Carried(NamedTuple):
-    """What is carried over of a posterior of inducing variables a at Z; [...] are leading dimensions, none or [C]."""
+class AbsorbedPosterior(NamedTuple):
+    """A posterior of inducing variables a at Z, less its prior; [...] are leading dimensions, none or [C]."""
 
     Z: tf.Tensor
     """Where they are, [K, Ma, D]: K = 1 where all latent functions share them, otherwise C."""
@@ -35,22 +35,22 @@ class Carried(NamedTuple):
     """log of the integral of p_old(a) over q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []."""
 
 
-def carried(Z: tf.Tensor, sums: SiteSums) -> Carried:
+def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
     """
-    What is carried over of q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D].
+    Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior.
 
     Negative eigenvalues of A, which sites of negative precision may make, are taken to be 0: those directions are as
     uncertain as the prior has them.
     """
     L, A, c = sums
-    eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the posterior to be carried over", advice=_ADVICE_SUMS))
+    eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the old posterior", advice=_ADVICE_SUMS))
     eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
     L = tf.broadcast_to(L, tf.shape(A))
-    along = tf.matmul(U, finite(c, name="c of the posterior to be carried over", advice=_ADVICE_SUMS), transpose_a=True)
+    Uc = tf.matmul(U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True)
     num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
     log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
-    quadratic = tf.reduce_sum(tf.square(along) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
-    return Carried(
+    quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
+    return AbsorbedPosterior(
         Z,
         tf.linalg.triangular_solve(L, U * tf.sqrt(eigenvalues), adjoint=True),
         tf.linalg.triangular_solve(L, c, adjoint=True),
@@ -59,11 +59,11 @@ def carried(Z: tf.Tensor, sums: SiteSums) -> Carried:
 
 
 class OldPosterior(tf.Module):
-    """What is carried over, in variables: compiled functions see it change, whatever the number of old points."""
+    """The old posterior in variables: compiled functions see it change, whatever the number of old points."""
 
     def __init__(self, num_parts: int, num_inputs: int, leading: list[int], num_outputs: int, dtype: tf.DType):
         """
-        Nothing is carried over yet: there are no old points.
+        Start without old points.
 
         :param num_parts: K, how many sets of inducing points there are, 1 or C.
         :param num_inputs: D.
@@ -71,22 +71,22 @@ class OldPosterior(tf.Module):
         :param num_outputs: P, columns of η.
         """
         super().__init__()
-        shapes = Carried(
+        shapes = AbsorbedPosterior(
             Z=[num_parts, None, num_inputs],
             root=[*leading, None, None],
             linear=[*leading, None, num_outputs],
             log_normalizer=[],
         )
-        self._carried = Carried(*(_empty(shape, dtype) for shape in shapes))
+        self._absorbed = AbsorbedPosterior(*(_empty(shape, dtype) for shape in shapes))
 
     @property
-    def carried(self) -> Carried:
+    def absorbed(self) -> AbsorbedPosterior:
         """The variables."""
-        return self._carried
+        return self._absorbed
 
-    def assign(self, carried: Carried) -> None:
-        """Carry this over from now on."""
-        for variable, value in zip(self._carried, carried, strict=True):
+    def assign(self, absorbed: AbsorbedPosterior) -> None:
+        """Replace it."""
+        for variable, value in zip(self._absorbed, absorbed, strict=True):
             variable.assign(value)
 
     def site(
@@ -100,9 +100,9 @@ class OldPosterior(tf.Module):
 
         :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
+        R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldSite(A, c, self._carried.log_normalizer + terms)
+        return OldSite(A, c, self._absorbed.log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -118,7 +118,7 @@ class OldPosterior(tf.Module):
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self._carried.root, self._carried.linear))
+        R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
         V, Q = self._projected(inducing_variable, kernel, L, jitter)
         W = tf.matmul(V, R)  # [C, M, Ma]
         squares = (
@@ -127,13 +127,13 @@ class OldPosterior(tf.Module):
         )
         second = sum(map(tf.reduce_sum, squares)) + tf.reduce_sum(R * tf.matmul(Q, R))
         first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
-        return first - 0.5 * second + self._carried.log_normalizer
+        return first - 0.5 * second + self._absorbed.log_normalizer
 
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables."""
-        same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._carried.Z, jitter)
+        same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
         return _projected(L, Kba + jitter * same, Kaa, same)
 
 
@@ -156,7 +156,7 @@ def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) ->
             in_V = V_bar - tf.matmul(V, Q_bar + tf.linalg.matrix_transpose(Q_bar))
             Kba_bar = tf.linalg.triangular_solve(L, in_V, adjoint=True)
             L_bar = -tf.matmul(Kba_bar, V, transpose_b=True)
-            return first_only(L_bar, Kba_bar, Q_bar)
+            return once_differentiable(L_bar, Kba_bar, Q_bar)
 
         return (V, Q), gradient
 
@@ -193,15 +193,15 @@ def _site(
         def gradient(A_bar: tf.Tensor, c_bar: tf.Tensor, terms_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             A_bar = 0.5 * (A_bar + tf.linalg.matrix_transpose(A_bar))
             VS = tf.matmul(H, G, transpose_a=True)
-            along = tf.matmul(A_bar, VS)
-            V_bar = 2.0 * along + tf.matmul(c_bar, omega, transpose_b=True)
+            A_bar_VS = tf.matmul(A_bar, VS)
+            V_bar = 2.0 * A_bar_VS + tf.matmul(c_bar, omega, transpose_b=True)
             S_omega = tf.matmul(VS, c_bar, transpose_a=True) - 0.5 * terms_bar * omega
-            Q_bar = tf.matmul(VS, along, transpose_a=True) + tf.matmul(S_omega, omega, transpose_b=True)
+            Q_bar = tf.matmul(VS, A_bar_VS, transpose_a=True) + tf.matmul(S_omega, omega, transpose_b=True)
             S = tf.matmul(G, G, transpose_a=True)
             Q_bar = -alpha * Q_bar - 0.5 * num_outputs * terms_bar * S
             if V.shape.rank < V_bar.shape.rank:  # several latent functions share them
                 V_bar, Q_bar = tf.reduce_sum(V_bar, axis=0), tf.reduce_sum(Q_bar, axis=0)
-            return first_only(V_bar, Q_bar)
+            return once_differentiable(V_bar, Q_bar)
 
         return (tf.matmul(H, H, transpose_a=True), tf.matmul(V, omega), terms), gradient
 

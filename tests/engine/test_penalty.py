@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics.penalty import (
+from gpflow_pep.engine.penalty import (
     factored_log_det_ratio,
     log1p_ratio,
     log1p_ratio_slope,
