@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.statistics.penalty import log1p_ratio, log1p_ratio_slope, log_det_ratio, log_det_ratio_slope
+from gpflow_pep.statistics.penalty import (
+    factored_log_det_ratio,
+    log1p_ratio,
+    log1p_ratio_slope,
+    log_det_ratio,
+    log_det_ratio_slope,
+)
 
 UNIT = 2.0**-53
 JUST_BELOW, JUST_ABOVE = np.nextafter(1e-3, 0.0), np.nextafter(1e-3, 1.0)
@@ -147,3 +153,16 @@ def test_blocks_of_one_are_rows():
         blocks = tf.constant(x[:, None, None])
         np.testing.assert_allclose(log_det_ratio(k, blocks), single, rtol=2.3e-12)
         np.testing.assert_allclose(log_det_ratio_slope(k, blocks), slope_, rtol=4e-11)
+
+
+@pytest.mark.parametrize("power", [0.0, 1e-9, 1e-6, 1e-4, 0.3, 1.0])
+def test_a_matrix_whose_factor_is_at_hand(power):
+    """log det(I + power X) / power of two matrices, one of them indefinite, and the trace at 0: to 1e-10."""
+    features = np.random.default_rng(6).normal(size=(2, 5, 5))
+    X = features @ np.swapaxes(features, -1, -2) - np.array([0.0, 0.1])[:, None, None] * np.eye(5)
+    eigenvalues = np.linalg.eigvalsh(X)
+    expected = np.sum(np.log1p(power * eigenvalues) / power if power else eigenvalues, axis=-1)
+    factor = tf.linalg.cholesky(np.eye(5) + power * X)
+    squares = np.sum(np.square(X), axis=(-2, -1))
+    found = factored_log_det_ratio(factor, tf.constant(power, tf.float64), np.trace(X, axis1=-2, axis2=-1), squares)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
