@@ -124,7 +124,8 @@ def _edits(node: Any) -> Iterator[_Edit]:
         c: Any = node.value
         yield from (("number", ast.Constant(value)) for value in ((1 - c,) if c in (0, 1) else (2 * c, c + 1, -c)))
     elif isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
-        yield "flag", ast.keyword(node.arg, ast.Constant(not node.value.value))
+        if node.arg != "strict":  # of zip: a check
+            yield "flag", ast.keyword(node.arg, ast.Constant(not node.value.value))
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in _FUNCTIONS:
             function = ast.Attribute(node.func.value, _FUNCTIONS[node.func.attr], ast.Load())

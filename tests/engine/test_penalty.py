@@ -160,3 +160,16 @@ def test_squares_that_rounding_made_negative(power):
     """Of a matrix that is all but 0: at the power 0 the trace, too, not log det I."""
     eye, k, trace, squares = (tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20))
     assert float(factored_log_det_ratio(eye, k, trace, squares)) == pytest.approx(1e-9, rel=1e-10)
+
+
+@pytest.mark.parametrize("power", [0.0, 1e-9, 1e-6, 1e-4, 0.3, 1.0])
+def test_a_matrix_whose_factor_is_at_hand(power):
+    """log det(I + power X) / power of two matrices, one of them indefinite, and the trace at 0: to 1e-10."""
+    features = np.random.default_rng(6).normal(size=(2, 5, 5))
+    X = features @ np.swapaxes(features, -1, -2) - np.array([0.0, 0.1])[:, None, None] * np.eye(5)
+    eigenvalues = np.linalg.eigvalsh(X)
+    expected = np.sum(np.log1p(power * eigenvalues) / power if power else eigenvalues, axis=-1)
+    factor = tf.linalg.cholesky(np.eye(5) + power * X)
+    squares = np.sum(np.square(X), axis=(-2, -1))
+    found = factored_log_det_ratio(factor, tf.constant(power, tf.float64), np.trace(X, axis1=-2, axis2=-1), squares)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

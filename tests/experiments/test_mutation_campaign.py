@@ -54,7 +54,7 @@ def test_statements_are_left_out_where_that_leaves_something_to_run():
 
 
 def test_what_says_nothing_is_left_alone():
-    """Docstrings, types, messages and lists of names; decorators, which say what shapes are."""
+    """Docstrings, types, messages and lists of names; decorators, which say what shapes are; checks."""
     source = '''
         """One + 1."""
         __all__ = ["a" + "b"]
@@ -63,7 +63,7 @@ def test_what_says_nothing_is_left_alone():
         def f(a: Tensor[1 + 1]) -> Tensor[2]:
             """One + 1."""
             raise ValueError(1 + 1)
-            return f"{a + 1:.2f}"
+            return f"{a + 1:.2f}", zip(a, strict=True)
     '''
     assert not expressions(inspect.cleandoc(source))
 
