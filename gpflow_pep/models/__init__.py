@@ -1,6 +1,5 @@
 """What a user constructs, one family a file."""
 
-from .btsgpr import BTSGPR
 from .classifier import PEPClassifier
 from .pep import PEP
 from .pepr import PEPR
@@ -9,7 +8,7 @@ from .streaming_pep import StreamingPEP
 from .streaming_svgp import StreamingSVGP
 from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP
-from .tsgpr import TSGPR
+from .tsgpr import BTSGPR, TSGPR
 
 __all__ = [
     "APEP",

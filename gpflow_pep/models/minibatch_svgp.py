@@ -24,8 +24,8 @@ from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
+from . import predictions
 from .latent_functions import independent_prior
-from .predictions import CheckedPredictions
 from .sparse import ADVICE_KUU
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -63,10 +63,14 @@ class Projected(NamedTuple):
     """m(x), [C, n] or [1, n]."""
 
 
-class MinibatchSVGP(CheckedPredictions, ExternalDataTrainingLossMixin):
+class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     """A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_num_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+
+    predict_y = predictions.predict_y
+    predict_log_density = predictions.predict_log_density
+    predict_f_samples = predictions.predict_f_samples
 
     def __init__(
         self,

@@ -13,10 +13,11 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Blocks, EvidenceTerms, Powers, log1p_ratio
+from .collapsed import CollapsedRegression
 from .upper_bound import UpperBound
 
 
-class PEPR(UpperBound):
+class PEPR(UpperBound, CollapsedRegression):
     r"""
     Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected).
 

@@ -1,7 +1,11 @@
-"""Predictions of observations and samples that are never NaN silently, on top of those of f."""
+"""
+Predictions of observations and samples that are never NaN silently, from a `predict_f` that is checked.
+
+They replace those of :class:`gpflow.models.GPModel` in the classes of models that name them.
+"""
 
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
@@ -14,41 +18,68 @@ from ..validation import real_numbers
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
 
-class CheckedPredictions(GPModel):
-    """A model whose `predict_f` is checked; what follows from it is checked here."""
+@check_shapes(
+    "Xnew: [batch..., N, D]",
+    "return[0]: [batch..., N, P]",
+    "return[1]: [batch..., N, P]",
+)
+def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+    """
+    Mean and variance of new observations at Xnew, by quadrature where there is no formula.
 
-    @inherit_check_shapes
-    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        if full_cov or full_output_cov:
-            raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
-        mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
-        return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
+    :raises tf.errors.InvalidArgumentError: where they are not numbers.
+    """
+    if full_cov or full_output_cov:
+        raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
+    mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
+    return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 
-    @inherit_check_shapes
-    def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tf.Tensor:
-        X, Y = data
-        Y = real_numbers(Y, "data[1] (Y)")
-        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
-        Y = tf.reshape(rows, tf.shape(Y))
-        if isinstance(self.likelihood, Softmax):
-            Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
-        if full_cov or full_output_cov:
-            raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
-        density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
-        return _number(density, "the log predictive densities")
 
-    @inherit_check_shapes
-    def predict_f_samples(
-        self,
-        Xnew: InputData,
-        num_samples: int | None = None,
-        full_cov: bool = True,
-        full_output_cov: bool = False,
-    ) -> tf.Tensor:
-        samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
-        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
+@check_shapes(
+    "data[0]: [batch..., N, D]",
+    "data[1]: [batch..., N, P]",
+    "return: [batch..., N]",
+)
+def predict_log_density(
+    self: GPModel, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+) -> tf.Tensor:
+    """
+    Log density of new observations Y at X, in nats.
+
+    :raises ValueError: where the likelihood does not accept Y.
+    :raises tf.errors.InvalidArgumentError: where a density is not a number.
+    """
+    X, Y = data
+    Y = real_numbers(Y, "data[1] (Y)")
+    rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+    Y = tf.reshape(rows, tf.shape(Y))
+    if isinstance(self.likelihood, Softmax):
+        Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
+    if full_cov or full_output_cov:
+        raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
+    density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
+    return _number(density, "the log predictive densities")
+
+
+@check_shapes(
+    "Xnew: [batch..., N, D]",
+    "return: [batch..., N, P] if (num_samples is None)",
+    "return: [batch..., S, N, P] if (num_samples is not None)",
+)
+def predict_f_samples(
+    self: GPModel,
+    Xnew: InputData,
+    num_samples: int | None = None,
+    full_cov: bool = True,
+    full_output_cov: bool = False,
+) -> tf.Tensor:
+    """
+    Samples of the latent function at Xnew; see :meth:`gpflow.models.GPModel.predict_f_samples`.
+
+    :raises tf.errors.InvalidArgumentError: where their covariance cannot be factorized.
+    """
+    samples = GPModel.predict_f_samples(self, Xnew, num_samples, full_cov, full_output_cov)
+    return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
 
 
 def _number(value: tf.Tensor, name: str) -> tf.Tensor:

@@ -23,8 +23,8 @@ from ..engine import Prior, SiteSums
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
+from . import predictions
 from .all_or_nothing import all_or_nothing
-from .predictions import CheckedPredictions
 from .structure import CompiledSteps
 
 ADVICE_KUU = (
@@ -33,7 +33,7 @@ ADVICE_KUU = (
 )
 
 
-class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin):
+class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 
@@ -45,6 +45,10 @@ class SparseGP(CompiledSteps, CheckedPredictions, InternalDataTrainingLossMixin)
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
     # What checkpoints leave out, beside GPflow's own choice; an exported prediction needs it.
     _NOT_IN_CHECKPOINTS = frozenset({"_data"})
+
+    predict_y = predictions.predict_y
+    predict_log_density = predictions.predict_log_density
+    predict_f_samples = predictions.predict_f_samples
 
     def __init__(
         self,

@@ -1,7 +1,9 @@
-"""TSGPR: the tighter bound of a structured conditional, one scale a row."""
+"""TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale a row or a matrix a block."""
+
+from typing import Any
 
 import tensorflow as tf
-from gpflow.base import RegressionData, TensorData
+from gpflow.base import AnyNDArray, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
@@ -9,24 +11,24 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..engine import EvidenceTerms, Powers
+from ..engine import EvidenceTerms, Powers, SharedBlockSites, Sites, StructuredBlockSites
+from ..linalg import cholesky
+from .collapsed import CollapsedRegression
 from .upper_bound import UpperBound
 
 
-class StructuredBound(UpperBound):
-    """The bounds whose sites are SGPR's: L0 = log N(y; m, Qff + σ²I) minus a penalty on D, which they share."""
+class _StructuredBound(UpperBound):
+    """Mixed into collapsed regression: sites are SGPR's, L0 = log N(y; m, Qff + σ²I) less a penalty on D."""
 
-    @override
     def _powers(self) -> Powers:
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
-    @override
     def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
 
-class TSGPR(StructuredBound):
+class TSGPR(_StructuredBound, CollapsedRegression):
     """
     The tighter collapsed bound (Bui and Titsias 2025, eq. 6); q(u) and predictions as `gpflow.models.SGPR`.
 
@@ -64,3 +66,62 @@ class TSGPR(StructuredBound):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+
+
+class BTSGPR(_StructuredBound, CollapsedRegression):
+    """
+    The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
+
+        log N(y; m, Qff + σ²I) - 1/2 Σ_b log|I + D_bb/σ²|,          D = Kff - Qff
+
+    or, with ``shared=True``, one matrix for all blocks (eq. 11), which is looser but a single b × b determinant:
+
+        log N(y; m, Qff + σ²I) - B/2 log|I + 1/B Σ_b D_bb/σ²|
+    """
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        inducing_variable: InducingPointsLike,
+        *,
+        blocks: Any,
+        shared: bool = False,
+        **kwargs: Any,
+    ):
+        """
+        :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
+            Blocks of b rows cost O(N b^2) beside O(N M^2).
+        :param shared: one matrix for all blocks, which then must be of one size.
+        :param kwargs: as for :class:`TSGPR`.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        if blocks is None:
+            raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
+        self._shared = shared
+        super().__init__(data, kernel, inducing_variable, blocks=blocks, **kwargs)
+
+    @override
+    def _make_sites(self) -> Sites:
+        if not self._shared:
+            return StructuredBlockSites()
+        self._shared_size = int(self._chunks.sizes[0])
+        self._check_block_sizes(self._chunks.sizes.numpy())
+        return SharedBlockSites(self._shared_size)
+
+    @override
+    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+        if self._shared and (sizes != self._shared_size).any():
+            raise ValueError(
+                f"blocks must be of one size with shared=True, {self._shared_size}, "
+                f"got sizes {sizes.min()} to {sizes.max()}."
+            )
+
+    @override
+    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        if not self._shared:
+            return super()._penalty(terms, powers, scale)
+        B = tf.cast(self._chunks.num_blocks(self.num_data), default_float())
+        identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
+        factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
+        return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

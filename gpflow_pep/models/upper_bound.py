@@ -1,5 +1,7 @@
 """An upper bound of the exact log evidence, for models of all data."""
 
+from typing import Any
+
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
@@ -7,15 +9,15 @@ from gpflow.config import default_float
 from ..engine import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
 from ..graphs import no_autograph
 from ..linalg import finite
-from .collapsed import ADVICE_OBJECTIVE, CollapsedRegression
+from .collapsed import ADVICE_OBJECTIVE
 
 
-class UpperBound(CollapsedRegression):
-    """Collapsed regression whose data are all there is: not of a stream, whose batch has others behind it."""
+class UpperBound:
+    """Mixed into collapsed regression of all data: a batch of a stream has others before it, so there is no bound."""
 
     @check_shapes("return: []")
     @no_autograph
-    def upper_bound(self) -> tf.Tensor:
+    def upper_bound(self: Any) -> tf.Tensor:
         """
         An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
 
@@ -32,4 +34,5 @@ class UpperBound(CollapsedRegression):
         sums, terms = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half)
         wider = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
         bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
-        return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
+        checked: tf.Tensor = finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
+        return checked
