@@ -3,6 +3,7 @@
 from .accumulation import accumulate_sums
 from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
+from .collapsed_leave_one_out import collapsed_leave_one_out
 from .covariances import (
     Prior,
     covariance_with_rows,
@@ -15,11 +16,10 @@ from .evidence import log_gaussian, mahalanobis
 from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
-from .leave_one_out import leave_one_out
 from .old_posterior import AbsorbedPosterior, OldPosterior, absorbed_posterior
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
-from .sites import EvidenceTerms, Powers, Sites
+from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldSite, SiteSums, factorize_B, precision_B
 
@@ -42,12 +42,13 @@ __all__ = [
     "Rows",
     "SharedBlockSites",
     "SingleRows",
+    "SiteAlgebra",
     "SiteSums",
-    "Sites",
     "SomeRows",
     "StructuredBlockSites",
     "absorbed_posterior",
     "accumulate_sums",
+    "collapsed_leave_one_out",
     "concatenate",
     "covariance_with_rows",
     "factored_log_det_ratio",
@@ -56,7 +57,6 @@ __all__ = [
     "independent_parts",
     "inducing_covariance",
     "kernel_matrix",
-    "leave_one_out",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",

@@ -15,7 +15,7 @@ from ..linalg import cholesky_adjoint
 from .chunks import AllRows, Chunks, sum_over_chunks
 from .independent import IndependentSites, LinearAdjoint
 from .rows import Rows, RowSource, watched
-from .sites import ChunkSums, EvidenceTerms, Powers, Sites
+from .site_algebra import ChunkSums, EvidenceTerms, Powers, SiteAlgebra
 from .sums import SiteSums
 
 # LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
@@ -26,7 +26,7 @@ _WELL_CONDITIONED = 5e8
 def accumulate_sums(
     rows: RowSource,
     chunks: Chunks,
-    sites: Sites,
+    sites: SiteAlgebra,
     powers: Powers,
     *,
     Kuu: tf.Tensor,
@@ -79,7 +79,7 @@ class _OneChunk(NamedTuple):
 
     rows: RowSource
     chunks: Chunks
-    sites: Sites
+    sites: SiteAlgebra
     powers: Powers
     L: tf.Tensor
 
@@ -104,7 +104,7 @@ class _ManyChunks(NamedTuple):
 
     rows: RowSource
     chunks: Chunks
-    sites: Sites
+    sites: SiteAlgebra
     powers: Powers
     L: tf.Tensor
 

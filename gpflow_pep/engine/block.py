@@ -13,7 +13,7 @@ from ..linalg import cholesky, inverse_of_product
 from .given_u import possible_given_u
 from .penalty import ADVICE, log_det_ratio, log_det_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
+from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -59,7 +59,7 @@ def _flat(values: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, [-1, tf.shape(values)[-1]])
 
 
-class BlockSites(Sites):
+class BlockSites(SiteAlgebra):
     """One site a block; any noise, any penalty, one latent function."""
 
     @override

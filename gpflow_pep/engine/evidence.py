@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ..derivatives import once_differentiable
 from ..linalg import inverse_of_product
-from .sites import EvidenceTerms
+from .site_algebra import EvidenceTerms
 from .sums import SiteSums, factorize_B
 
 

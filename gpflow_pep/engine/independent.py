@@ -13,7 +13,7 @@ from ..linalg import column_products, symmetric_product
 from .given_u import variance_given_u
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
+from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -66,7 +66,7 @@ def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
     return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
 
 
-class IndependentSites(Sites):
+class IndependentSites(SiteAlgebra):
     """One site a row; any noise, any penalty, any number of latent functions."""
 
     @override

@@ -14,7 +14,7 @@ from .given_u import possible_given_u
 from .independent import weighted, weighted_adjoint, weighted_sums
 from .penalty import penalty_factor
 from .rows import Rows
-from .sites import ChunkAdjoint, ChunkSums, Powers, Removal, Sites
+from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -38,7 +38,7 @@ def _scaled(root: tf.Tensor, D: tf.Tensor) -> tf.Tensor:
     return root[:, :, None] * D * root[:, None, :]
 
 
-class StructuredBlockSites(Sites):
+class StructuredBlockSites(SiteAlgebra):
     """The penalty is the sum of weight log|I + X|; the noise power is 0, the penalty's and the scale m are 1."""
 
     @override

@@ -1,7 +1,7 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
 from .convergence import CONVERGED, IMPROPER, Converged, Options, SitesProblem, converge
-from .energy import Prior, energy_derivatives, scale_terms
+from .energy import EnergyInputs, energy_derivatives, scale_terms
 from .leave_one_out import leave_one_out
 from .minibatch import minibatch_objective, old_objective, update_rows
 from .rows import LatentRows, ProjectedRows, project
@@ -12,9 +12,9 @@ __all__ = [
     "CONVERGED",
     "IMPROPER",
     "Converged",
+    "EnergyInputs",
     "LatentRows",
     "Options",
-    "Prior",
     "ProjectedRows",
     "Sites",
     "SitesProblem",

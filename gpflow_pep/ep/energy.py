@@ -43,7 +43,7 @@ def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_lat
     return 0.5 * num_latent_gps * count * tf.reduce_sum(each)
 
 
-class Prior(NamedTuple):
+class EnergyInputs(NamedTuple):
     """What the energy depends on besides sites and likelihood; differentiable in the parameters."""
 
     rows: LatentRows
@@ -59,7 +59,7 @@ class Prior(NamedTuple):
 
 
 def energy_derivatives(
-    prior: Callable[[], Prior],
+    prior: Callable[[], EnergyInputs],
     rule: TiltedRule,
     sites: tf.Tensor,
     slopes: tf.Tensor,

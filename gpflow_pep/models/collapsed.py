@@ -26,10 +26,10 @@ from ..engine import (
     Prior,
     RegressionRows,
     SingleRows,
-    Sites,
+    SiteAlgebra,
     SiteSums,
     accumulate_sums,
-    leave_one_out,
+    collapsed_leave_one_out,
     log_gaussian,
 )
 from ..graphs import no_autograph
@@ -142,7 +142,7 @@ class CollapsedRegression(SparseGP):
     def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """What is added to log N(y; m, Qff + v), per output, []."""
 
-    def _make_sites(self) -> Sites:
+    def _make_sites(self) -> SiteAlgebra:
         return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
 
     @override
@@ -158,7 +158,12 @@ class CollapsedRegression(SparseGP):
         return AllRows() if self.in_one_chunk and isinstance(chunks, SingleRows) else chunks
 
     def _accumulate_sums(
-        self, chunks: Chunks, sites: Sites, powers: Powers, scale: tf.Tensor, noise_factor: tf.Tensor | None = None
+        self,
+        chunks: Chunks,
+        sites: SiteAlgebra,
+        powers: Powers,
+        scale: tf.Tensor,
+        noise_factor: tf.Tensor | None = None,
     ) -> tuple[SiteSums, EvidenceTerms]:
         prior = Prior(self.inducing_variable, self.kernel)
         rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
@@ -206,5 +211,7 @@ class CollapsedRegression(SparseGP):
         that row would predict. Cost: one pass over the data. (Not differentiable.)
         """
         rows, sums = self._rows(self._chunks), self._sums()
-        densities = leave_one_out(rows, self._chunks, self._sites, self._powers(), sums, self._scale(), self.num_data)
+        densities = collapsed_leave_one_out(
+            rows, self._chunks, self._sites, self._powers(), sums, self._scale(), self.num_data
+        )
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)

@@ -20,6 +20,7 @@ from gpflow.utilities import positive, triangular
 from .. import validation
 from ..engine import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
 from ..ep.cavity import project_mean
+from ..ep.rows import Projected
 from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
@@ -34,7 +35,7 @@ ADVICE = "a smaller learning rate; checking parameters, mean function and data f
 _NOT_SOME_OF_ALL = "data must have at least one row and at most num_data of them, got"
 
 
-class Approximation(NamedTuple):
+class WhitenedQ(NamedTuple):
     """q(v) = N(m, R R'), whitened: u = L v with Kuu = L L'."""
 
     m: tf.Tensor
@@ -50,17 +51,6 @@ class Approximation(NamedTuple):
         """KL[q, prior] = (tr S + m'm - M - log|S|)/2, summed over latent functions, []."""
         squares = tf.reduce_sum(tf.square(self.R)) + tf.reduce_sum(tf.square(self.m))
         return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - self.half_log_det()
-
-
-class Projected(NamedTuple):
-    """n rows, given the inducing variables: f = w + m(x) + (a Gaussian of variance d), w = V'v."""
-
-    V: tf.Tensor
-    """L^-1 Kuf, [M, n] or [C, M, n]."""
-    conditional_variance: tf.Tensor
-    """d, [n] or [C, n]."""
-    offset: tf.Tensor
-    """m(x), [C, n] or [1, n]."""
 
 
 class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
@@ -177,16 +167,16 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
             raise ValueError(f"{_NOT_SOME_OF_ALL} {n:g}; num_data is {most:g}.")
         return Y
 
-    def _whitened(self) -> tuple[tf.Tensor, Approximation]:
+    def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """L, and q(v)."""
         covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
         L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
         m = tf.transpose(self.q_mu)
         R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.whiten:
-            return L, Approximation(m, R)
+            return L, WhitenedQ(m, R)
         m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
-        return L, Approximation(m, tf.linalg.triangular_solve(L, R))
+        return L, WhitenedQ(m, tf.linalg.triangular_solve(L, R))
 
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
@@ -194,10 +184,10 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         conditional_variance = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
         return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
 
-    def _marginals(self, rows: Projected, q: Approximation) -> MeanAndVariance:
+    def _marginals(self, rows: Projected, q: WhitenedQ) -> MeanAndVariance:
         """Mean and variance of f under q, [C, n]."""
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
-        return rows.offset + project_mean(rows.V, q.m), rows.conditional_variance + column_products(T, T)
+        return rows.mean + project_mean(rows.V, q.m), rows.conditional_variance + column_products(T, T)
 
     @no_autograph
     def posterior(

@@ -26,9 +26,9 @@ from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     CONVERGED,
     IMPROPER,
+    EnergyInputs,
     LatentRows,
     Options,
-    Prior,
     ProjectedRows,
     Sites,
     SitesProblem,
@@ -530,17 +530,17 @@ class PEP(SparseGP):
                 loss -= old_objective(prior.old, q)
         return sums.A, sums.c, list(derivatives(tape, loss, variables))
 
-    def _updated(self, prior: Prior, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
+    def _updated(self, prior: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
         """Update the sites of some rows."""
         rows = self._rows(indices)
         return update_rows(rows, indices, self._rule, self._sites, sums, prior.old, prior.scale, damping)
 
-    def _prior(self) -> Prior:
+    def _prior(self) -> EnergyInputs:
         Kuu = self._inducing_covariance()
         L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
         terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
-        return Prior(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
+        return EnergyInputs(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
         """A stream has one."""
@@ -574,7 +574,7 @@ class PEP(SparseGP):
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
         return validation.asserted(X, same, message), Y
 
-    def _projected(self, prior: Prior) -> ProjectedRows:
+    def _projected(self, prior: EnergyInputs) -> ProjectedRows:
         return ProjectedRows(prior.rows, prior.L, prior.scale, keep=self._keeps_projections())
 
     def _is_one_chunk(self) -> bool:

@@ -18,7 +18,7 @@ from ..engine import AbsorbedPosterior, SiteSums, absorbed_posterior, independen
 from ..graphs import compiled, no_autograph
 from ..linalg import cholesky, finite
 from ..observations import check_observations
-from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP
+from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
 from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
@@ -69,7 +69,7 @@ class StreamingSVGP(Stream, MinibatchSVGP):
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
 
-    def _log_ratio(self, L: tf.Tensor, q: Approximation) -> tf.Tensor:
+    def _log_ratio(self, L: tf.Tensor, q: WhitenedQ) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""
         return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
 

@@ -11,10 +11,10 @@ of a block b, S_b their noise and X_b = S_b^-1/2 m D_bb S_b^-1/2, D = Kff - Qff,
 SVGP       no matter             0      0      0, eq. 3
 TSVGP      rows                  1      0      0, eq. 5
 BTSVGP     minibatches           1      0      0, eq. 9
-PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1)), F6,r
+PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1))
 =========  ====================  =====  =====  =====================================================
 
-with m = 1 but in PEPSVGP. (In F6,r the two terms in log|S + α m D| have been put together.)
+with m = 1 but in PEPSVGP, whose objective is that of :class:`PEPR` before q(u) takes its optimum.
 """
 
 from abc import abstractmethod
@@ -35,15 +35,16 @@ from .. import validation
 from ..derivatives import once_differentiable
 from ..engine import factored_log_det_ratio, log1p_ratio, prior_covariance
 from ..ep.cavity import project_mean
+from ..ep.rows import Projected
 from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
-from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP, Projected
+from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
 from .power import SinglePower
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
 
-class Structure(NamedTuple):
+class BoundSettings(NamedTuple):
     """What distinguishes the bounds; see the module's table."""
 
     power: tf.Tensor
@@ -65,7 +66,7 @@ class StructuredSVGP(MinibatchSVGP):
     """Whether a minibatch is a block, or each of its rows is one."""
 
     @abstractmethod
-    def _structure(self) -> Structure:
+    def _bound(self) -> BoundSettings:
         """a, p and m."""
 
     @inherit_check_shapes
@@ -83,21 +84,21 @@ class StructuredSVGP(MinibatchSVGP):
         value = self._row_weight(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: Approximation) -> tf.Tensor:
+    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
         """The sum over the blocks of a minibatch, []."""
-        structure = self._structure()
+        bound = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
-        residual = tf.transpose(Y) - rows.offset - project_mean(rows.V, q.m)  # [C, n]
+        residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:
             D = _given_u(prior_covariance(self.inducing_variable, self.kernel, X), rows.V)
         else:
             D = rows.conditional_variance
-        a, m = structure.power, structure.scale
+        a, m = bound.power, bound.scale
         shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
         each = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
-        return -0.5 * (_total(each, residual) + of_blocks(D, noise, residual, T, structure))
+        return -0.5 * (_total(each, residual) + of_blocks(D, noise, residual, T, bound))
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -107,26 +108,26 @@ def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 
 
 def _of_single_rows(
-    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, structure: Structure
+    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings
 ) -> tf.Tensor:
     """Of rows with D = diag(d), d [n] or [C, n]: log|I + a X|/a and the quadratic form, summed, []."""
-    spread = structure.scale * d  # m D
-    bend = log1p_ratio(structure.power, spread / noise)
-    variance = noise + structure.power * spread if structure.in_noise else noise
+    spread = bound.scale * d  # m D
+    bend = log1p_ratio(bound.power, spread / noise)
+    variance = noise + bound.power * spread if bound.in_noise else noise
     return _total(bend, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
 
 
-def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, structure: Structure) -> tf.Tensor:
+def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings) -> tf.Tensor:
     """The same of a single block with D [n, n] or [C, n, n]."""
-    if not structure.in_noise:  # and a = m = 1: log|I + X| = log|S + D| - log|S|
+    if not bound.in_noise:  # and a = m = 1: log|I + X| = log|S + D| - log|S|
         D = D[None] if D.shape.rank == 2 else D
         covariance = tf.linalg.set_diag(D, tf.linalg.diag_part(D) + noise)
         bend = _log_det(covariance)[:, None] - tf.reduce_sum(tf.math.log(noise), axis=-1, keepdims=True)
         return _total(bend, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / noise)
     sd = tf.sqrt(noise)  # [1 or C, n]
-    X = structure.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
+    X = bound.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
-    return _log_det_and_squares(structure.power, X, tf.linalg.matrix_transpose(white))
+    return _log_det_and_squares(bound.power, X, tf.linalg.matrix_transpose(white))
 
 
 @tf.custom_gradient
@@ -205,12 +206,12 @@ class TSVGP(StructuredSVGP):
         )
 
     @override
-    def _structure(self) -> Structure:
+    def _bound(self) -> BoundSettings:
         one = tf.ones([], default_float())
-        return Structure(one, in_noise=False, scale=one)
+        return BoundSettings(one, in_noise=False, scale=one)
 
     @override
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: Approximation) -> tf.Tensor:
+    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
         if self.scale is None:
             return super()._of_rows(X, Y, rows, q)
         m = tf.convert_to_tensor(self.scale)
@@ -232,14 +233,14 @@ class BTSVGP(StructuredSVGP):
     minibatch_is_block = True
 
     @override
-    def _structure(self) -> Structure:
+    def _bound(self) -> BoundSettings:
         one = tf.ones([], default_float())
-        return Structure(one, in_noise=False, scale=one)
+        return BoundSettings(one, in_noise=False, scale=one)
 
 
 class PEPSVGP(SinglePower, StructuredSVGP):
     """
-    Minibatch power EP for Gaussian noise with a q(u) of its own, and a structured conditional m D (F6,r); see the
+    Minibatch power EP for Gaussian noise with a q(u) of its own, and a structured conditional m D; see the
     module's equation.
 
     ======================================  =====================================================
@@ -276,5 +277,5 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         self.minibatch_is_block = minibatch_is_block
 
     @override
-    def _structure(self) -> Structure:
-        return Structure(self._checked_alpha(), in_noise=True, scale=tf.convert_to_tensor(self.scale))
+    def _bound(self) -> BoundSettings:
+        return BoundSettings(self._checked_alpha(), in_noise=True, scale=tf.convert_to_tensor(self.scale))

@@ -38,7 +38,7 @@ from ..ep.cavity import project_mean
 from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..tilted import Cavity, Observations, log_partition, rule_for
-from .minibatch_svgp import ADVICE, Approximation, MinibatchSVGP
+from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
 from .power import SinglePower
 
 
@@ -89,7 +89,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         rule_for(likelihood, "kl")
 
     @abstractmethod
-    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         """The cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
 
     @inherit_check_shapes
@@ -107,7 +107,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         L, q = self._whitened()
         rows = self._projected(L, X)
         cavity = self._cavity(q, rows.V, alpha, N)
-        mean = rows.offset + project_mean(rows.V, cavity.mean)  # [C, n]
+        mean = rows.mean + project_mean(rows.V, cavity.mean)  # [C, n]
         rule = rule_for(self.likelihood, "kl")
         cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
         of_rows = log_partition(rule, cavity_of_f, Observations(X, Y), alpha)
@@ -124,7 +124,7 @@ class ARPEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
         return TiedCavity(q.m, column_products(T, T), -0.5 * (_square(q.R) + _square(q.m) - M))
@@ -140,7 +140,7 @@ class APEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         log_det, mean, variance = shrunk(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
         return TiedCavity(mean, variance, -0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean)))
 
@@ -153,7 +153,7 @@ class RPAPEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: Approximation, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         beta = 1.0 - alpha / (num_data + 1.0)
         log_det, mean, _ = shrunk(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
@@ -173,9 +173,7 @@ def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> tf.Tensor:
     )
 
 
-def shrunk(
-    q: Approximation, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice: tf.Tensor
-) -> tuple[tf.Tensor, ...]:
+def shrunk(q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
     With W = I + power (R'R - shift I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
 

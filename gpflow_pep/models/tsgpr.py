@@ -11,7 +11,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..engine import EvidenceTerms, Powers, SharedBlockSites, Sites, StructuredBlockSites
+from ..engine import EvidenceTerms, Powers, SharedBlockSites, SiteAlgebra, StructuredBlockSites
 from ..linalg import cholesky
 from .collapsed import CollapsedRegression
 from .upper_bound import UpperBound
@@ -102,7 +102,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         super().__init__(data, kernel, inducing_variable, blocks=blocks, **kwargs)
 
     @override
-    def _make_sites(self) -> Sites:
+    def _make_sites(self) -> SiteAlgebra:
         if not self._shared:
             return StructuredBlockSites()
         self._shared_size = int(self._chunks.sizes[0])

@@ -2,6 +2,6 @@
 
 from .adaptive import Evaluated, Panels, integrate
 from .largest import Largest, largest
-from .softmax import SoftmaxPower, softmax_power
+from .softmax_integrals import SoftmaxPower, softmax_power
 
 __all__ = ["Evaluated", "Largest", "Panels", "SoftmaxPower", "integrate", "largest", "softmax_power"]

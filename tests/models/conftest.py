@@ -46,7 +46,7 @@ def problem():
 @dataclass(frozen=True)
 class Dense:
     """
-    MATH.md's formulas, evaluated as they are printed with N x N matrices of numpy: D = Kff - Qff, S = diag(noise).
+    The formulas of the papers, with N x N matrices of numpy: D = Kff - Qff, S = diag(noise).
 
     The noise may differ from row to row; there every d/σ² becomes S^-1/2 D S^-1/2.
     """

@@ -6,7 +6,7 @@ have converged to TOL, which leaves q off by TOL/(1 - contraction), a few times 
 cavities as narrow as these, are divided by alpha, 1e-3 at the least. POSTERIOR and GRADIENT, relative to the largest
 number, are these with a power of ten; ENERGY is absolute.
 
-There is no jitter, but where Z = X: there Kuu has condition numbers of up to 3e17 (MATH.md, sec. 9), which e = 1e-12
+There is no jitter, but where Z = X: there Kuu has condition numbers of up to 3e17, which e = 1e-12
 mends. That makes d_n up to e, which changes the energy by about Σ d_n (h_n² + τ_n)/2 < 1e-10. Between
 and beyond the inputs K*u (Kuu + e)^-1 Kuf differs from K*f by at most sqrt(k** e)/2 = 2e-6, seldom by a hundredth of
 it: PREDICTION.

@@ -82,10 +82,10 @@ def test_references(case, no_jitter):
         "SVGP (eq 3)": value(PEPSVGP, rows, alpha=0.0),
         "T-SVGP (eq 5)": value(TSVGP, rows),
         "BT-SVGP (eq 9)": value(BTSVGP, blocks),
-        "F6,r alpha=0.5 m=1 B=N": value(PEPSVGP, rows, alpha=0.5),
-        "F6,r alpha=0.5 m=0.7 B=N": value(PEPSVGP, rows, alpha=0.5, scale=0.7),
-        "F6,r alpha=0.5 m=0.7 unequal": value(PEPSVGP, blocks, alpha=0.5, scale=0.7, minibatch_is_block=True),
-        "F6,r alpha=1 m=0.7 unequal": value(PEPSVGP, blocks, alpha=1.0, scale=0.7, minibatch_is_block=True),
+        "PEPSVGP alpha=0.5 m=1 B=N": value(PEPSVGP, rows, alpha=0.5),
+        "PEPSVGP alpha=0.5 m=0.7 B=N": value(PEPSVGP, rows, alpha=0.5, scale=0.7),
+        "PEPSVGP alpha=0.5 m=0.7 unequal": value(PEPSVGP, blocks, alpha=0.5, scale=0.7, minibatch_is_block=True),
+        "PEPSVGP alpha=1 m=0.7 unequal": value(PEPSVGP, blocks, alpha=1.0, scale=0.7, minibatch_is_block=True),
     }
     assert found == pytest.approx(case["expected"], rel=1e-9)
 

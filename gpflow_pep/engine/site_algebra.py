@@ -85,7 +85,7 @@ class Removal(NamedTuple):
     """r, [n, P]."""
 
 
-class Sites(Protocol):
+class SiteAlgebra(Protocol):
     """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
 
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:

@@ -6,14 +6,14 @@ import tensorflow as tf
 from ..linalg import column_products
 from .chunks import Chunks
 from .rows import RowSource
-from .sites import Powers, Sites
+from .site_algebra import Powers, SiteAlgebra
 from .sums import SiteSums
 
 
-def leave_one_out(
+def collapsed_leave_one_out(
     rows: RowSource,
     chunks: Chunks,
-    sites: Sites,
+    sites: SiteAlgebra,
     powers: Powers,
     sums: SiteSums,
     scale: tf.Tensor,
