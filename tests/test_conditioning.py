@@ -94,7 +94,7 @@ def log_det(K):
 
 
 def objective(name, theta, X, Y, jitter, rounding=None):
-    """The objectives of PEPR and TSGPR, for theta = variance, lengthscale, noise, Z...; Kuu changed by what is given."""
+    """The objectives of PEPR and TSGPR; theta = variance, lengthscale, noise, Z...; Kuu changed by what is given."""
     variance, lengthscale, noise, *Z = theta
 
     def k(a, b):

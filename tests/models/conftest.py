@@ -132,7 +132,7 @@ class Dense:
         return covariance
 
     def pep(self, alpha, blocks, scale=1.0):
-        """F6: power EP with a power per block, and M = m I."""
+        """Power EP with a power per block, and M = m I."""
         penalty = 0.0
         for power, b in zip(np.broadcast_to(alpha, len(blocks)), blocks, strict=True):
             X = scale * self.relative[np.ix_(b, b)]
