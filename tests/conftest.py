@@ -2,7 +2,8 @@
 Time and memory of the test process.
 
 Graphs are run as they are traced: TensorFlow's optimizer takes a third of the time of a graph's first run, and most
-graphs here run a few times. Modules that compare with references, and those of contracts, have it, as users have it.
+graphs here run a few times. Modules that compare with references or with other processes, and those of contracts, have
+it, as users have it.
 
 Models and graphs, which are cycles, are collected after each module, and on the way.
 """
@@ -23,7 +24,7 @@ from gpflow_pep.graphs import hand_over
 _C = ctypes.CDLL(None)
 _TESTS = Path(__file__).parent
 _STATM = Path("/proc/self/statm")  # of Linux
-_OPTIMIZED = ("contracts", "oracle", "dense", "as_gpflow")  # in the paths of modules
+_OPTIMIZED = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints")  # in the paths of modules
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
