@@ -55,7 +55,7 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
     model = PEPR((X, Y), kernel, X[:num_inducing].copy(), alpha=alpha, noise_variance=0.1)
     step = compiled_step(model)
-    (loss, _), peak = peak_beyondresident(step)
+    (loss, _), peak = peak_beyond_resident(step)
     assert np.isfinite(loss.numpy())
     return {"data": X.nbytes + Y.nbytes, "peak": peak}
 
@@ -66,7 +66,7 @@ def printed_by(benchmark: str, *arguments: str) -> Any:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def peak_beyondresident(function: Callable[[], T]) -> tuple[T, int]:
+def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
     """What the function returns, and the most memory that it took beyond what this process held before, in bytes."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
     before = resident()
