@@ -157,6 +157,12 @@ def test_k_means_are_those_of_separated_clusters():
     np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-12)
 
 
+def test_as_many_k_means_as_rows():
+    """Are the rows, in their order."""
+    X = np.random.default_rng(0).normal(size=(7, 2))
+    np.testing.assert_array_equal(k_means(X, 7), X)
+
+
 def test_k_means_do_not_depend_on_the_number_of_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")  # otherwise scikit-learn takes no more than there are cores
     many = np.random.default_rng(0).normal(size=(4000, 8))

@@ -275,6 +275,12 @@ def test_a_shared_block_needs_one_size(blocks):
 # --- inducing variables ----------------------------------------------------------------------------------------------
 
 
+class NoVariables(gpflow.inducing_variables.InducingVariables):
+    """Of a kind that this package does not know."""
+
+    num_inducing, shape = 0, None
+
+
 @pytest.mark.parametrize(
     ("inducing_variable", "words"),
     [
@@ -297,6 +303,7 @@ def test_a_shared_block_needs_one_size(blocks):
             ),
             ["inducing_variable", "all outputs", "SeparateIndependentInducingVariables"],
         ),
+        (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
     ],
 )
 def test_inducing_variable(inducing_variable, words):
@@ -323,6 +330,7 @@ def test_inducing_variable(inducing_variable, words):
         ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
         ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
         ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
+        ({"noise_variance": 1e-7}, ["noise_variance", "above 1e-06", "1e-07"]),
         ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "positive", "[0.1, 0.2, 0.3]"]),
         ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
         ({"chunk_size": -4}, ["chunk_size", "-4"]),

@@ -31,11 +31,11 @@ class _Online(Generic[_Model]):
         :param fraction_to_move: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
         self.model: _Model = model
-        self._moved_share = fraction_to_move
+        self._fraction_to_move = fraction_to_move
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
-        self.model.update((X, Y), fraction_to_move=self._moved_share)
+        self.model.update((X, Y), fraction_to_move=self._fraction_to_move)
         self._train()
 
     @abstractmethod

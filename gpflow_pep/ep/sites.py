@@ -37,11 +37,6 @@ class Sites(tf.Module):
             tf.Variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
         )
 
-    @property
-    def num_data(self) -> int:
-        """N."""
-        return int(tf.shape(self.precision)[0])
-
     def reset(self, num_data: int) -> None:
         """Make q the prior: sites of `num_data` rows with natural parameters 0."""
         for variable in (self.precision, self.linear):

@@ -5,6 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 from gpflow_pep import datasets
 from gpflow_pep.datasets import series
@@ -50,6 +51,23 @@ def test_rows_are_in_order_and_test_rows_lie_between_them(name):
 def test_numbers_are_standardized(name):
     data = datasets.load(name)
     np.testing.assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
+
+
+def test_a_band_of_sound_is_moved_to_0(publish):
+    """A tone at its center frequency becomes a constant, in a whole number of periods exactly; the noise is known."""
+    n = np.arange(1, 27_001)
+    content = io.BytesIO()
+    savemat(content, {"y": np.cos(2.0 * np.pi * 0.1 * n + 0.5), "fs": 16_000.0, "mu": 0.1})
+    rows = series.read_audio(publish("audio.mat", content.getvalue()))
+    np.testing.assert_allclose(rows[:, 0], n[8_000:26_000] / 16_000.0, rtol=1e-14)
+    noise = 0.02 * np.random.RandomState(0).normal(size=len(n))[8_000:26_000]
+    np.testing.assert_allclose(rows[:, 1] - noise, np.cos(0.5), rtol=0.0, atol=1e-9)
+
+
+def test_the_outer_thirds_of_a_toy_are_moved_apart(publish):
+    files = publish("x.txt", b"0\n1\n2\n3\n4\n5\n"), publish("y.txt", b"5\n4\n3\n2\n1\n0\n")
+    expected = [[-1.0, 5.0], [0.0, 4.0], [2.0, 3.0], [3.0, 2.0], [5.0, 1.0], [6.0, 0.0]]
+    np.testing.assert_array_equal(series.read_toy(*files), expected)
 
 
 def test_every_so_many_rows_test():

@@ -66,6 +66,15 @@ def test_inputs_that_are_no_numbers(kind):
         model(kind, 12).training_loss((X.astype(str), Y))
 
 
+def test_the_number_of_rows_is_set_where_there_is_one():
+    """A model that was made without has traced functions that do not read it."""
+    made = model(TSVGP, num_data=8)
+    made.num_data = 24
+    assert float(made.num_data) == 24.0
+    with pytest.raises(ValueError, match="num_data cannot be set on a model that was made without"):
+        model(TSVGP, num_data=None).num_data = 8
+
+
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP, APEP, StreamingSVGP])
 def test_the_sign_of_a_column_of_q_sqrt_means_nothing(kind):
     """q is the same: the objective, too, with a negative entry on the diagonal."""

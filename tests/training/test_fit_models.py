@@ -385,6 +385,24 @@ def test_a_search_ends_where_the_objective_is_flat():
     assert steep.converged and "flat" not in steep.reason and steep.objective[-1] > -1e-6
 
 
+class Cliff(Valley):
+    """A valley that ends before its lowest point: what is behind is no number."""
+
+    def maximum_log_likelihood_objective(self):
+        value = super().maximum_log_likelihood_objective()
+        return tf.where(self.x[0] > 0.5, tf.constant(np.nan, value.dtype), value)
+
+
+def test_a_search_that_comes_to_where_nothing_is_a_number():
+    """It ends before that, with the best parameters it saw."""
+    model = Cliff(1.0)
+    with pytest.warns(UserWarning, match="no step from the last good parameters succeeded"):
+        result = fit(model, max_iterations=200)
+    assert result.status == "failed" and result.iterations > 3
+    assert model.x.numpy()[0] <= 0.5
+    assert float(model.maximum_log_likelihood_objective()) >= max(result.objective)
+
+
 def test_a_variable_of_open_shape():
     """As GPflow's VGP has one where its data are variables."""
     open_Z = gpflow.Parameter(Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]])

@@ -358,3 +358,16 @@ def test_training_that_does_not_wait_and_goes_astray_is_told(monkeypatch):
     with pytest.warns(UserWarning, match="have an objective of .*, not .* Try a larger max_sweeps|have not converged"):
         result = fit(misfit(max_sweeps=1), max_iterations=60)
     assert not result.converged
+
+
+def test_sites_that_are_of_no_use_in_the_end(model):
+    """They are converged from nothing."""
+
+    def spoil(iteration, _):
+        if iteration == 3:
+            model.sites.precision.assign(np.full_like(model.sites.precision, np.nan))
+
+    result = fit(model, optimizer="adam", max_iterations=3, report=spoil)
+    assert result.status == "limit" and model.sites_status.converged
+    assert np.all(np.isfinite(model.sites.precision))
+    assert np.isfinite(result.objective[-1])
