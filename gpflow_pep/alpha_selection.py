@@ -21,7 +21,7 @@ Make = Callable[[RegressionData, float], GPModel]
 """A new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AlphaSelection:
     """Scores of the powers, [A] each; densities are in nats, summed over a row's outputs."""
 
@@ -56,6 +56,12 @@ class AlphaSelection:
         """Powers whose score is within two standard errors of the difference from the best, ascending."""
         near = self.differences >= -2.0 * self.difference_errors
         return np.sort(self.alphas[near | (self.alphas == self.alpha)])
+
+    def __repr__(self) -> str:
+        """Return the scores, in nats a row, with their standard errors."""
+        scores = zip(self.alphas, self.scores, self.errors, strict=True)
+        listed = ", ".join(f"{alpha:g}: {score:.4f} ± {error:.4f}" for alpha, score, error in scores)
+        return f"AlphaSelection(alpha={self.alpha:g}; {listed})"
 
 
 def select_alpha(

@@ -61,6 +61,9 @@ def test_scores_and_errors():
         for alpha, rest, error in zip(found.alphas, found.differences, found.difference_errors, strict=True)
         if rest >= -2.0 * error
     ]
+    shown = repr(found)
+    assert shown.startswith(f"AlphaSelection(alpha={found.alpha:g}; 0: ") and len(shown) < 120
+    assert f"0.5: {found.scores[1]:.4f} ± {found.errors[1]:.4f}" in shown
 
 
 def test_too_few_inducing_points_need_a_power():

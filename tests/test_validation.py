@@ -321,8 +321,6 @@ def test_inducing_variable(inducing_variable, words):
         ({"kernel": "rbf"}, ["kernel", "str"]),
         ({"kernel": None}, ["kernel", "None"]),
         ({"mean_function": 1.0}, ["mean_function"]),
-        ({"num_latent_gps": 2}, ["num_latent_gps", "1", "2"]),
-        ({"num_latent_gps": 0}, ["num_latent_gps", "1", "0"]),
         ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
         ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
         ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),

@@ -3,13 +3,15 @@
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
+from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
+from ..tilted import Projection
 from .pep import PEP
 
 CLASSIFICATION = (Bernoulli, Logit, MultiClass, MultiClassRobustMax, Probit, Softmax)
@@ -31,11 +33,21 @@ class PEPClassifier(PEP):
         kernel: Kernel,
         likelihood: Likelihood | None = None,
         inducing_variable: InducingPointsLike | None = None,
-        **options: Any,
+        *,
+        alpha: Any = 0.5,
+        scale: float | Parameter = 1.0,
+        projection: str | Projection = "kl",
+        tol: float = 1e-6,
+        max_sweeps: int = 1000,
+        damping: float = 1.0,
+        mean_function: MeanFunction | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
     ):
         """
+        Take the arguments of :class:`PEP`, but for this.
+
         :param likelihood: a likelihood of class labels; None chooses it from the labels.
-        :param options: the keyword arguments of :class:`PEP`.
         :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood | None):
@@ -53,7 +65,21 @@ class PEPClassifier(PEP):
                 f"likelihood must be a likelihood of class labels ({names}) or None, got "
                 f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."
             )
-        super().__init__(data, kernel, likelihood, inducing_variable, **options)
+        super().__init__(
+            data,
+            kernel,
+            likelihood,
+            inducing_variable,
+            alpha=alpha,
+            scale=scale,
+            projection=projection,
+            tol=tol,
+            max_sweeps=max_sweeps,
+            damping=damping,
+            mean_function=mean_function,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
 
 
 def _likelihood_for(Y: AnyNDArray) -> Likelihood:

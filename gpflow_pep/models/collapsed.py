@@ -66,7 +66,6 @@ class CollapsedRegression(SparseGP):
         *,
         blocks: Any = None,
         mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
@@ -78,8 +77,6 @@ class CollapsedRegression(SparseGP):
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
         validation.gaussian(likelihood)
-        if num_latent_gps not in (None, Y.shape[1]):
-            raise ValueError(f"num_latent_gps must be the number of columns of Y, {Y.shape[1]}, got {num_latent_gps}.")
         super().__init__(
             (X, Y),
             kernel,

@@ -143,7 +143,6 @@ class PEP(SparseGP):
         max_sweeps: int = 1000,
         damping: float = 1.0,
         mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
@@ -167,7 +166,6 @@ class PEP(SparseGP):
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: the largest fraction of an update that is taken, in (0, 1]; less is taken where it helps.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C, taken from Y and the likelihood.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
         :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so.
         :raises ValueError: naming the argument that cannot be used.
@@ -177,8 +175,6 @@ class PEP(SparseGP):
         rule_for(likelihood, projection)  # refuses what it cannot do
         X, Y = self._observed(data, likelihood)
         C = latent_functions(likelihood, Y)
-        if num_latent_gps not in (None, C):
-            raise ValueError(f"num_latent_gps must be {C} for these data and likelihood, got {num_latent_gps}.")
         powers = validation.power(alpha, len(X), "row")
         super().__init__(
             (X, Y),

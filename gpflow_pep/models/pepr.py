@@ -42,7 +42,6 @@ class PEPR(UpperBound, CollapsedRegression):
         scale: float | Parameter | str = 1.0,
         blocks: Any = None,
         mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
@@ -58,7 +57,6 @@ class PEPR(UpperBound, CollapsedRegression):
         :param blocks: None: each row is a block | int: consecutive blocks of that many rows | integer labels [N],
             blocks in ascending order of the labels | list of arrays of row indices.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: P, taken from Y.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
@@ -72,7 +70,6 @@ class PEPR(UpperBound, CollapsedRegression):
             inducing_variable,
             blocks=blocks,
             mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
             noise_variance=noise_variance,
             likelihood=likelihood,
             chunk_size=chunk_size,

@@ -45,7 +45,6 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         *,
         alpha: float = 0.0,
         mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
@@ -57,7 +56,6 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: P, taken from Y.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
@@ -70,7 +68,6 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
             kernel,
             inducing_variable,
             mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
             noise_variance=noise_variance,
             likelihood=likelihood,
             chunk_size=chunk_size,

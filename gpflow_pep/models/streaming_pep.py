@@ -1,16 +1,16 @@
 """StreamingPEP: power expectation propagation of data that arrive in batches, for any likelihood."""
 
-from typing import Any
-
 import tensorflow as tf
-from gpflow.base import RegressionData
+from gpflow.base import Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
 from ..engine import SiteSums
+from ..tilted import Projection
 from .pep import PEP
 from .stream import StreamOfBatches
 
@@ -38,7 +38,14 @@ class StreamingPEP(StreamOfBatches, PEP):
         inducing_variable: InducingPointsLike,
         *,
         alpha: float = 0.5,
-        **options: Any,
+        scale: float | Parameter = 1.0,
+        projection: str | Projection = "kl",
+        tol: float = 1e-6,
+        max_sweeps: int = 1000,
+        damping: float = 1.0,
+        mean_function: MeanFunction | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
     ):
         """
         Take the arguments of :class:`PEP`, but for these.
@@ -47,11 +54,24 @@ class StreamingPEP(StreamOfBatches, PEP):
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
             `SeparateIndependentInducingVariables`.
         :param alpha: the power, a number in [0, 1]: the old posterior has one.
-        :param options: the other keyword arguments of :class:`PEP`.
         :raises ValueError: naming the argument that cannot be used.
         """
         power = validation.single_power(alpha)
-        super().__init__(data, kernel, likelihood, inducing_variable, alpha=power, **options)
+        super().__init__(
+            data,
+            kernel,
+            likelihood,
+            inducing_variable,
+            alpha=power,
+            scale=scale,
+            projection=projection,
+            tol=tol,
+            max_sweeps=max_sweeps,
+            damping=damping,
+            mean_function=mean_function,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
         self._begin_stream([self.num_latent_gps], 1)
 
     @override

@@ -5,11 +5,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
@@ -40,16 +41,41 @@ class StreamingSVGP(Stream, MinibatchSVGP):
     _NEEDED = ("old.linear",)
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
-    def __init__(self, kernel: Kernel, likelihood: Likelihood, inducing_variable: InducingPointsLike, **kwargs: Any):
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
         """
+        The other arguments are those of :class:`TSVGP`.
+
         :param likelihood: any likelihood of GPflow.
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
             `SeparateIndependentInducingVariables`.
-        :param kwargs: as for :class:`TSVGP`; num_data is the number of rows of the first batch, and None says that
-            every minibatch is a whole batch.
+        :param num_data: the number of rows of the first batch; None: every minibatch is a whole batch.
         :raises ValueError: naming the argument that cannot be used.
         """
-        super().__init__(kernel, likelihood, inducing_variable, **kwargs)
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
         self._begin_stream([self.num_latent_gps], 1)
 
     @inherit_check_shapes
@@ -68,6 +94,15 @@ class StreamingSVGP(Stream, MinibatchSVGP):
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
+
+    @check_shapes(
+        "data[0]: [N, D]",
+        "data[1]: [N, P]",
+        "return: []",
+    )
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """The objective, a lower bound of the log evidence of the batch, estimated from a minibatch; nats."""
+        return self.maximum_log_likelihood_objective(data)
 
     def _log_ratio(self, L: tf.Tensor, q: WhitenedQ) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import positive
 from typing_extensions import override
@@ -199,11 +200,62 @@ class TSVGP(StructuredSVGP):
 
     minibatch_is_block = False
 
+    def __init__(
+        self,
+        kernel: Kernel,
+        likelihood: Likelihood,
+        inducing_variable: InducingPointsLike,
+        *,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
+    ):
+        """
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: any likelihood of GPflow.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`.
+        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
+        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
+        self.scale = None if isinstance(likelihood, Gaussian) else Parameter(1.0, transform=positive())
+
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
-        self.scale: Parameter | None = (
-            None if isinstance(likelihood, Gaussian) else Parameter(1.0, transform=positive())
-        )
+        """Take any."""
+
+    @check_shapes(
+        "data[0]: [N, D]",
+        "data[1]: [N, P]",
+        "return: []",
+    )
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """The objective, a lower bound of the log evidence, estimated from the rows of a minibatch; nats."""
+        return self.maximum_log_likelihood_objective(data)
 
     @override
     def _bound(self) -> BoundSettings:
@@ -231,6 +283,15 @@ class BTSVGP(StructuredSVGP):
     """
 
     minibatch_is_block = True
+
+    @check_shapes(
+        "data[0]: [N, D]",
+        "data[1]: [N, P]",
+        "return: []",
+    )
+    def elbo(self, data: RegressionData) -> tf.Tensor:
+        """The objective, a lower bound of the log evidence, estimated from the rows of a minibatch; nats."""
+        return self.maximum_log_likelihood_objective(data)
 
     @override
     def _bound(self) -> BoundSettings:
@@ -260,18 +321,36 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         alpha: float = 0.5,
         scale: float | Parameter = 1.0,
         minibatch_is_block: bool = False,
-        **kwargs: Any,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
     ):
         """
+        The other arguments are those of :class:`TSVGP`.
+
         :param alpha: the power, in [0, 1].
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
         :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each of them
             is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param kwargs: as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
         """
-        super().__init__(kernel, likelihood, inducing_variable, **kwargs)
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
         self._alpha = self._power_variable(alpha)
         self.scale = validation.scale(scale)
         self.minibatch_is_block = minibatch_is_block

@@ -27,6 +27,7 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
+from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
@@ -67,20 +68,37 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         alpha: float = 0.5,
         scale: float | Parameter = 1.0,
         num_data: int,
-        **kwargs: Any,
+        mean_function: MeanFunction | None = None,
+        num_latent_gps: int | None = None,
+        q_diag: bool = False,
+        q_mu: Any = None,
+        q_sqrt: Any = None,
+        whiten: bool = True,
     ):
         """
+        The other arguments are those of :class:`TSVGP`.
+
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
             :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
         :param alpha: the power, in [0, 1].
         :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
             positive number, or a `gpflow.Parameter` to learn it. 1 is power EP.
         :param num_data: N, the number of all observations, which says how strong each factor is.
-        :param kwargs: these and the others are as for :class:`TSVGP`.
         :raises ValueError: naming the argument that cannot be used.
         """
         validation.num_data(num_data)  # not None
-        super().__init__(kernel, likelihood, inducing_variable, num_data=num_data, **kwargs)
+        super().__init__(
+            kernel,
+            likelihood,
+            inducing_variable,
+            num_data=num_data,
+            mean_function=mean_function,
+            num_latent_gps=num_latent_gps,
+            q_diag=q_diag,
+            q_mu=q_mu,
+            q_sqrt=q_sqrt,
+            whiten=whiten,
+        )
         self._alpha = self._power_variable(alpha)
         self.scale = validation.scale(scale)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import tensorflow as tf
+from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -27,6 +28,12 @@ class _StructuredBound(UpperBound):
     def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
+    @check_shapes("return: []")
+    def elbo(self: Any) -> tf.Tensor:
+        """The objective, a lower bound of the log evidence, in nats."""
+        bound: tf.Tensor = self.maximum_log_likelihood_objective()
+        return bound
+
 
 class TSGPR(_StructuredBound, CollapsedRegression):
     """
@@ -44,7 +51,6 @@ class TSGPR(_StructuredBound, CollapsedRegression):
         inducing_variable: InducingPointsLike,
         *,
         mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
@@ -60,7 +66,6 @@ class TSGPR(_StructuredBound, CollapsedRegression):
             kernel,
             inducing_variable,
             mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
             noise_variance=noise_variance,
             likelihood=likelihood,
             chunk_size=chunk_size,
@@ -87,19 +92,34 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         *,
         blocks: Any,
         shared: bool = False,
-        **kwargs: Any,
+        mean_function: MeanFunction | None = None,
+        noise_variance: TensorData | None = None,
+        likelihood: Gaussian | None = None,
+        chunk_size: int | None = None,
+        max_jitter: float | None = None,
     ):
         """
+        The other arguments are those of :class:`PEPR`, without alpha and scale.
+
         :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
             Blocks of b rows cost O(N b^2) beside O(N M^2).
         :param shared: one matrix for all blocks, which then must be of one size.
-        :param kwargs: as for :class:`TSGPR`.
         :raises ValueError: naming the argument that cannot be used.
         """
         if blocks is None:
             raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
         self._shared = shared
-        super().__init__(data, kernel, inducing_variable, blocks=blocks, **kwargs)
+        super().__init__(
+            data,
+            kernel,
+            inducing_variable,
+            blocks=blocks,
+            mean_function=mean_function,
+            noise_variance=noise_variance,
+            likelihood=likelihood,
+            chunk_size=chunk_size,
+            max_jitter=max_jitter,
+        )
 
     @override
     def _make_sites(self) -> SiteAlgebra:

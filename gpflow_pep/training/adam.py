@@ -42,7 +42,7 @@ class Adam:
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
     def __call__(self, history: History) -> Ending:
-        """Steps, until the history is over."""
+        """Take steps until training is over."""
         if not self._objective.variables:
             return Ending(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []

@@ -1,4 +1,4 @@
-"""What happens in the course of a training: it is recorded, shown, scored, watched and saved, and may end early."""
+"""The history of a training: what is recorded, reported, scored, shown and saved at its steps, and when it is over."""
 
 import re
 import time
@@ -30,7 +30,7 @@ Watch = Callable[[int], Any]
 
 
 class History:
-    """The record, and who is told."""
+    """What a training has done so far, and what is told and written of it."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class History:
 
     @property
     def ending(self) -> Ending:
-        """Of a history that is over early."""
+        """How training ended that is over early."""
         name = self._judged_by()[0]
         return Ending(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
 

@@ -17,9 +17,9 @@ class Ending:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
-    """How a training ended, and what happened in its history; of one that was taken up again, from its beginning."""
+    """How a training ended, and its history: of one that a checkpoint resumed, from its beginning."""
 
     status: str
     """
@@ -52,3 +52,10 @@ class FitResult:
     def converged(self) -> bool:
         """Whether the status is "converged"."""
         return self.status == CONVERGED
+
+    def __repr__(self) -> str:
+        """Return a line without the histories."""
+        parts = [f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s"]
+        parts += [f"objective {values[-1]:.6g} nats" for values in [self.objective] if values]
+        parts += [f"held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values]
+        return f"FitResult({', '.join(parts)}; {self.reason})"

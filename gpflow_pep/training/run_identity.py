@@ -1,4 +1,4 @@
-"""What a training is of: a model's parts and settings, and its data, but for the parameters that are learned."""
+"""The identity of a training run: the model's parts and settings, and its data, but not the values that are learned."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..identity import fingerprint, settings_of
 
 def run_identity(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
     """
-    Equal for two models exactly if the same parameters mean the same in both, as JSON can write it.
+    Return what two models have in common exactly if the same parameters mean the same in both, as JSON can write it.
 
     :param data: X and Y of a model that has none of its own.
     """

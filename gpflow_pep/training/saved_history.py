@@ -1,4 +1,4 @@
-"""What had happened when a checkpoint was written."""
+"""The history that a checkpoint holds."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from .result import STATUSES
 
 
 class SavedHistory(NamedTuple):
-    """The course of a training up to then, as JSON can write it."""
+    """The history of a training when the checkpoint was written, as JSON can write it."""
 
     iterations: int
     seconds: float

@@ -453,7 +453,6 @@ def test_an_export_after_minibatches(model, tmp_path):
         ({"max_sweeps": 2.5}, "max_sweeps must be"),
         ({"damping": 1.5}, "damping must be"),
         ({"damping": 0.0}, "damping must be"),
-        ({"num_latent_gps": 2}, "num_latent_gps must be 1 for these data and likelihood, got 2"),
         ({"chunk_size": 0}, "chunk_size must be a whole number"),
         ({"max_jitter": -1.0}, "max_jitter must be a positive number"),
         ({"mean_function": 3.0}, "mean_function must be a gpflow function"),

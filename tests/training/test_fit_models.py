@@ -74,6 +74,26 @@ def test_scores_are_those_of_the_model():
     assert result.held_out["rmse"][-1] == pytest.approx(np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12)
 
 
+def test_a_result_is_shown_in_a_line():
+    result = fit(MAKERS["PEPR"](), max_iterations=5, held_out=held_out_for("PEPR"))
+    shown = repr(result)
+    assert shown.startswith("FitResult(limit after 5 iterations, ") and len(shown) < 250
+    for value in (
+        f"objective {result.objective[-1]:.6g} nats",
+        f"nlpd {result.held_out['nlpd'][-1]:.4g}",
+        result.reason,
+    ):
+        assert value in shown
+
+
+@pytest.mark.parametrize("name", ["TSGPR", "BTSGPR", "TSVGP", "BTSVGP", "StreamingSVGP"])
+def test_bounds_have_an_elbo(name):
+    """As GPflow's SGPR and SVGP have; its value is the objective's."""
+    model = MAKERS[name]()
+    rows = [] if hasattr(model, "data") else [data_for(name)]
+    assert float(model.elbo(*rows)) == float(model.maximum_log_likelihood_objective(*rows))
+
+
 def test_natural_gradients_take_q_to_its_best():
     """Gaussian noise, all rows, a step of 1 and nothing else trained: one step is the optimum, that of SGPR."""
     model = of_minibatches(gpflow.models.SVGP)

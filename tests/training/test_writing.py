@@ -1,4 +1,4 @@
-"""What cannot be written is found before training; what fails in its history is told, and the result comes back."""
+"""What cannot be written is found before training; what fails later is told, and the result comes back."""
 
 import errno
 import math
