@@ -11,7 +11,7 @@ MINUTES ?= 60
 CONSTRAINTS ?= constraints.txt
 
 # Of all tests; a part of them, which PYTEST_ARGS selects, covers less.
-COVERAGE := --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+COVERAGE := -m slipcover --branch --source gpflow_pep --skip-covered --fail-under 95
 # What depends most on the versions of other packages, and takes a few minutes.
 QUICK_TESTS := tests/test_linalg.py tests/test_inducing.py tests/test_metrics.py tests/test_versions.py \
 	tests/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
@@ -53,7 +53,7 @@ campaign: $(VENV)/.installed-dev
 	$(PY) -m experiments.campaign.memory
 
 test: $(VENV)/.installed-dev
-	$(strip $(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST_ARGS),$(COVERAGE)))
+	$(strip $(PY) $(if $(PYTEST_ARGS),,$(COVERAGE)) -m pytest -n 2 --dist loadfile $(PYTEST_ARGS))
 
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'
