@@ -26,6 +26,7 @@ _EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
 _FAR = 1e10
 _JITTER = 1e-3  # of GPflow's inv_probit
+_LARGE = 200.0  # from here on the series of log Γ(x + 1/2) - log Γ(x) is exact to 1e-15
 
 # How far from the real axis singularities of log p (or, with an exponential link, growth of p) begin.
 _RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT = 2.816, 0.905  # zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z)
@@ -260,13 +261,24 @@ def _of_scale(likelihood: Gamma | Exponential, shape: Callable[[tf.Tensor], tf.T
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
 
 
+def log_gamma_ratio(x: tf.Tensor) -> tf.Tensor:
+    """log Γ(x + 1/2) - log Γ(x), by its series (Tricomi and Erdélyi 1951) where the two would cancel."""
+    large = tf.maximum(x, _LARGE)
+    series = 0.5 * tf.math.log(large) - 1.0 / (8.0 * large) + 1.0 / (192.0 * large**3)
+    return tf.where(x > _LARGE, series, tf.math.lgamma(tf.minimum(x, _LARGE) + 0.5) - tf.math.lgamma(x))
+
+
 @log_density.register(StudentT)
 def _student_t(likelihood: StudentT) -> LogDensity:
+    """GPflow's own log(1 + z²/ν) has no digits left where ν is large."""
+
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        return likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0]
+        df, scale = tf.convert_to_tensor(likelihood.df, F.dtype), _column(likelihood._scale(X), X)
+        constant = log_gamma_ratio(0.5 * df) - 0.5 * tf.math.log(np.pi * df) - tf.math.log(scale)
+        return constant - 0.5 * (df + 1.0) * tf.math.log1p(tf.square((Y[:, 0] - F) / scale) / df)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        df = tf.cast(likelihood.df, F.dtype)
+        df = tf.convert_to_tensor(likelihood.df, F.dtype)
         error = Y[:, 0] - F
         total = df * tf.square(_column(likelihood._scale(X), X)) + tf.square(error)
         slope = (df + 1.0) * error / total
@@ -274,7 +286,7 @@ def _student_t(likelihood: StudentT) -> LogDensity:
 
     def radius(X: tf.Tensor) -> tf.Tensor:
         """Where (1 + z²/(ν s²))^(-(ν + 1)/2), which has a pole at z = i s √ν, is 10."""
-        df = tf.cast(likelihood.df, X.dtype)
-        return _column(likelihood._scale(X), X) * tf.sqrt(df * (1.0 - 10.0 ** (-2.0 / (df + 1.0))))
+        df = tf.convert_to_tensor(likelihood.df, X.dtype)
+        return _column(likelihood._scale(X), X) * tf.sqrt(-df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0)))
 
     return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])
