@@ -66,6 +66,7 @@ class WhitenedPosterior(AbstractPosterior):
     @inherit_check_shapes
     @no_autograph
     def _add_mean_function(self, Xnew: TensorType, mean: TensorType) -> tf.Tensor:
+        Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
         return finite(super()._add_mean_function(Xnew, mean), name="the predictive mean", advice=_ADVICE)
 
     @inherit_check_shapes

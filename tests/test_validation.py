@@ -426,6 +426,18 @@ def test_numbers_that_nothing_counts_to(value):
             call()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda: PEPR((X, Y), kernel(), Z), lambda: TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, q_mu=Z[:, :1])],
+)
+def test_inputs_in_a_list_are_not_rounded(make):
+    """To single precision, as TensorFlow's cast of Python's numbers does."""
+    model, values = make(), [[0.1] * X.shape[1], [1.0 / 3.0] * X.shape[1]]
+    for predict in (model.predict_f, model.predict_y, model.posterior().predict_f):
+        for one, other in zip(predict(values), predict(np.array(values)), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_the_largest_numbers_that_are_counted_to():
     """None of them overflows where it is used."""
     largest = np.int64(2**31 - 1)

@@ -210,7 +210,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
         Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to
         :meth:`posterior` to predict more often.
         """
-        Xnew = tf.cast(Xnew, default_float())
+        Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:

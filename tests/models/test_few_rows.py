@@ -67,7 +67,7 @@ def test_a_stream_compiles_what_it_carries_over_once_more():
     for batch in (FEW, (X, Y), FEW, (X, Y)):
         model.update(batch)
     # From the first batch of many rows on; what was traced for few rows has been dropped.
-    assert model._carry.experimental_get_tracing_count() == 1
+    assert model._absorb.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.parametrize("name", ["PEPR 0", "PEPR 0.5"])

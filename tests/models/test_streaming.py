@@ -328,17 +328,17 @@ def test_compiled_functions_follow_updates_without_being_traced_anew(small):
         assert float(loss()) == pytest.approx(float(small.training_loss()), rel=1e-12)
         np.testing.assert_allclose(predict(X)[0], small.predict_f(X)[0], rtol=0.0, atol=1e-11)
     assert loss.experimental_get_tracing_count() == predict.experimental_get_tracing_count() == 1
-    assert small._carry.experimental_get_tracing_count() == 1
+    assert small._absorb.experimental_get_tracing_count() == 1
 
 
-def test_what_is_carried_does_not_grow(small):
+def test_what_is_absorbed_does_not_grow(small):
     X, Y = series(20, seed=2)
     small.update((X, Y))
     sizes = {name: value.shape for name, value in small.state.arrays.items()}
     for _ in range(100):
         small.update((X, Y))
     assert sizes == {name: value.shape for name, value in small.state.arrays.items()}
-    assert small._carry.experimental_get_tracing_count() == 1
+    assert small._absorb.experimental_get_tracing_count() == 1
 
 
 def test_it_is_trained_between_updates():
