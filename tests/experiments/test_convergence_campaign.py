@@ -23,7 +23,7 @@ def test_problems_follow_from_the_seed():
 def test_a_small_share(capsys):
     """Each ends with a true status, or with the error that says what is not finite; nearly all converge."""
     models, found = Models(), []
-    for problem in problems(4 * len(KINDS), 0):
+    for problem in problems(2 * len(KINDS), 0):
         model = models(problem)
         outcome = solve(model)
         found.append((problem, outcome))
