@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,14 @@ class _Flat:
 
 @dataclass
 class _Best:
-    """The best evaluation of a search, and the last failure after it."""
+    """The best evaluation of all searches, and what failed."""
 
     values: AnyNDArray
     loss: float = np.inf
-    failure: str = field(default="")
+    failure: str = ""
+    """The last failure after it, in the present search."""
+    any_failure: str = ""
+    """The last failure of the present search."""
 
 
 def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending:
@@ -77,7 +80,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         except FAILURES as error:
             if best.loss == np.inf:
                 raise
-            best.failure = reason_of(error)  # a step too far: the line search takes a shorter one
+            best.failure = best.any_failure = reason_of(error)  # a step too far: the line search takes a shorter one
             objective.restore_best()
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
@@ -100,7 +103,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         # gains nothing.
         gained = True
         while gained and not history.is_over and not is_flat():
-            previous, best.failure = best.loss, ""
+            previous, best.failure, best.any_failure = best.loss, "", ""
             options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
             result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
             restore()
@@ -109,7 +112,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         if history.is_over_early:
             return history.ending
         limit = history.is_over
-        if is_flat() and not limit:
+        if is_flat() and not (limit or best.failure):
             gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
             return Ending(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         if best.failure and not limit:  # and none after it was better; SciPy thinks that it has converged
@@ -117,8 +120,10 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
-        # A search that makes no step at all began where rounding ends.
-        exhausted = not gained and result.nit == 0
+        # A search that makes no step at all began where rounding ends, or at the edge of where the loss is a number.
+        exhausted = not gained and result.nit == 0 and not best.any_failure
         converged = not limit and (bool(result.success) or exhausted) and not best.failure
+        if best.any_failure and not (converged or limit):
+            reason += f" A step failed: {best.any_failure}"
         return Ending(CONVERGED if converged else LIMIT if limit else FAILED, reason)
     return Ending(FAILED, failure[0])
