@@ -118,7 +118,6 @@ FLAWS = {
     "jitter below the default": Flaw("max_jitter", lambda a: a | {"max_jitter": 1e-12}),
     "kernel is no kernel": Flaw("kernel", lambda a: a | {"kernel": "rbf"}),
     "mean function is a number": Flaw("mean_function", lambda a: a | {"mean_function": 3.0}),
-    "another number of latent functions": Flaw("num_latent_gps", lambda a: a | {"num_latent_gps": 7}),
 }
 OF_PEPR = {
     "alpha above 1": Flaw("alpha", lambda a: a | {"alpha": 1.5}),
