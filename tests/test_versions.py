@@ -11,7 +11,7 @@ SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 NEEDED = [Requirement(line) for line in SETUP["options"]["install_requires"].strip().splitlines()]
 TOOLS = [Requirement(line) for line in SETUP["options.extras_require"]["dev"].strip().splitlines()]
-IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath"}
+IN_TESTS = {"pytest", "pytest-xdist", "pytest-cov", "hypothesis", "mpmath"}
 
 
 def versions(name):
