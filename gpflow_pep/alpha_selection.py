@@ -1,4 +1,4 @@
-"""Choosing the power by how well rows are predicted that the model has not seen."""
+"""Choose alpha by the predictive performance on unseen rows: leave-one-out or cross-validation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .training import fit
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 Make = Callable[[RegressionData, float], GPModel]
-"""A new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
+"""Constructs a new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,16 +35,16 @@ class AlphaSelection:
     """Standard errors of these means over rows."""
 
     differences: AnyNDArray
-    """Score less the best score, at most 0."""
+    """Score minus the best score, at most 0."""
 
     difference_errors: AnyNDArray
     """Standard errors of the differences, row by row, and so smaller than those of the scores."""
 
     densities: AnyNDArray
-    """Of every row, [A, N]."""
+    """Log predictive density of every row, [A, N]."""
 
     trainings: tuple[tuple[Any, ...], ...]
-    """What `train` returned for each power: one result, or one for each part."""
+    """What `train` returned for each power: one result, or one per fold."""
 
     @property
     def alpha(self) -> float:
@@ -74,27 +74,27 @@ def select_alpha(
     seed: int = 0,
 ) -> AlphaSelection:
     """
-    Compare powers: train a model for each, and score its predictions of rows that it has not seen.
+    Compare powers: train a model for each, and score its predictions of unseen rows.
 
-    By default these are leave-one-out predictions of one fit per power, which cost one more pass over the data. The
-    hyperparameters have seen the row, so that scores are slightly too good, for all powers alike; with many
-    hyperparameters for few rows use `folds`.
+    By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
+    hyperparameters were learned with the row, so that scores are slightly optimistic, for all powers alike; with many
+    hyperparameters and few rows use `folds`.
 
-    Without a comparison, 0.5 is a good choice: in the published one (Bui, Yan and Turner 2017, sec. 4) it had smaller
-    errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. Where densities are all
-    that counts 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and 0 alone
-    is a bound.
+    Without a comparison, 0.5 is a good choice: in published experiments (Bui, Yan and Turner 2017, sec. 4) it had
+    smaller errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. By densities
+    alone, 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives
+    a bound.
 
-    :param make: makes a model with :meth:`loo_log_predictive_density` (`PEPR`, `PEPClassifier`), or any other for
-        `folds`.
+    :param make: constructs a model with :meth:`loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`,
+        any model.
     :param data: X [N, D] and Y [N, P].
     :param alphas: the powers, in [0, 1].
-    :param folds: K, from 2 to N: refit to all rows but those of each of K random parts, which are then predicted. None:
-        leave-one-out. (Rows of a part are predicted by one model: the standard errors do not know that.)
-    :param train: trains a model in place; called with it, and for models of minibatches with the data too.
-    :param seed: of the parts.
+    :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (Rows of a fold
+        are predicted by the same model; the standard errors ignore that.)
+    :param train: trains a model in place; called with the model and, for minibatch models, with the data.
+    :param seed: seed for the folds.
     :raises ValueError: naming the argument that cannot be used.
-    :raises FloatingPointError: where a model's densities are not numbers.
+    :raises FloatingPointError: if a model's densities are NaN.
     """
     X, Y = validation.regression_data(data)
     if len(X) < 2:
@@ -116,9 +116,9 @@ def select_alpha(
 
 class _Reusing:
     """
-    Make models, of which those that differ in data, alpha and parameter values only are one and the same model.
+    Construct models, but reuse the last one if only data, alpha and parameter values differ.
 
-    What has been compiled for one power or part is used for all others.
+    Functions compiled for one power or fold then serve all others.
     """
 
     def __init__(self, make: Make):
@@ -156,7 +156,7 @@ def _are_alike(kept: GPModel, new: GPModel) -> bool:
 def _densities(
     make: Make, data: RegressionData, alpha: float, parts: list[AnyNDArray] | None, train: Callable[..., Any]
 ) -> tuple[AnyNDArray, list[Any]]:
-    """Of all rows, [N], left out one by one, or with their part; and what training returned."""
+    """Return the log densities of all rows [N], left out one by one or by fold, and the training results."""
     X, Y = data
     densities, results = np.empty(len(X)), []
     for part in [np.arange(0)] if parts is None else parts:

@@ -1,4 +1,4 @@
-"""What a model is made of: classes, settings, functions and priors, in words that are the same in another process."""
+"""Identity of a model: its classes, settings, functions and priors, described alike in every process."""
 
 import functools
 import types

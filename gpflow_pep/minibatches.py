@@ -11,7 +11,7 @@ from . import validation
 
 class Minibatches:
     """
-    Which rows each step of a training sees; a training that is taken up again goes on with the next ones.
+    The rows of each training step; a resumed training run continues with the next ones.
 
     Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
     beginning of the next. With ``fixed=True`` they are divided into blocks once, at random, and it is the blocks that
@@ -27,7 +27,7 @@ class Minibatches:
         :param size: rows of a minibatch, at most N. Fixed blocks have as many or one less where it does not divide N:
             then the mean of N/n times a block's sum is that of all rows but for a fraction 1/n of how blocks differ.
         :param fixed: whether blocks stay the same.
-        :param seed: of the orders.
+        :param seed: seed for the orders.
         :raises ValueError: naming the argument that cannot be used.
         """
         self.num_data = validation.positive_integer(num_data, "num_data")

@@ -1,4 +1,4 @@
-"""What each likelihood accepts as Y, checked at the door."""
+"""Check of the observations Y: what each likelihood accepts."""
 
 from collections.abc import Sequence
 from functools import singledispatch
@@ -41,7 +41,7 @@ class Accepted(NamedTuple):
 
 def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None) -> tf.Tensor:
     """
-    Refuse values that a likelihood would take for something else, or that have probability 0 wherever f is.
+    Refuse values that a likelihood would misinterpret, or that have probability 0 for every f.
 
     :param Y: observations [N, P]; in a graph, too.
     :param num_outputs: how many functions of x the likelihood is given; None: what Y says.

@@ -1,4 +1,4 @@
-"""Sums -> predictions, as GPflow posterior objects."""
+"""GPflow posterior objects: predictions from the sums over sites, or from an explicit q(v)."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN,
 
 
 class Whitened(NamedTuple):
-    """What marginals are made of, at n inputs, for outputs that share u's covariance or C that have their own."""
+    """Terms of the marginals at n inputs, for outputs that share the covariance of q(u) or C with one each."""
 
     T1: tf.Tensor
     """L^-1 Ku*, [M, n] or [C, M, n]."""
@@ -33,7 +33,7 @@ class Whitened(NamedTuple):
 
 
 class WhitenedPosterior(AbstractPosterior):
-    """Predictions from a Gaussian q(v), u = L v, of which a subclass says what is computed once and what for each X."""
+    """Predictions from a Gaussian q(v), u = L v; subclasses define what is cached and what is computed for each X."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class WhitenedPosterior(AbstractPosterior):
         return self._whitened(tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs)), *values)
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
-        """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Rounding below 0 is cut off."""
+        """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Negative rounding becomes 0."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._at(cache, prior, X)
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
@@ -142,9 +142,9 @@ class WhitenedPosterior(AbstractPosterior):
 
 class SitesPosterior(WhitenedPosterior):
     """
-    The posterior that Gaussian sites give: q(v) = N(B^-1 c, B^-1), B = I + A.
+    The posterior given by Gaussian sites: q(v) = N(B^-1 c, B^-1), B = I + A.
 
-    Works for every model whose sums are at hand. The cache is :class:`InducingPosterior`: outputs share B [M, M] and
+    Works for every model with sums over sites. The cache is :class:`InducingPosterior`: outputs share B [M, M] and
     have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1], and may have
     a Kuu of its own, L [C, M, M].
     """

@@ -41,7 +41,7 @@ class StreamState:
     @classmethod
     def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
         """
-        What :meth:`as_dict` gave, or ``numpy.load`` of a file.
+        Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file.
 
         :raises ValueError: where it is of another version.
         """
@@ -59,7 +59,7 @@ class StreamState:
         """
         Read what :meth:`save` wrote.
 
-        :raises ValueError: where it is damaged, or no state of this version.
+        :raises ValueError: if it is damaged, or not a state of this version.
         """
         arrays = load_arrays(path, _WHAT)
         try:

@@ -1,4 +1,4 @@
-"""What is checked at the door: data, inducing variables, blocks and powers, each with an error that names them."""
+"""Argument checks of data, inducing variables, blocks and powers; errors name the argument."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -245,7 +245,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     """
     if isinstance(alpha, Parameter):
         raise ValueError(
-            "alpha is not learned, since PEP's objective is no bound: give numbers, got a gpflow.Parameter."
+            "alpha is not learned, since PEP's objective is not a bound: give numbers, got a gpflow.Parameter."
         )
     values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":

@@ -185,7 +185,7 @@ def test_a_state_with_other_values(name, value, message):
 
 def test_a_state_of_another_model():
     """Whose data the likelihood does not accept."""
-    with pytest.raises(ValueError, match=r"^of the state and these parts no StreamingPEP can be made: data\[1\] \(Y\)"):
+    with pytest.raises(ValueError, match=r"^cannot make a StreamingPEP of this state and these parts: data\[1\] \(Y\)"):
         StreamingPEP.from_state(regression().state, kernel(), Probit())
 
 

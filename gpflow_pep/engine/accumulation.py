@@ -75,7 +75,7 @@ PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
 class _OneChunk(NamedTuple):
-    """All rows at once: they are differentiated like anything else, and what the way back needs is kept."""
+    """All rows in one chunk: ordinary differentiation, which stores what the backward pass needs."""
 
     rows: RowSource
     chunks: Chunks
@@ -100,7 +100,7 @@ class _OneChunk(NamedTuple):
 
 
 class _ManyChunks(NamedTuple):
-    """One pass over the chunks that adds up, and one that goes back and computes each chunk again."""
+    """A forward pass that sums over the chunks, and a backward pass that recomputes each chunk."""
 
     rows: RowSource
     chunks: Chunks
@@ -112,8 +112,8 @@ class _ManyChunks(NamedTuple):
         """
         The inputs of the rows and the variables that are not trainable.
 
-        TensorFlow hands the trainable ones to the gradient; the others must be arguments, or who watches one of them
-        would get the derivative through Kuu alone.
+        TensorFlow hands the trainable ones to the gradient; the others must be arguments, or a tape that watches one
+        of them would get the derivative through Kuu alone.
         """
         return (*self.rows.inputs, *map(tf.convert_to_tensor, self._fixed()))
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 ROWS_PER_CHUNK = 1024
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
-_MOST_ROWS = 2**30  # of a chunk: what rows are numbered by has 32 bits
+_MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 
 class Chunks(tf.Module):

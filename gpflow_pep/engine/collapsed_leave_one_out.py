@@ -1,4 +1,4 @@
-"""Leave-one-out predictions of regression models: what the other rows say of each row, at no refit."""
+"""Leave-one-out predictions of collapsed regression models, without refitting."""
 
 import numpy as np
 import tensorflow as tf

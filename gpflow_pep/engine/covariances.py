@@ -1,8 +1,8 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
 Those of the squared exponential at inducing points, which most models use, are computed here, with what all rows share
-computed once, and with their derivatives written out. Those of other kernels at inducing points are `kernel_matrix`,
-right far from the origin as these are. All others are GPflow's.
+computed once, and with their derivatives written out. Those of other kernels at inducing points are computed by
+`kernel_matrix`. Both stay accurate far from the origin. All others are left to GPflow.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +67,7 @@ class Prior:
     """
     Covariances under the prior, of one latent function or of several, from one reading of the parameters.
 
-    What they share is in `inputs`, tensors, for who differentiates the covariances with rows in them.
+    Their common tensors are in `inputs`, so that covariances with rows can be differentiated in them.
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):

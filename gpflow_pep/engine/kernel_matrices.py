@@ -1,6 +1,6 @@
-"""A kernel at pairs of inputs, right far from the origin: stationary kernels are computed from differences x - z.
+"""Kernel matrices that are accurate far from the origin: stationary kernels are computed from differences x - z.
 
-A sum or product is taken apart, so that each stationary part is; what is not known to be stationary is GPflow's.
+Sums and products are computed part by part; kernels not known to be stationary are left to GPflow.
 """
 
 from collections.abc import Callable, Sequence

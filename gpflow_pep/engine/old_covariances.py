@@ -13,7 +13,7 @@ class OldCovariances(NamedTuple):
     """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
 
     same: tf.Tensor
-    """1 where a new point is that old one, otherwise 0, [M, Ma]."""
+    """1 where a new point equals the old one, otherwise 0, [M, Ma]."""
     Kba: tf.Tensor
     """[M, Ma], without jitter."""
     Kaa: tf.Tensor
@@ -45,7 +45,7 @@ def _old_covariances(
 
 
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
-    """Whether points are the same, [M, Ma]; of those that occur several times the first is the first, and so on."""
+    """Whether points are equal, [M, Ma]; duplicates are matched in order, the first with the first and so on."""
     with tf.device("CPU"):  # other devices have it for vectors only
         both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
         place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
@@ -55,5 +55,5 @@ def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
 
 
 def _occurrence(place: tf.Tensor) -> tf.Tensor:
-    """How many before each one are the same, [n]."""
+    """Count the earlier points equal to each one, [n]."""
     return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)

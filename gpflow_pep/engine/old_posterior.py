@@ -23,7 +23,7 @@ _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing point
 
 
 class AbsorbedPosterior(NamedTuple):
-    """A posterior of inducing variables a at Z, less its prior; [...] are leading dimensions, none or [C]."""
+    """A posterior of inducing variables a at Z, divided by its prior; [...] are leading dimensions, none or [C]."""
 
     Z: tf.Tensor
     """Where they are, [K, Ma, D]: K = 1 where all latent functions share them, otherwise C."""
@@ -39,8 +39,8 @@ def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
     """
     Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior.
 
-    Negative eigenvalues of A, which sites of negative precision may make, are taken to be 0: those directions are as
-    uncertain as the prior has them.
+    Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in those directions the old
+    posterior is as wide as the prior.
     """
     L, A, c = sums
     eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the old posterior", advice=_ADVICE_SUMS))

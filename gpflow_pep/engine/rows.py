@@ -1,4 +1,4 @@
-"""Rows of data -> what the engine needs to know of them: covariances with u, prior variances, noise, residuals."""
+"""Quantities that the engine needs of rows of data: covariances with u, prior variances, noise, residuals."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -30,12 +30,12 @@ class Rows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Where the engine gets its rows from. Called again for the same chunk it must return the same rows."""
+    """A source of rows for the engine. For the same chunk it must return the same rows at every call."""
 
     inputs: tuple[tf.Tensor, ...]
     """Tensors that the rows depend on and that are differentiated, beside the variables which the rows read."""
     variables: tuple[tf.Variable, ...]
-    """Variables that the rows read. Those that are not trainable are differentiated too, for who watches them."""
+    """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
     num_outputs: int
     """P"""
 

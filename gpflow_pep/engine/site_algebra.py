@@ -1,4 +1,4 @@
-"""What the Gaussian sites of a collapsed method are, and what a chunk of rows adds to their sums."""
+"""The Gaussian sites of the collapsed methods, and the contribution of a chunk of rows to their sums."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -9,7 +9,7 @@ from .rows import Rows
 
 class Powers(NamedTuple):
     """
-    What distinguishes the collapsed methods: three numbers [], or each of them one per block [B].
+    The parameters that distinguish the collapsed methods: three numbers, each [] or one per block [B].
 
     With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
 
@@ -68,7 +68,7 @@ class ChunkAdjoint(NamedTuple):
 
 class Removal(NamedTuple):
     """
-    What each row of a chunk adds to the sums that would be missing without it.
+    The contribution of each row of a chunk to the sums, to be removed when the row is left out.
 
     A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
     """
@@ -95,7 +95,7 @@ class SiteAlgebra(Protocol):
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Any:
-        """What both directions need of a chunk: V = L^-1 Kuf, D = Kff - V'V and the site noise."""
+        """Compute what forward and backward pass need of a chunk: V = L^-1 Kuf, D = Kff - V'V and the site noise."""
 
     def forward(self, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
         """A chunk's sums."""
@@ -106,4 +106,4 @@ class SiteAlgebra(Protocol):
         """A chunk's part of the derivatives, given those with respect to the sums."""
 
     def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
-        """What each row of a chunk, left out alone, takes with it."""
+        """Compute what leaving out each single row of a chunk removes from the sums."""

@@ -1,4 +1,4 @@
-"""What Gaussian sites add up to, (L, A, c): all that a posterior, its predictions and a later site need of the data."""
+"""Sums over Gaussian sites, (L, A, c): all that the posterior, its predictions and a later site need of the data."""
 
 from typing import NamedTuple
 

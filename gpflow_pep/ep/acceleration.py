@@ -18,7 +18,7 @@ _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the roun
 
 
 class Step(NamedTuple):
-    """What secants say of the way to the fixed point, [N, 2, C] each."""
+    """The step to the fixed point that the secants predict, [N, 2, C] each."""
 
     newton: tf.Tensor
     """Newton's step for what the secants span."""

@@ -4,8 +4,8 @@ All sites are updated from the same q, by a fraction that adapts, in Anderson's 
 there is one. A candidate is rejected where B or a cavity is not positive definite or, if the energy is a lower bound
 (an update is then a natural gradient of it), where it lowers that bound.
 
-Fixed points may be unstable, whatever the fraction: where labels contradict each other, say. Where sweeps do not come
-nearer to one, Newton's method goes on from the best sites: it sweeps at sites nearby (probes), which gives derivatives
+Fixed points may be unstable at any fraction: if labels contradict each other, say. If sweeps stop approaching one,
+Newton's method continues from the best sites: it sweeps at sites nearby (probes), which gives derivatives
 along the directions that matter (generalized conjugate residuals), then tries the step that follows from them, halved
 until it makes the update smaller.
 """
@@ -32,12 +32,12 @@ RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
 # Tilted distributions are integrated to 1e-8 of themselves, or of this: 1e-12 of log Z, a mean or a variance.
 _NEGLIGIBLE = 1e-4
-# By which rounding may lower a bound, relative to it and to the terms that cancel in it; and at least so many eps,
-# which is more in single precision only.
+# Rounding may lower a bound by these fractions of its value and of the terms that cancel in it; but at least by this
+# many eps, which is more in single precision only.
 _SLACK, _ROUNDING = 1e-9, 1e-12
 _SLACK_IN_EPS, _ROUNDING_IN_EPS = 100.0, 10.0
-_MAY_LOWER = 1e-3  # a fraction of an update so small that only rounding can lower a bound
-_FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # changes so large, or that grow so much, make earlier secants no guide
+_MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
+_FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # after changes this large, or growing this much, forget earlier secants
 _SMALLEST_FRACTION = 1e-4  # of the damping
 _LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
@@ -53,7 +53,7 @@ _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no mor
 
 
 class SitesProblem(NamedTuple):
-    """What the sites are updated for."""
+    """The model quantities that the sites are updated for."""
 
     rows: LatentRows
     projected: ProjectedRows
@@ -73,7 +73,7 @@ class Options(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Sites, and what a sweep finds there."""
+    """Sites, and the results of a sweep at them."""
 
     sites: tf.Tensor
     """[N, 2, C]"""
@@ -158,8 +158,8 @@ def converge(
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
     :param num_data: N when this is traced, which decides whether secants are remembered.
-    :param fraction: of the first update that is taken, at most; None: the damping. After a loop
-        that ended at its limit, that one's last fraction: few sweeps at a time would otherwise repeat the same step.
+    :param fraction: the largest fraction of the first update to take; None: the damping. After a loop that ended at
+        its limit pass its last fraction: with few sweeps at a time, the same step would otherwise be repeated.
     """
     fraction = options.damping if fraction is None else fraction
     fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * options.damping, options.damping)

@@ -2,7 +2,7 @@
 
     log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
 
-and what an old posterior adds to B and c, and its own terms, in streams (JMLR 18(104), eq. 38). Where the sites match
+plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). Where the sites match
 their tilted distributions the energy is stationary in the sites and in the marginals of q (app. G), so that its
 derivatives are those of
 
@@ -79,7 +79,7 @@ def energy_derivatives(
     :param sites: [N, 2, C].
     :param slopes: d1 and d2 of the tilted distributions, [N, 2, C].
     :param sums: A [C, M, M] and c [C, M, 1] of the sites.
-    :param likelihood_variables: those of `variables` that the likelihood has.
+    :param likelihood_variables: those of `variables` that belong to the likelihood.
     """
     A, c = sums
     with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -1,4 +1,4 @@
-"""Leave-one-out predictive densities from the cavities: q without a whole site, whatever power it was made with."""
+"""Leave-one-out predictive densities from the cavities: q without the whole site, for any alpha."""
 
 import tensorflow as tf
 

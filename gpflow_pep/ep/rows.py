@@ -123,7 +123,7 @@ class LatentRows:
 
 
 def project(L: tf.Tensor, latent: Latent, scale: tf.Tensor) -> Projected:
-    """Condition the rows on u, Kuu = L L'; the variance that is left is multiplied by `scale`."""
+    """Condition the rows on u, Kuu = L L'; the conditional variance is multiplied by `scale`."""
     V = tf.linalg.triangular_solve(L, latent.Kuf)
     return Projected(V, scale * variance_given_u(latent.Kff, V, L), latent.mean)
 

@@ -27,7 +27,7 @@ class Sweep(NamedTuple):
     """The result of a sweep over N rows of C latent functions."""
 
     sites: tf.Tensor
-    """Where it was made, [N, 2, C]: the sites given, shifted."""
+    """The sites of the sweep, [N, 2, C]: those given, after the shift."""
     update: tf.Tensor
     """The undamped change of the sites' natural parameters τ and h, [N, 2, C]."""
     slopes: tf.Tensor

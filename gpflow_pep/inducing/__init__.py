@@ -1,5 +1,5 @@
 """
-Where inducing points start: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return Z [M, D], an array that
+Initial inducing points: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return Z [M, D], an array that
 every model here and in GPflow takes.
 """
 

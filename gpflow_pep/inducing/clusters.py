@@ -12,18 +12,18 @@ from .. import validation
 from .distinct import checked, distinct, first_distinct
 
 _MINIBATCH_FROM = 20_000  # rows
-_ROWS = 1024  # that distances are computed of together
+_ROWS = 1024  # whose distances are computed together
 
 
 def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
     Centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
 
-    The columns of X are best scaled alike before. One thread is used: with more, the result may depend on their number.
+    Scale the columns of X alike first. One thread is used: with more, the result may depend on their number.
 
     :param X: the rows, [N, D].
-    :param M: how many, at most the number of distinct rows; M = N gives X.
-    :param seed: of where the centers start; the same seed gives the same centers.
+    :param M: number of centers, at most the number of distinct rows; M = N gives X.
+    :param seed: seed for the initial centers; the same seed gives the same centers.
     :return: Z [M, D], no two the same.
     :raises ValueError: naming the argument that cannot be used.
     """
@@ -44,7 +44,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
 
 def _occupied(X: AnyNDArray, centers: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:
     """
-    The centers [M, D], those of clusters without rows moved to where X [N, D] is farthest from all others.
+    Return the centers [M, D], those of empty clusters moved to the rows of X [N, D] farthest from all others.
 
     Of two equal centers one has no rows. Of M distinct rows at least, one is always away from less than M centers.
     """

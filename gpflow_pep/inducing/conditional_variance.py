@@ -1,5 +1,5 @@
 """
-Choosing inducing points where the variance given those before is largest: Burt, Rasmussen and van der Wilk (2020),
+Greedy choice of inducing points by conditional variance given earlier ones: Burt, Rasmussen and van der Wilk (2020),
 "Convergence of sparse variational inference in Gaussian processes regression", JMLR 21(131).
 """
 
@@ -15,7 +15,7 @@ from ..engine import SingleRows, concatenate, kernel_matrix
 from ..graphs import compiled, no_autograph
 from .distinct import checked, distinct, enough
 
-_SMALLEST = 1e-12  # of a conditional variance, relative to the largest variance: below it a row is a copy
+_SMALLEST = 1e-12  # conditional variance relative to the largest variance: below it a row is a copy
 _ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
 _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
@@ -26,18 +26,18 @@ _PANEL = 16  # rows of the root that are worked on together
 
 def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = None) -> AnyNDArray:
     """
-    M distinct rows of X, each the one of largest variance under the prior given those before it.
+    Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
 
     This keeps the largest entry of diag(Kff - Qff) small, and once M is enough for the lengthscales its sum too; with
-    fewer points it goes to outlying rows first. So hyperparameters matter: the closer they are to those that will be
-    learnt, the better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
+    fewer points it chooses outlying rows first. So hyperparameters matter: the closer they are to the learned ones, the
+    better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
 
     :param kernel: a kernel of one output.
     :param X: the rows to choose from, [N, D].
-    :param M: how many, at most the number of distinct rows.
-    :param chunk_size: how many rows the kernel is evaluated at together; the result does not depend on it.
+    :param M: number of points, at most the number of distinct rows.
+    :param chunk_size: number of rows at which the kernel is evaluated together; it does not change the result.
     :return: Z [M, D], in the order of the choice: the first m are the choice of m. Of equal variances the first row
-        wins; where nothing is left of any (relative to rounding), the order of the others means nothing.
+        wins; once all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
     """
     X, M = checked(X, M)
@@ -63,15 +63,15 @@ def greedy_conditional_variance(
     kernel: Kernel, X: tf.Tensor, count: int | tf.Tensor, *, first: int | tf.Tensor, among: int | tf.Tensor
 ) -> tf.Tensor:
     """
-    Indices of `count` rows, each the one of largest variance given those before it, [count]; no row twice.
+    Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
     For use in compiled functions: nothing is checked, and rows that are copies come last.
     O(n count²) time and O(n count) memory. Of equal variances the first row wins.
 
     :param kernel: a kernel of one output.
     :param X: candidates [n, D].
-    :param first: so many are chosen first, among
-    :param among: the first so many rows; the others among all.
+    :param first: this many rows are chosen first, only among the first `among` rows; the others among all.
+    :param among: see `first`.
     """
     return _pivots(kernel, X, count, first, among, None)[0]
 

@@ -15,8 +15,8 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     drawn are passed over.
 
     :param X: the rows to choose from, [N, D].
-    :param M: how many, at most the number of distinct rows.
-    :param seed: of the draw; the same seed gives the same rows.
+    :param M: number of points, at most the number of distinct rows.
+    :param seed: seed for the draw; the same seed gives the same rows.
     :return: Z [M, D], in the order of the draw.
     :raises ValueError: naming the argument that cannot be used.
     """

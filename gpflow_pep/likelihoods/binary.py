@@ -61,7 +61,7 @@ class _Binary(ScalarLikelihood):
 
 
 class Probit(_Binary):
-    """p(y | f) = Phi(±f), exactly; `gpflow.likelihoods.Bernoulli` mixes 0.002 of a fair coin into it."""
+    """p(y | f) = Phi(±f), exactly; `gpflow.likelihoods.Bernoulli` squashes it to [0.001, 0.999]."""
 
     @staticmethod
     @override

@@ -1,4 +1,4 @@
-"""Predictions of observations from marginals of f: GPflow's, except for Ordinal, whose are NaN in GPflow."""
+"""Predictions of observations from marginals of f: GPflow's, except for Ordinal, where GPflow returns NaN."""
 
 from functools import singledispatch
 
@@ -8,7 +8,7 @@ from gpflow.likelihoods import Likelihood, Ordinal
 from gpflow.likelihoods.utils import inv_probit
 
 _FAR = 1e10  # in place of infinity, at which TensorFlow's error function is NaN
-_FLOOR = 1e-6  # that GPflow adds to a probability
+_FLOOR = 1e-6  # GPflow adds this to a probability
 
 
 @singledispatch

@@ -1,4 +1,4 @@
-"""The robust-max likelihood of several classes: the class of the largest latent function, but for a few mistakes."""
+"""The robust-max likelihood of several classes: the label of the largest latent function, with label noise."""
 
 from typing import Any
 

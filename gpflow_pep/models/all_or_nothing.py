@@ -1,4 +1,4 @@
-"""Changes of a model that are made whole or not at all."""
+"""Atomic changes of a model: complete, or undone."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ import tensorflow as tf
 @contextmanager
 def all_or_nothing(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
-    Put everything back where a change does not come to its end: by Ctrl-C between two assignments, say.
+    Undo a change that does not complete: because of Ctrl-C between two assignments, say.
 
-    :param modules: whose attributes may be replaced.
-    :param variables: which may be assigned to.
+    :param modules: modules whose attributes the change may replace.
+    :param variables: variables that the change may assign to.
     """
     attributes = [(module, dict(vars(module))) for module in modules]
     values = [(variable, variable.read_value()) for variable in variables]  # refers to the present values, no copies

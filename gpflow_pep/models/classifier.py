@@ -22,7 +22,7 @@ class PEPClassifier(PEP):
     """
     :class:`PEP` for class labels.
 
-    Arguments are those of :class:`PEP`, but for `likelihood`: None chooses it from the labels. Labels 0 and 1, or -1
+    The arguments are those of :class:`PEP`, except `likelihood`: None chooses it from the labels. Labels 0 and 1, or -1
     and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C > 2 get
     :class:`gpflow_pep.MultiClassRobustMax`.
     """
@@ -45,7 +45,7 @@ class PEPClassifier(PEP):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEP`, but for this.
+        Take the arguments of :class:`PEP`, except this one.
 
         :param likelihood: a likelihood of class labels; None chooses it from the labels.
         :raises ValueError: naming the argument that cannot be used.
@@ -89,7 +89,7 @@ def _likelihood_for(Y: AnyNDArray) -> Likelihood:
         return Probit()
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
-    # Nothing is made of the size of the largest label, which may be anything: seconds since 1970, say.
+    # Allocate nothing of the size of the largest label, which may be huge: seconds since 1970, say.
     are_labels = labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
     if Y.shape[1] == 1 and labels[-1] >= 2.0 and are_labels:
         num_classes = int(labels[-1]) + 1
@@ -98,7 +98,7 @@ def _likelihood_for(Y: AnyNDArray) -> Likelihood:
             raise ValueError(
                 "data[1] (Y) must hold every label 0, 1, ..., C - 1 where likelihood is None, got labels up to "
                 f"{num_classes - 1} but none of class {missing}; give gpflow_pep.MultiClassRobustMax({num_classes}) if "
-                "that is meant."
+                "that is intended."
             )
         return MultiClassRobustMax(num_classes)
     raise ValueError(

@@ -1,4 +1,4 @@
-"""What the collapsed regression family shares: blocks, sums and evidence."""
+"""Base class of collapsed regression models: blocks, sums and evidence."""
 
 from abc import abstractmethod
 from typing import Any
@@ -45,7 +45,7 @@ class CollapsedRegression(SparseGP):
 
         q(u) ∝ p(u) ∏_b N(y_b; m(X_b) + K_bu Kuu⁻¹ u, v_b).
 
-    A model says which sites (`_powers`, `_scale`) and adds its terms to the evidence (`_penalty`).
+    Subclasses define the sites (`_powers`, `_scale`) and their terms in the evidence (`_penalty`).
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_chunks", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES})
@@ -53,9 +53,9 @@ class CollapsedRegression(SparseGP):
 
     in_one_chunk: bool
     """
-    Whether a function that is compiled now works on all rows at once: up to now the model has held no more of them than
-    a chunk. Without a loop it is compiled and runs in half the time. It stays right for any number of rows, but its
-    memory grows with them; `fit` and streams compile theirs again when there are more, others may want to.
+    Whether functions compiled from now on work on all rows at once: true while the model's data have never exceeded one
+    chunk. Without a loop, compiling and running take half the time. Results stay correct for any number of rows, but
+    memory grows with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CollapsedRegression(SparseGP):
 
     @property
     def num_blocks(self) -> int:
-        """B."""
+        """Number of blocks B."""
         return int(self._chunks.num_blocks(self.num_data))
 
     @override
@@ -125,11 +125,11 @@ class CollapsedRegression(SparseGP):
         return *super()._resizable_variables(), *self._chunks.variables
 
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        """Refuses blocks, of these sizes [B], that the model's other settings do not go with."""
+        """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
 
     @abstractmethod
     def _powers(self) -> Powers:
-        """Which sites and which penalty."""
+        """The powers that define the sites and the penalty."""
 
     def _scale(self) -> tf.Tensor:
         """m of the structured conditional M = m I, []."""
@@ -147,11 +147,11 @@ class CollapsedRegression(SparseGP):
         return self._accumulated(self._powers(), self._scale())[0]
 
     def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
-        """The sums of the model's sites, and what its evidence needs beside them."""
+        """Return the sums of the model's sites, and the other terms of its evidence."""
         return self._accumulate_sums(self._visited(self._chunks), self._sites, powers, scale)
 
     def _visited(self, chunks: Chunks) -> Chunks:
-        """`chunks`, or all rows at once where they are few."""
+        """Return `chunks`, or a single chunk of all rows if they are few."""
         return AllRows() if self.in_one_chunk and isinstance(chunks, SingleRows) else chunks
 
     def _accumulate_sums(
@@ -181,7 +181,7 @@ class CollapsedRegression(SparseGP):
         )
 
     def _checked_data(self, chunks: Chunks) -> RegressionData:
-        """The data, unless one variable was assigned to without the other or the blocks."""
+        """Return the data; raise an error if X, Y and the blocks differ in their number of rows."""
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         if isinstance(chunks, Blocks):
@@ -204,8 +204,8 @@ class CollapsedRegression(SparseGP):
         """
         Leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        Row n is predicted from q without what it adds, at the present hyperparameters: exactly what the model without
-        that row would predict. Cost: one pass over the data. (Not differentiable.)
+        Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
+        that row predicts it. Cost: one pass over the data. (Not differentiable.)
         """
         rows, sums = self._rows(self._chunks), self._sums()
         densities = collapsed_leave_one_out(

@@ -11,7 +11,7 @@ from ..engine import independent_parts
 
 
 def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:
-    """C: one for each column of Y, or as many as the likelihood ties."""
+    """Return C, the number of latent functions: one per column of Y, or the likelihood's `latent_dim`."""
     if isinstance(likelihood, ScalarLikelihood):
         return int(Y.shape[1]) - isinstance(likelihood, SwitchedLikelihood)
     return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
@@ -21,7 +21,7 @@ def independent_prior(
     kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int
 ) -> InducingVariables:
     """
-    The inducing variable of independent latent functions, which share it and the kernel or have their own.
+    Return the inducing variable of independent latent functions, which share it and the kernel or have one each.
 
     :param num_inputs: columns of X, where they are known.
     :raises ValueError: naming the argument that cannot be used.

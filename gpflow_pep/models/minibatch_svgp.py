@@ -1,4 +1,4 @@
-"""What the minibatch models share: a q(u) of their own, as `gpflow.models.SVGP` has, and its predictions."""
+"""Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`, and its predictions."""
 
 from typing import Any, NamedTuple
 
@@ -79,17 +79,17 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         """
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
-        :param likelihood: what the model's own docstring says of it.
+        :param likelihood: see the docstring of the model.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
+        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
-        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
+        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
         :param q_mu: the mean of q [M, C], zero by default.
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
             identity by default.
-        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
         :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
@@ -115,13 +115,13 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
 
     def _check_likelihood(self, likelihood: Likelihood) -> None:
-        """Refuses a likelihood that the model cannot take."""
+        """Raise an error for a likelihood that the model does not support."""
 
     @property
     def num_data(self) -> tf.Variable | None:
         """
-        N, the number of all observations, []; None where each minibatch is taken for all. Set it, and compiled
-        functions see the new value.
+        N, the number of all observations, []; None if each minibatch is treated as the whole data set. Compiled
+        functions see a new value.
 
         :raises ValueError: when it is set to anything but a whole number of at least 1.
         """
@@ -130,7 +130,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     @num_data.setter
     def num_data(self, num_data: int) -> None:
         if self._num_data is None:
-            raise ValueError("num_data cannot be set on a model that was made without: give it to the constructor.")
+            raise ValueError("num_data was None at construction and cannot be set afterwards: pass it there.")
         self._num_data.assign(_count(num_data))
 
     def _row_weight(self, num_rows: tf.Tensor) -> tf.Tensor:
@@ -140,9 +140,9 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _minibatch(self, data: RegressionData) -> RegressionData:
         """
-        X and Y of the default type, with as many rows, at most N, and a column of Y for each latent function.
+        Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
-        :raises ValueError: where they have not, or the likelihood does not accept Y.
+        :raises ValueError: if that is not so, or the likelihood does not accept Y.
         :raises tf.errors.InvalidArgumentError: where X is not finite; in a graph also where Y is not accepted, or
             numbers of rows that are unknown when it is traced do not match.
         """
@@ -156,7 +156,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
             return X, self._some_of_all(Y)
 
     def _some_of_all(self, Y: tf.Tensor) -> tf.Tensor:
-        """Y itself, or an error where it has no row, or more than num_data: n of N rows stand for all."""
+        """Return Y; raise an error unless it has from 1 to num_data rows: n of N rows stand for all."""
         if self._num_data is None:
             return Y
         n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
@@ -168,7 +168,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         return Y
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
-        """L, and q(v)."""
+        """Return L, and q(v)."""
         covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
         L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
         m = tf.transpose(self.q_mu)
@@ -194,7 +194,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> GaussianPosterior:
         """
-        The posterior with what predictions need computed once; it does not follow later changes of the model.
+        Return the posterior, with its cache computed once; it does not follow later changes of the model.
 
         :param precompute_cache: GPflow's "tensor" (default), "variable" or "nocache" (None).
         :raises ValueError: for any other cache type.

@@ -1,4 +1,4 @@
-"""Inducing points that a stream moves: all of a model's as one tensor, new places for them, and where to put them."""
+"""Moving the inducing points of a stream: read them as one tensor, choose new ones and assign them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,12 @@ from gpflow.inducing_variables import (
 from .. import validation
 
 Selection = Callable[[int, AnyNDArray, int], tf.Tensor]
-"""Of the number of a part, its candidates [n, D] (the present points first) and how many of these have to stay: indices
-of the M points [M]."""
+"""Chooses the M points: from the index of a latent function, its candidates [n, D] (current points first) and how many
+current points must stay, to the indices [M] of the points chosen."""
 
 
 def points_of(inducing_variable: InducingVariables) -> list[InducingVariables]:
-    """The inducing points of each latent function, or those that all share; whether they are points or not."""
+    """Return the inducing variable of each latent function, or the one that all share."""
     if isinstance(inducing_variable, SharedIndependentInducingVariables):
         return [inducing_variable.inducing_variable]
     if isinstance(inducing_variable, SeparateIndependentInducingVariables):
@@ -30,23 +30,23 @@ def points_of(inducing_variable: InducingVariables) -> list[InducingVariables]:
 
 
 def are_points(inducing_variable: InducingVariables) -> bool:
-    """Whether they are plain points, whose covariance with old ones is the kernel's."""
+    """Whether all parts are plain inducing points, so that the kernel gives their covariance with old ones."""
     return all(type(part) is InducingPoints for part in points_of(inducing_variable))
 
 
 def all_points(inducing_variable: InducingVariables) -> tf.Tensor:
-    """Where they are, [1 or C, M, D]."""
+    """Return the positions of the inducing points, [1 or C, M, D]."""
     return tf.stack([tf.convert_to_tensor(part.Z) for part in points_of(inducing_variable)])
 
 
 def place(inducing_variable: InducingVariables, Z: AnyNDArray) -> None:
-    """Puts them at Z [1 or C, M, D]."""
+    """Set the inducing points to Z [1 or C, M, D]."""
     for part, points in zip(points_of(inducing_variable), Z, strict=True):
         part.Z = replaced(part.Z, points)
 
 
 def replaced(parameter: Parameter, value: TensorData) -> Parameter:
-    """The parameter with another value; of another size it has to be another parameter."""
+    """Assign a value to the parameter and return it; if the size changes, return a new parameter."""
     if parameter.shape == np.shape(value):
         parameter.assign(value)
         return parameter
@@ -61,9 +61,9 @@ def replaced(parameter: Parameter, value: TensorData) -> Parameter:
 
 def given_points(inducing_variable: InducingVariables, given: Any) -> AnyNDArray:
     """
-    Points that a user gives for an inducing variable, as [1 or C, M, D].
+    Return inducing points given by the user as an array [1 or C, M, D].
 
-    :raises ValueError: where they cannot take the place of the present ones.
+    :raises ValueError: if they cannot replace the current ones.
     """
     if isinstance(given, InducingVariables):
         given = all_points(given).numpy()
@@ -81,7 +81,7 @@ def given_points(inducing_variable: InducingVariables, given: Any) -> AnyNDArray
 
 
 def moved_points(inducing_variable: InducingVariables, X: AnyNDArray, share: float, select: Selection) -> AnyNDArray:
-    """The points [1 or C, M, D] after up to a share of them has moved to inputs X [N, D]."""
+    """Return the points [1 or C, M, D] after moving at most the fraction `share` of them to inputs X [N, D]."""
     Z = all_points(inducing_variable).numpy()
     num_kept = Z.shape[1] - int(share * Z.shape[1])
     moved = []

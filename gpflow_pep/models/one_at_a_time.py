@@ -1,4 +1,4 @@
-"""A lock that each model has for itself: what changes a model while it predicts is done by one thread at a time."""
+"""One lock per model: predictions that change the model, by updating its sites, run in one thread at a time."""
 
 import threading
 from types import TracebackType
@@ -27,7 +27,7 @@ class _Lock:
 
 
 def one_at_a_time(model: Any) -> _Lock:
-    """Return a model's lock, made when it is first asked for."""
+    """Return a model's lock, created at first use."""
     with _MAKING:
         if vars(model).get(_KEY) is None:
             vars(model)[_KEY] = _Lock()

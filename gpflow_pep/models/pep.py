@@ -53,7 +53,7 @@ from .latent_functions import independent_prior, latent_functions
 from .one_at_a_time import one_at_a_time
 from .sparse import SparseGP
 
-_KEPT = 2**23  # entries of V = L^-1 Kuf that are kept from sweep to sweep (64 MB); of more rows it is computed anew
+_KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _IMPROPER = (
     "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
@@ -70,11 +70,11 @@ _CHANGED = (
     "Data, alpha, hyperparameters or the old posterior have changed between the objective and its gradient. Take the "
     "gradient first."
 )
-_ANOTHER_EPOCH = "data must not change in the midst of an epoch: call minibatches() again."
+_ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
 
 
 class _Posterior(NamedTuple):
-    """Converged sites, and what follows from them."""
+    """Converged sites, and quantities computed from them."""
 
     sites: tf.Tensor
     """[N, 2, C]"""
@@ -91,7 +91,7 @@ class _Posterior(NamedTuple):
 
 
 class Surrogate(NamedTuple):
-    """A regression problem with noise of its own in every row."""
+    """A regression problem with its own noise variance in every row."""
 
     targets: tf.Tensor
     """y, [N, C]."""
@@ -111,16 +111,16 @@ class PEP(SparseGP):
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
-    alpha = 1                              EP; with inducing_variable = X the usual one for a full GP
+    alpha = 1                              EP; with inducing_variable = X, standard EP for a full GP
     a Gaussian likelihood                  :class:`PEPR`, for every alpha and scale
     =====================================  ==========================================================
 
-    Objective, predictions and posterior update the sites themselves until they have converged, starting from where they
-    are. Where the sites have one fixed point, as with log-concave likelihoods in general, these are functions of
-    hyperparameters, data and alpha alone, and every optimizer and sampler of GPflow and TensorFlow Probability can be
-    used. Where there are several, the result depends on where the sites start.
+    Objective, predictions and posterior first update the sites until these have converged, starting from their current
+    values. If the fixed point is unique, as it usually is for log-concave likelihoods, the results depend only on
+    hyperparameters, data and alpha, and every optimizer and sampler of GPflow and TensorFlow Probability can be used.
+    If there are several fixed points, the results depend on the initial sites.
 
-    The gradient is that of the converged energy, exactly so for "kl"; for "wasserstein" see
+    The gradient is that of the converged energy, exactly for "kl"; for "wasserstein" see
     :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the hyperparameters:
     q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
     """
@@ -160,19 +160,19 @@ class PEP(SparseGP):
         :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
             positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
         :param projection: "kl", "wasserstein", or a projection of your own.
-        :param tol: the sites have converged where no update would change a site's own marginal by more than this
-            fraction of its standard deviation (mean) or variance.
+        :param tol: convergence tolerance: the largest change of a marginal by an update of its own site, as a fraction
+            of the marginal's standard deviation (for the mean) or variance.
         :param max_sweeps: the largest number of sweeps over all rows in one update. A small number, 1 say, trains
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
-        :param damping: the largest fraction of an update that is taken, in (0, 1]; less is taken where it helps.
+        :param damping: the largest fraction of an update to take, in (0, 1]; the fraction is reduced adaptively.
         :param mean_function: m(x), zero by default.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so.
+        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
-        rule_for(likelihood, projection)  # refuses what it cannot do
+        rule_for(likelihood, projection)  # raises an error for an unsupported pair
         X, Y = self._observed(data, likelihood)
         C = latent_functions(likelihood, Y)
         powers = validation.power(alpha, len(X), "row")
@@ -221,7 +221,7 @@ class PEP(SparseGP):
 
     @property
     def tol(self) -> float:
-        """When the sites have converged; see the constructor. Compiled functions see a new value."""
+        """Convergence tolerance of the sites; see the constructor. Compiled functions see a new value."""
         return float(self._options.tol)
 
     @tol.setter
@@ -255,7 +255,7 @@ class PEP(SparseGP):
 
     @property
     def sites_status(self) -> SitesStatus:
-        """How the last update of the sites ended, also one in a compiled function."""
+        """Status of the last update of the sites, in a compiled function too."""
         converged, sweeps, change, log_evidence, damping = self._status.numpy().tolist()
         return SitesStatus(bool(converged), int(sweeps), change, log_evidence, damping)
 
@@ -272,19 +272,19 @@ class PEP(SparseGP):
         self, *, batch_size: int | None = None, report: Callable[[SitesStatus], None] | None = None
     ) -> SitesStatus:
         """
-        Update the sites, starting from where they are, until they have converged; hyperparameters stay.
+        Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
 
-        Objective and predictions do this themselves. The fraction of an update that is taken adapts. An update that
+        Objective and predictions do this themselves. The fraction of an update to take is adaptive. An update that
         makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
 
-        :param batch_size: None: parallel sweeps. Otherwise sites are updated this many at a time, in random order, and
-            q after each batch, which costs O(M³) more a batch.
-        :param report: called with the status in the end, and after every sweep in batches.
-        :return: whether they have converged, and the log evidence.
-        :raises tf.errors.InvalidArgumentError: where not even the prior gives finite tilted distributions.
+        :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
+            q after each batch, at an extra cost of O(M³) per batch.
+        :param report: called with the final status and, with `batch_size`, with the status between sweeps.
+        :return: the status: whether the sites have converged, and the log evidence.
+        :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
         """
         if not tf.executing_eagerly():
-            raise RuntimeError("update_sites returns a status of Python: call it outside of a tf.function.")
+            raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
         if batch_size is not None:
             size = min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
             self._update_in_batches(size, report)
@@ -312,12 +312,12 @@ class PEP(SparseGP):
         """
         Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
 
-        Before that the minibatch's sites are updated, and q with them. Hyperparameters may change between minibatches;
-        what the other rows add to q follows them when this is called anew, for the next epoch.
+        The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
+        of the other rows to q follows them at the next call, for the next epoch.
 
         :param batch_size: rows of a minibatch.
-        :param damping: the fraction of an update that is taken, less where B would not be proper.
-        :param seed: of the partition.
+        :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
+        :param seed: seed for the partition.
         :raises ValueError: naming the argument that cannot be used.
         """
         batch_size = validation.positive_integer(batch_size, "batch_size")
@@ -357,10 +357,10 @@ class PEP(SparseGP):
         """
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
-        Under the KL projection it is stationary in the sites, so that derivatives at fixed sites are the whole ones.
-        Under the Wasserstein projection it is not: there the gradient is that of the published code (Rasmussen and
-        Williams 2006, sec. 5.5.2), which treats the sites' moments as matched. It is near the derivative of the
-        converged energy.
+        Under the KL projection it is stationary in the sites, so that derivatives at fixed sites are total derivatives.
+        Under the Wasserstein projection it is not: the gradient is that of the published code (Rasmussen and Williams
+        2006, sec. 5.5.2), which treats the sites' moments as matched. It is close to the derivative of the converged
+        energy.
 
         :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the sites cannot be updated.
         """
@@ -372,7 +372,7 @@ class PEP(SparseGP):
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            # Tapes notice that these are read; they do not notice the next line.
+            # Gradient tapes record these reads; they do not record the next line.
             before = [tf.convert_to_tensor(variable) for variable in dependencies]
             found = self._converged()
 
@@ -400,8 +400,8 @@ class PEP(SparseGP):
         """
         Leave-one-out log predictive density of every observation, summed over its outputs, in nats.
 
-        Row n is predicted from q without its site. This approximates the posterior of the other rows, and equals it
-        where the likelihood is Gaussian.
+        Row n is predicted from q without its site. This approximates the posterior given the other rows, and equals
+        it if the likelihood is Gaussian.
 
         :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
         """
@@ -415,7 +415,7 @@ class PEP(SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converged(self) -> _Posterior:
-        """Update the sites; warn, once, where they have not converged. One thread at a time does that."""
+        """Update the sites, in one thread at a time; warn once if they have not converged."""
         if tf.executing_eagerly():
             with one_at_a_time(self):
                 return self._converged_now()
@@ -539,7 +539,7 @@ class PEP(SparseGP):
         return EnergyInputs(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
-        """A stream has one."""
+        """Return the site of the old posterior, which only streams have."""
         return None
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
@@ -563,7 +563,7 @@ class PEP(SparseGP):
         )
 
     def _checked_data(self) -> RegressionData:
-        """The data, unless one variable was assigned to without the other or the sites."""
+        """Return the data; raise an error if X, Y and the sites differ in their number of rows."""
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         rows = tf.shape(X)[0]
         same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
@@ -592,12 +592,12 @@ class PEP(SparseGP):
         return tf.reduce_all(tf.equal(self._alpha, 0.0)) & zero
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
-        """All that the energy is differentiated in."""
+        """Return the variables that the energy is differentiated with respect to."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
     def _other_variables(self) -> tuple[tf.Variable, ...]:
-        """What else the energy depends on."""
+        """Return the other variables that the energy depends on."""
         return *self._data, self._alpha
 
     # --- data --------------------------------------------------------------------------------------------------------
@@ -613,7 +613,7 @@ class PEP(SparseGP):
 
     @staticmethod
     def _observed(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
-        """The pair (X, Y) as arrays that the likelihood accepts, or an error that says what it does not."""
+        """Check that the likelihood accepts the pair (X, Y), and return it as arrays."""
         X, Y = validation.regression_data(data)
         check_observations(likelihood, Y)
         return X, Y
@@ -648,7 +648,7 @@ class PEP(SparseGP):
 
     @override
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Without compiled steps: an exported model has those that its own functions call."""
+        """Leave out compiled steps: an exported model has those that its own functions call."""
         children = super()._trackable_children(save_type, **kwargs)
         step, own = type(PEP._converge), type(self)
         return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}

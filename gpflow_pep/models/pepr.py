@@ -27,7 +27,7 @@ class PEPR(UpperBound, CollapsedRegression):
     ======================================  =====================================================
     alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
     alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
-    scale = m, learned or not               T-PEP: p(f|u) made one of covariance m D (Bui and Titsias 2025, eq. 14)
+    scale = m, learned or not               T-PEP: p(f|u) with covariance m D (Bui and Titsias 2025, eq. 14)
     alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
     ======================================  =====================================================
     """
@@ -60,8 +60,8 @@ class PEPR(UpperBound, CollapsedRegression):
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so; by default
-            that is an error.
+        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
+            default raise an error instead.
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
@@ -134,7 +134,7 @@ class PEPR(UpperBound, CollapsedRegression):
         return -scale * terms.penalty + 0.5 * (N * tf.math.log(scale) - tf.reduce_sum(shrinkage))
 
     def _block_sizes(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Rows that each alpha belongs to: N for a single one [], those of each block for one per block [B]."""
+        """Number of rows that share an alpha: N for a single alpha [], the block sizes [B] for one per block."""
         if self._alpha.shape.rank == 0:
             return num_data
         return tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0

@@ -20,7 +20,7 @@ class SinglePower:
     @property
     def alpha(self) -> tf.Variable:
         """
-        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value; sites are stale then.
+        The power, []. Set it, or ``.assign`` to it: compiled functions see the new value.
 
         :raises ValueError: when it is set to a value outside [0, 1].
         """

@@ -1,7 +1,7 @@
 """
-Predictions of observations and samples that are never NaN silently, from a `predict_f` that is checked.
+Predictions of observations and samples that raise an error instead of returning NaN.
 
-They replace those of :class:`gpflow.models.GPModel` in the classes of models that name them.
+Model classes use them in place of the methods of :class:`gpflow.models.GPModel`.
 """
 
 import tensorflow as tf
@@ -25,9 +25,9 @@ _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or
 )
 def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
     """
-    Mean and variance of new observations at Xnew, by quadrature where there is no formula.
+    Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
 
-    :raises tf.errors.InvalidArgumentError: where they are not numbers.
+    :raises tf.errors.InvalidArgumentError: if one is NaN.
     """
     if full_cov or full_output_cov:
         raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
@@ -47,7 +47,7 @@ def predict_log_density(
     Log density of new observations Y at X, in nats.
 
     :raises ValueError: where the likelihood does not accept Y.
-    :raises tf.errors.InvalidArgumentError: where a density is not a number.
+    :raises tf.errors.InvalidArgumentError: if a density is NaN.
     """
     X, Y = data
     Y = real_numbers(Y, "data[1] (Y)")
@@ -83,7 +83,7 @@ def predict_f_samples(
 
 
 def _number(value: tf.Tensor, name: str) -> tf.Tensor:
-    """Infinite it may be: the variance of a Student-t, or the logarithm of a probability of 0."""
+    """Refuse NaN, but not infinity: the variance of a Student-t, or the logarithm of a probability of 0."""
     with tf.control_dependencies(
         [finite(tf.where(tf.math.is_inf(value), tf.zeros_like(value), value), name=name, advice=_ADVICE)]
     ):

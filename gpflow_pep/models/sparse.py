@@ -1,4 +1,4 @@
-"""What all models with data, inducing variables and Gaussian sites share: data, Kuu, posterior and predictions."""
+"""Base class of models with data, inducing variables and Gaussian sites: data, Kuu, posterior and predictions."""
 
 from abc import abstractmethod
 from copy import deepcopy
@@ -37,13 +37,13 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 
-    A model says what its sites add up to (`_sums`) and what its objective is.
+    Subclasses define the sums over their sites (`_sums`) and the objective.
     """
 
-    # Data, and what else a subclass adds, are variables, so that compiled functions see them change, but they are no
-    # parameters: GPflow's and TensorFlow's listings leave them out.
+    # Data, and what a subclass adds here, are variables, so that compiled functions see them change. They are not
+    # parameters: the listings of GPflow and TensorFlow leave them out.
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
-    # What checkpoints leave out, beside GPflow's own choice; an exported prediction needs it.
+    # Left out of TensorFlow checkpoints, but not of exported models, whose predictions need it.
     _NOT_IN_CHECKPOINTS = frozenset({"_data"})
 
     predict_y = predictions.predict_y
@@ -78,7 +78,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "SparseGP":
-        """A copy; TensorFlow by itself would fix the shapes of variables that may be given another number of rows."""
+        """Copy the model; TensorFlow alone would fix the shapes of variables whose number of rows may change."""
         memo |= {id(variable): _resizable(variable, variable.shape) for variable in self._resizable_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
@@ -87,7 +87,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
         return clone
 
     def __getstate__(self) -> tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]:
-        """All attributes, and the shapes that the variables in them may have: pickling fixes these."""
+        """Return all attributes, and the static shapes of resizable variables, which pickling would fix."""
         return dict(self.__dict__), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
 
     def __setstate__(self, state: tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]) -> None:
@@ -101,8 +101,8 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     @property
     def data(self) -> RegressionData:
         """
-        (X [N, D], Y [N, P]), two variables. Set the pair, ``model.data = (X, Y)``: it is checked and assigned to them,
-        so that compiled functions see it.
+        The data (X [N, D], Y [N, P]), two variables. ``model.data = (X, Y)`` checks new data and assigns them, so that
+        compiled functions see them.
         """
         return self._data
 
@@ -113,7 +113,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
             self._hold(X, Y)
 
     def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """Other data for the model, checked; nothing has changed yet."""
+        """Check new data for the model and return them as arrays, without assigning them."""
         X, Y = self._validated(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
@@ -131,33 +131,33 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> tf.Tensor:
-        """N, []."""
+        """Number of rows N, []."""
         return tf.shape(self._data[0])[0]
 
     def _checked_prior(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
     ) -> InducingVariables:
-        """The inducing variable, or an error that says why it or the kernel cannot be used: outputs share both here."""
+        """Check kernel and inducing variable, both shared by all outputs here, and return the inducing variable."""
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
             raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
         return validation.single_output_inducing_variable(inducing_variable, num_inputs)
 
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """The pair (X, Y) as arrays, or an error that names what cannot be used."""
+        """Check the pair (X, Y) and return it as arrays."""
         return validation.regression_data(data)
 
     def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Makes what depends on the number of rows fit new data, before they are assigned; or refuses them."""
+        """Resize what depends on the number of rows before new data are assigned, or raise an error."""
 
     @abstractmethod
     def _sums(self) -> SiteSums:
-        """What the sites add up to."""
+        """Return the sums over the sites."""
 
     def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
         """
         Kuu.
 
-        :param prior: that of the model, where it is at hand.
+        :param prior: the model's prior, if already computed.
         """
         prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
         return _differentiable_in_parameters(prior.Kuu(default_jitter()), self.kernel)
@@ -176,10 +176,10 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     @no_autograph
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
-        Mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] where the outputs
-        share it or [P, M, M].
+        Compute mean and covariance of q(u), without the mean function: L B^-1 c [M, P] and L B^-1 L', [M, M] if the
+        outputs share it, otherwise [P, M, M].
 
-        An SVGP with this q(u) predicts the same.
+        An SVGP with this q(u) gives the same predictions.
         """
         L, LB, b = self._sums().posterior()
         mean = tf.matmul(L, b)  # [M, P] or [P, M, 1]
@@ -192,7 +192,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> SitesPosterior:
         """
-        The posterior with what predictions need computed once; it does not follow later changes of the model.
+        Return the posterior, with its cache computed once; it does not follow later changes of the model.
 
         :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
             changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
@@ -207,14 +207,14 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
-        Mean and (co)variance of the latent function at Xnew, computed from the data each time; hold on to
-        :meth:`posterior` to predict more often.
+        Compute mean and (co)variance of the latent function at Xnew, from the data each time; for repeated predictions
+        keep the result of :meth:`posterior`.
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Checkpoints hold what was learned and chosen, not the data; an exported prediction needs the data too."""
+        """Leave the data out of checkpoints, but not out of exported models, whose predictions need them."""
         children = super()._trackable_children(save_type, **kwargs)
         left_out = self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset()
         return {name: child for name, child in children.items() if name not in left_out}
@@ -222,8 +222,8 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
 
 def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """
-    Kuu itself, whose derivative stops with an error where the kernel has a tensor in a parameter's place (as a frozen
-    model has): such a tensor would get the derivative through Kuu, but not the one through the rows.
+    Return Kuu, with a gradient that raises an error if the kernel holds a tensor in place of a parameter (as in a
+    frozen model): such a tensor would get the derivative through Kuu, but not the one through the rows.
     """
     kernels = [part for part in (kernel, *kernel.submodules) if isinstance(part, Kernel)]
     tensors = [
@@ -252,5 +252,5 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
 
 
 def _resizable(variable: tf.Variable, shape: Any) -> tf.Variable:
-    """A copy of a variable that may be given another number of rows."""
+    """Copy a variable so that its number of rows may change."""
     return tf.Variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)

@@ -1,4 +1,4 @@
-"""What streaming models share: the old posterior, its update with a new batch, and its state."""
+"""Base classes of streaming models: the old posterior, its update with a new batch, and its state."""
 
 import json
 from abc import abstractmethod
@@ -31,27 +31,27 @@ _POINTS, _PARTS = "inducing.Z", "parts"  # of a state
 
 class Stream(CompiledSteps):
     """
-    A model of the batch it holds, with the posterior of all batches before as one more Gaussian site.
+    A model of the batch it holds, with the posterior of all earlier batches as one more Gaussian site.
 
     :meth:`update` absorbs the batch and takes the next one; in between the model is trained like any other. The old
-    posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), kept in natural parameters: it is
-    exact where hyperparameters and inducing points stay, whatever the conditioning of Kuu, and otherwise as good as the
-    new inducing points are at the old ones.
+    posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), kept in natural parameters. It is
+    exact if hyperparameters and inducing points stay fixed, whatever the conditioning of Kuu; otherwise it is as
+    accurate as the new inducing points represent f at the old ones.
     """
 
     _NEEDED: tuple[str, ...] = ()
-    """What a state must have before a model can be made of it."""
+    """Entries that a state must have so that a model can be constructed from it."""
 
     _old: OldPosterior
     _num_inducing: tf.Variable
 
     def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
         """
-        Nothing has been seen yet.
+        Start the stream, without an old posterior.
 
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: columns of c, P or 1.
-        :raises ValueError: where the inducing variable is not of points.
+        :raises ValueError: if the inducing variable does not consist of inducing points.
         """
         if not are_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
@@ -67,23 +67,22 @@ class Stream(CompiledSteps):
         fraction_to_move: float = 0.0,
     ) -> None:
         """
-        Absorb the posterior as it is now, and go on with a new batch.
+        Absorb the current posterior and go on with a new batch.
 
-        What is absorbed is the posterior itself where every site has a precision that is not negative; directions
-        in which others left it wider than the prior become as wide as the prior. Of a model with sites, stale ones are
-        updated first, and absorbed with a warning where they have not converged.
+        The posterior is absorbed exactly if no site has a negative precision. Otherwise, directions in which it is
+        wider than the prior become as wide as the prior. Models with sites update these first, and warn if they have
+        not converged.
 
-        Compiled functions see the change and are not traced anew, whatever the batch's size, unless the number of
-        inducing points changes: then compile the training loss again. (One that is not stops with an error.)
+        Compiled functions see the change without retracing, whatever the batch's size, unless the number of inducing
+        points changes: then compile the training loss again (the old one raises an error).
 
-        :param new_data: (X, Y), which replace the batch.
-        :param inducing_variable: where the inducing points are from now on, [M, D] (of latent functions with inducing
-            points of their own [C, M, D]); None: where they were.
-        :param fraction_to_move: let up to this fraction of them, in [0, 1], go to inputs of the new batch, where the
-            variance given the others is largest; which ones, and whether they are better where they were, is decided
-            greedily.
-        :raises ValueError: naming the argument that cannot be used; the model is as it was.
-        :raises tf.errors.InvalidArgumentError: where the posterior cannot be computed; the model is as it was.
+        :param new_data: (X, Y), the new batch.
+        :param inducing_variable: the new inducing points, [M, D] (or [C, M, D] if each latent function has its own);
+            None: keep the current ones.
+        :param fraction_to_move: move at most this fraction of them, in [0, 1], to inputs of the new batch. Points are
+            chosen greedily, by largest conditional variance, among the inputs and the current points.
+        :raises ValueError: naming the argument that cannot be used; the model is unchanged.
+        :raises tf.errors.InvalidArgumentError: if the posterior cannot be computed; the model is unchanged.
         """
         X, Y = self._new_batch(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
@@ -97,7 +96,7 @@ class Stream(CompiledSteps):
 
     @property
     def state(self) -> StreamState:
-        """All that :meth:`from_state` needs to go on as if nothing had happened."""
+        """The state from which :meth:`from_state` continues the stream exactly."""
         values = {name: np.asarray(variable) for name, variable in self._stream_variables().items()}
         values[_POINTS] = all_points(self.inducing_variable).numpy()
         values[_PARTS] = np.array(json.dumps(self._made_of()))
@@ -106,13 +105,13 @@ class Stream(CompiledSteps):
     @classmethod
     def from_state(cls: type[_Model], state: StreamState, *parts: Any, **options: Any) -> _Model:
         """
-        A model that goes on where another one was.
+        Construct a model that continues from the state of another one.
 
-        :param state: what :attr:`state` of that one gave.
+        :param state: :attr:`state` of that model.
         :param parts: the positional arguments of the constructor between data and inducing variable: a kernel, or
             kernel and likelihood, which are given the state's parameters.
         :param options: the constructor's other arguments; alpha is the state's.
-        :raises ValueError: where the state is not that of a model like this.
+        :raises ValueError: if the state does not fit a model of this class and these parts.
         """
         arrays = dict(state.arrays)
         missing = sorted({_POINTS, _PARTS, *cls._NEEDED} - arrays.keys())
@@ -124,8 +123,8 @@ class Stream(CompiledSteps):
         points = Z[0] if len(Z) == 1 else SeparateIndependentInducingVariables([InducingPoints(each) for each in Z])
         try:
             model = cls._constructed(arrays, *parts, points, **options)
-        except ValueError as error:  # which names what the constructor has got from the state
-            raise ValueError(f"of the state and these parts no {cls.__name__} can be made: {error}") from error
+        except ValueError as error:  # it names the argument that came from the state
+            raise ValueError(f"cannot make a {cls.__name__} of this state and these parts: {error}") from error
         variables = model._stream_variables() | model._other_parameters()
         if variables.keys() != arrays.keys():
             differing = sorted(variables.keys() ^ arrays.keys())
@@ -150,11 +149,11 @@ class Stream(CompiledSteps):
         return model
 
     def _made_of(self) -> list[list[str]]:
-        """Classes and settings of what says how data and latent functions belong together."""
+        """Return classes and settings of kernel, likelihood and mean function."""
         return [list(setting) for setting in settings_of(self.kernel, self.likelihood, self.mean_function)]
 
     def _other_parameters(self) -> dict[str, tf.Variable]:
-        """Unconstrained, but for inducing points and what is in `_stream_variables`."""
+        """Return the unconstrained variables of all parameters but the inducing points, by name."""
         parameters = parameter_dict(self)
         points = parameter_dict(self.inducing_variable).values()
         return {
@@ -164,40 +163,40 @@ class Stream(CompiledSteps):
         }
 
     def _changing_variables(self) -> list[tf.Variable]:
-        """All that an update may assign to."""
+        """Return all variables that an update may assign to."""
         points = (point.unconstrained_variable for point in parameter_dict(self.inducing_variable).values())
         others = self._stream_variables() | self._other_parameters()
         return [self._num_inducing, *points, *others.values()]
 
     def _stream_variables(self) -> dict[str, tf.Variable]:
-        """What changes from batch to batch, by name."""
+        """Return the variables that change from batch to batch, by name."""
         return {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
 
     @classmethod
     @abstractmethod
     def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
-        """A model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
+        """Construct a model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
 
     @abstractmethod
     def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """The batch as arrays, or an error that says why the model cannot take it."""
+        """Check a new batch and return it as arrays."""
 
     @abstractmethod
     def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Hold this batch."""
 
     def _absorbed(self) -> AbsorbedPosterior:
-        """The present posterior, which becomes the old one."""
-        structure = self._current_structure()  # first: what was traced of another structure is dropped
+        """Return the current posterior, which becomes the old one."""
+        structure = self._current_structure()  # first: this drops traces of another structure
         found: AbsorbedPosterior = self._absorb(structure)
         return found
 
     @abstractmethod
     def _absorb(self, structure: int) -> AbsorbedPosterior:
-        """The same, compiled once a structure."""
+        """Compute the posterior to absorb; compiled once per structure."""
 
     def _place(self, Z: AnyNDArray) -> None:
-        """Put the inducing points there; what can fail comes first."""
+        """Set the inducing points to Z, after all steps that may fail."""
         place(self.inducing_variable, Z)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite:
@@ -207,7 +206,7 @@ class Stream(CompiledSteps):
     def _next_points(
         self, X: AnyNDArray, inducing_variable: InducingPointsLike | None, fraction_to_move: float
     ) -> AnyNDArray | None:
-        """Where the inducing points are to go, [1 or C, M, D]; None where they stay."""
+        """Return the new inducing points, [1 or C, M, D]; None to keep the current ones."""
         if not (isinstance(fraction_to_move, int | float | np.number) and 0.0 <= fraction_to_move <= 1.0):
             raise ValueError(f"fraction_to_move must be a number in [0, 1], got {fraction_to_move!r}.")
         if inducing_variable is not None:
@@ -240,7 +239,7 @@ class Stream(CompiledSteps):
 
 
 class StreamOfBatches(Stream, SparseGP):
-    """A stream whose model holds the batch."""
+    """A streaming model that holds its batch."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_old", "_num_inducing", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
@@ -287,7 +286,7 @@ class StreamOfBatches(Stream, SparseGP):
 
 
 def _settings_in(text: AnyNDArray) -> list[list[str]]:
-    """What `_made_of` gave, out of a state."""
+    """Read what `_made_of` returned from a state."""
     try:
         found = json.loads(str(text))
     except ValueError as error:

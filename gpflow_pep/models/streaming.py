@@ -23,13 +23,13 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
     r"""
     Sparse GP regression of a stream of batches, for any power (Bui, Nguyen and Turner 2017, eqs 27 and 117).
 
-    The model is PEPR of the batch it holds, with the posterior of all batches before as one more Gaussian site:
+    The model is PEPR of the batch it holds, with the posterior of all earlier batches as one more Gaussian site:
 
         q(u) ∝ p(u) ∏_n N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n) t_old(u)
 
-    Its objective is the online log evidence of the batch, given the ones before: at alpha = 0 a lower bound where the
-    old posterior is taken for granted. Where hyperparameters and inducing points stay, the objectives of all batches
-    add up to that of all data, and q(u) is that of all data.
+    Its objective is the online log evidence of the batch, given the earlier ones: at alpha = 0 a lower bound, with the
+    old posterior treated as exact. If hyperparameters and inducing points stay fixed, the objectives of all batches add
+    up to the objective of all data, and q(u) is the one of all data.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = (
@@ -59,8 +59,8 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: where Kuu cannot be factorized, raise its jitter tenfold up to this, and say so; by default
-            that is an error.
+        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
+            default raise an error instead.
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
@@ -79,7 +79,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        """The online log evidence of the batch, in nats; the old posterior's terms are those that do not cancel."""
+        """Compute the online log evidence of the batch, in nats, without canceling terms of the old posterior."""
         powers, scale = self._powers(), self._scale()
         sums, terms, old_terms = self._with_old_site(powers, scale)
         penalty = self._penalty(terms, powers, scale)
@@ -91,7 +91,7 @@ class StreamingSGPR(SinglePower, StreamOfBatches, CollapsedRegression):
         return self._with_old_site(self._powers(), self._scale())[0]
 
     def _with_old_site(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms, tf.Tensor]:
-        """The sums of the batch and the old site, and what the evidence needs of the one and of the other."""
+        """Return the sums over batch and old site, the evidence terms of the batch and those of the old site."""
         batch, terms = self._accumulated(powers, scale)
         old = self._old_site(batch.L, powers.noise_power)
         return batch.with_old(old), terms, old.terms

@@ -19,13 +19,13 @@ class StreamingPEP(StreamOfBatches, PEP):
     r"""
     Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
 
-    The model is :class:`PEP` of the batch it holds, with the posterior of all batches before as one more Gaussian site:
+    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site:
 
         q(u) ∝ p(u) ∏_n t_n(u) t_old(u)
 
-    Its objective is the online log evidence of the batch, given the ones before; on the first batch it is that of
-    :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: the sites of the batches before are not
-    visited again. With a Gaussian likelihood it is :class:`StreamingSGPR`.
+    Its objective is the online log evidence of the batch, given the earlier ones; on the first batch it is that of
+    :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches are not
+    updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`.
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = StreamOfBatches._TF_MODULE_IGNORED_PROPERTIES | PEP._TF_MODULE_IGNORED_PROPERTIES
@@ -48,7 +48,7 @@ class StreamingPEP(StreamOfBatches, PEP):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEP`, but for these.
+        Take the arguments of :class:`PEP`, except these.
 
         :param data: the first batch: inputs X [N, D] and observations Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or

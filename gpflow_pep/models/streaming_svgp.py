@@ -33,9 +33,9 @@ class StreamingSVGP(Stream, MinibatchSVGP):
 
         N/n Σ_n E_q[log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[log q_old(a)/p_old(a)]
 
-    is a lower bound of the batch's log evidence where the old posterior is taken for granted. Used like
-    `gpflow.models.SVGP`; :meth:`update` absorbs q(u) as it is. Where q is wider than the prior in some direction, it is
-    absorbed as being as wide as the prior there.
+    is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it like
+    `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u). Directions in which q is wider than the prior are
+    absorbed as if they were as wide as the prior.
     """
 
     _NEEDED = ("old.linear",)
@@ -121,7 +121,7 @@ class StreamingSVGP(Stream, MinibatchSVGP):
 
     @override
     def _place(self, Z: AnyNDArray) -> None:
-        """Puts the inducing points there, with what q(u) says of them."""
+        """Set the inducing points to Z, and q(u) to the current posterior at Z."""
         if np.array_equal(Z, all_points(self.inducing_variable)):
             return
         kernels = [kernel for _, kernel in independent_parts(self.inducing_variable, self.kernel)]

@@ -20,20 +20,20 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 
 class Structure:
-    """Gives a number to each structure that a model has had, a list of parts, parameters and variables."""
+    """Retracing key: numbers the structures (parts, parameters, variables, settings) that a model has had."""
 
     def __init__(self) -> None:
         self._number, self._known = 0, [object()]
 
     @property
     def last(self) -> int:
-        """The number of the last structure that was looked at."""
+        """The number of the last structure seen."""
         return self._number
 
     def number(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
         """
-        Return the number of the present structure, which changes with any part or setting, with what a part is made
-        of and with what is trained.
+        Return the number of the current structure. It changes when a part, a component of a part or a setting is
+        replaced, or when a parameter becomes trainable or fixed.
         """
         present = [*settings, *_components_of_all(parts, set())]
         if len(present) != len(self._known) or any(map(_is_another, present, self._known)):
@@ -43,8 +43,8 @@ class Structure:
 
 class CompiledSteps:
     """
-    A model with compiled steps, which take :meth:`_current_structure`: they are traced anew where it has changed, and
-    what was traced before goes, since no number comes back.
+    A model with compiled steps that take :meth:`_current_structure`: when it changes they are traced again, and earlier
+    traces are dropped, since no number is used twice.
     """
 
     kernel: Kernel
@@ -65,11 +65,11 @@ class CompiledSteps:
         return number
 
     def _parts(self) -> tuple[tf.Module, ...]:
-        """What the posterior depends on beside data and alpha."""
+        """Modules that the posterior depends on, beside data and alpha."""
         return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
     def _settings(self) -> tuple[Any, ...]:
-        """What compiled steps depend on that is neither a variable nor in a part."""
+        """Settings that compiled steps depend on, other than variables and those of the parts."""
         return (default_jitter(),)
 
 

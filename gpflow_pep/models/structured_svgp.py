@@ -1,7 +1,7 @@
 """TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and Titsias 2025).
 
-Each has a q(u) of its own, as `gpflow.models.SVGP` has, and maximizes, with f_b = V_b'v + m(x) what u says of the rows
-of a block b, S_b their noise and X_b = S_b^-1/2 m D_bb S_b^-1/2, D = Kff - Qff,
+Each has an explicit q(u), as `gpflow.models.SVGP` has. With f_b = V_b'v + m(x) the conditional mean given u of the rows
+of a block b, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each maximizes
 
     Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
 
@@ -14,7 +14,7 @@ BTSVGP     minibatches           1      0      0, eq. 9
 PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1))
 =========  ====================  =====  =====  =====================================================
 
-with m = 1 but in PEPSVGP, whose objective is that of :class:`PEPR` before q(u) takes its optimum.
+with m = 1 except in PEPSVGP, whose objective becomes that of :class:`PEPR` at the optimal q(u).
 """
 
 from abc import abstractmethod
@@ -57,7 +57,7 @@ class BoundSettings(NamedTuple):
 
 
 class StructuredSVGP(MinibatchSVGP):
-    """A minibatch objective for Gaussian noise, which may depend on x; a subclass says what a, p, m and blocks are."""
+    """A minibatch objective for Gaussian noise, which may depend on x; subclasses define a, p, m and the blocks."""
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
@@ -133,7 +133,7 @@ def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Ten
 
 @tf.custom_gradient
 def _given_u(Kff: tf.Tensor, V: tf.Tensor) -> Any:
-    """D = Kff - V'V, [..., n, n]; what depends on it has a symmetric derivative in it, so that V's is one product."""
+    """D = Kff - V'V, [..., n, n]. Derivatives in D are symmetric here, so that the one in V is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -144,7 +144,7 @@ def _given_u(Kff: tf.Tensor, V: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def _log_det(C: tf.Tensor) -> Any:
-    """log|C|, [...], differentiable once: C^-1, which takes fewer products than going through the factor."""
+    """log|C|, [...], differentiable once. The derivative C^-1 takes fewer products than one through the factor."""
     factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -157,7 +157,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
     """
     log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k].
 
-    Differentiable once, by hand, which takes fewer products. With U = (I + a X)^-1 W the derivatives are
+    Differentiable once; written out, it takes fewer products. With U = (I + a X)^-1 W the derivatives are
     (I + a X)^-1 - a U U' and 2 U.
     """
     copies = 1.0
@@ -188,10 +188,10 @@ class TSVGP(StructuredSVGP):
 
         N/n Σ_n { E_q log N(y_n; w_n, s_n) - 1/2 log(1 + d_n/s_n) } - KL[q, p],    f_n = w_n + (variance d_n given u)
 
-    Never below SVGP's bound; q(u)'s optimum is the same, predictions are SVGP's.
+    Never below SVGP's bound; the optimal q(u) and the predictions are those of SVGP.
 
-    With any other likelihood than Gaussian there is one scale for all rows, :attr:`scale`, which is learned
-    (Titsias 2025): p(f|u) is made one of covariance m D, at a cost of (m - 1 - log m)/2 a row:
+    With a non-Gaussian likelihood there is one scale for all rows, :attr:`scale`, which is learned (Titsias 2025):
+    p(f|u) gets the covariance m D, at a cost of (m - 1 - log m)/2 per row:
 
         N/n Σ_n { E[log p(y_n|f_n)] - (m - 1 - log m)/2 } - KL[q, p],      f_n ~ N(E_q[w_n], Var_q[w_n] + m d_n)
 
@@ -220,14 +220,14 @@ class TSVGP(StructuredSVGP):
         :param likelihood: any likelihood of GPflow.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is taken for all of them.
+        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
         :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default what q_mu, q_sqrt or the likelihood say, or 1.
-        :param q_diag: a diagonal covariance of q, q_sqrt [M, C], in place of a full one.
+        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
+        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
         :param q_mu: the mean of q [M, C], zero by default.
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
             identity by default.
-        :param whiten: whether q_mu and q_sqrt are those of v, u = L v, or of u.
+        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
@@ -301,7 +301,7 @@ class BTSVGP(StructuredSVGP):
 
 class PEPSVGP(SinglePower, StructuredSVGP):
     """
-    Minibatch power EP for Gaussian noise with a q(u) of its own, and a structured conditional m D; see the
+    Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D; see the
     module's equation.
 
     ======================================  =====================================================
@@ -334,8 +334,8 @@ class PEPSVGP(SinglePower, StructuredSVGP):
 
         :param alpha: the power, in [0, 1].
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
-        :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each of them
-            is one.
+        :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each row is
+            a block.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :raises ValueError: naming the argument that cannot be used.
         """

@@ -1,7 +1,7 @@
 """APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and Hernández-Lobato 2020).
 
-Instead of a site for every observation there is q(u) itself, as in `gpflow.models.SVGP`, and each observation's factor
-is the N-th root of what makes q out of the prior. All three maximize, over q(u) and the hyperparameters,
+In place of a site per observation there is an explicit q(u), as in `gpflow.models.SVGP`, and each observation's factor
+is the N-th root of q(u)/p(u). All three maximize, over q(u) and the hyperparameters,
 
     1/α Σ_n log E_cav[p(y_n|f_n)^α] + a term in q and the prior
 
@@ -15,8 +15,8 @@ APEP     q^(1-a) prior^a, a = α/N             log|S|/2 - log|W|/2a - m'm_cav/2,
 RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - log|I + tS|/2α - m'(I + tS)^-1 m/2,  t = α/β
 =======  ===================================  ======================================================================
 
-(the paper's eqs. 9, 11 and 10, in which g(q), g(cavity) and the prior's factor have been put together, so that nothing
-is divided by a small α). At α = 0 each is the bound of `gpflow.models.SVGP`.
+(the paper's eqs. 9, 11 and 10, with g(q), g(cavity) and the prior's factor combined, so that nothing is divided by a
+small α). At α = 0 each is the bound of `gpflow.models.SVGP`.
 """
 
 from abc import abstractmethod
@@ -44,7 +44,7 @@ from .power import SinglePower
 
 
 class TiedCavity(NamedTuple):
-    """What all observations share, and what an objective has beside their expectations."""
+    """The cavity that all observations share, and the other term of the objective."""
 
     mean: tf.Tensor
     """of v, [C, M]"""
@@ -55,7 +55,7 @@ class TiedCavity(NamedTuple):
 
 
 class TiedFactors(SinglePower, MinibatchSVGP):
-    """A model with a q(u) of its own and tied factors; a subclass says what the cavity is."""
+    """A model with an explicit q(u) and tied factors; subclasses define the cavity."""
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
@@ -83,7 +83,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         :param alpha: the power, in [0, 1].
         :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
             positive number, or a `gpflow.Parameter` to learn it. 1 is power EP.
-        :param num_data: N, the number of all observations, which says how strong each factor is.
+        :param num_data: N, the number of all observations: each factor is the N-th root of q(u)/p(u).
         :raises ValueError: naming the argument that cannot be used.
         """
         validation.num_data(num_data)  # not None
@@ -150,11 +150,11 @@ class ARPEP(TiedFactors):
 
 class APEP(TiedFactors):
     """
-    Minibatch power EP with tied factors (eq. 11): the cavity lacks α/N of what makes q out of the prior.
+    Minibatch power EP with tied factors (eq. 11): the cavity is q without the fraction α/N of q/p.
 
-    The name is for approximate PEP: see the module's table. With Gaussian noise and equal observations its optimum is
-    that of :class:`PEPR`, with different ones it is not, even where Z = X: there the exact factors differ from row to
-    row, and the tied one is their average.
+    The name is for approximate PEP: see the module's table. With Gaussian noise and identical observations its optimum
+    is that of :class:`PEPR`. With different ones it is not, even if Z = X: the exact factors then differ from row to
+    row, and the tied factor is their average.
     """
 
     @override
@@ -195,7 +195,7 @@ def shrunk(q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice
     """
     With W = I + power (R'R - shift I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
 
-    Differentiable once, by hand, which takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives d, μ, v in
+    Differentiable once; written out, it takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives d, μ, v in
     the three and j = -power W^-1 R'μ, those in m, R and V are
 
         μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.

@@ -1,4 +1,4 @@
-"""TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale a row or a matrix a block."""
+"""TSGPR and BTSGPR: the tighter bounds of a structured conditional, with a scale per row or a matrix per block."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from .upper_bound import UpperBound
 
 
 class _StructuredBound(UpperBound):
-    """Mixed into collapsed regression: sites are SGPR's, L0 = log N(y; m, Qff + σ²I) less a penalty on D."""
+    """Mixin for collapsed regression with SGPR's sites: log N(y; m, Qff + σ²I) minus a penalty on D."""
 
     def _powers(self) -> Powers:
         zero = tf.zeros([], default_float())
@@ -103,7 +103,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
 
         :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
             Blocks of b rows cost O(N b^2) beside O(N M^2).
-        :param shared: one matrix for all blocks, which then must be of one size.
+        :param shared: use one matrix for all blocks, which must then have the same size.
         :raises ValueError: naming the argument that cannot be used.
         """
         if blocks is None:

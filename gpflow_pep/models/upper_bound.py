@@ -13,17 +13,17 @@ from .collapsed import ADVICE_OBJECTIVE
 
 
 class UpperBound:
-    """Mixed into collapsed regression of all data: a batch of a stream has others before it, so there is no bound."""
+    """Mixin for collapsed regression on all data. Streams have no such bound: earlier batches are gone."""
 
     @check_shapes("return: []")
     @no_autograph
     def upper_bound(self: Any) -> tf.Tensor:
         """
-        An upper bound of the exact log evidence, whatever the model's own sites (Titsias 2014).
+        Compute an upper bound on the exact log evidence, whatever the model's own sites (Titsias 2014).
 
             -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
-        With constant noise this is that of `gpflow.models.SGPR` (there right for one output).
+        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only).
 
         :return: nats, summed over outputs.
         """

@@ -1,4 +1,4 @@
-"""Steps of Adam, with natural gradients of q(u) where they apply; all that changes is in variables."""
+"""Adam steps, with natural gradients of q(u) if they apply; all state is in variables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from .result import CONVERGED, FAILED, LIMIT, Ending
 
 
 class Adam:
-    """The steps, and what they carry from one to the next."""
+    """The Adam optimizer: its steps and its state."""
 
     def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
         """
-        :param natural_step: of q(u), where the objective is quadratic in it; None: q(u) is trained by Adam too.
+        :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
         """
         self._objective = objective
         self._q = _quadratic_in(objective.model) if natural_step is not None else None
@@ -37,7 +37,7 @@ class Adam:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """What changes from step to step, beside the parameters."""
+        """Variables that change from step to step, beside the parameters, by name."""
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
@@ -56,14 +56,14 @@ class Adam:
                     losses = []
                 else:
                     history.step(None)
-            self._check(history.iterations)  # nothing else would, after the last step
+            self._check(history.iterations)  # the result of the last step has not been checked yet
             reason = f"Adam: {history.iterations} steps, as asked."
             return history.ending if history.is_over_early else Ending(LIMIT, reason)
         history.undo()
         return Ending(FAILED, failure[0])
 
     def _apply(self, loss: tf.Tensor, slopes: list[tf.Tensor]) -> None:
-        """A step, from parameters that are good if these are finite."""
+        """Take a step. The parameters before it are recorded as good if loss and slopes are finite."""
         pairs = list(zip(slopes, self._objective.variables, strict=True))
         with tf.control_dependencies(check_finite(loss, *slopes)):
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
@@ -71,12 +71,12 @@ class Adam:
             parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
-                # A function of q(u) with these derivatives, so that they are not computed twice.
+                # A linear function of q(u) with these derivatives, so that they are not computed twice.
                 self._natural.minimize(lambda: sum(tf.reduce_sum(slope * value) for slope, value in of_q), [self._q])
             self._optimizer.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
 
     def _check(self, step: int) -> None:
-        """An error where the parameters cannot be evaluated."""
+        """Raise an error if loss or gradient is not finite at the parameters."""
         loss, slopes = self._objective.probe(step)
         check_finite(tf.constant(0.0 if loss is None else loss), *slopes)
 
@@ -86,7 +86,7 @@ class Adam:
 
 
 def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:
-    """q_mu and q_sqrt, where the objective is quadratic in them: of Gaussian sites, and q not restricted."""
+    """Return q_mu and q_sqrt if natural gradients apply: both trainable, q_sqrt full, a Gaussian likelihood."""
     q: Sequence[Any] = (getattr(model, "q_mu", None), getattr(model, "q_sqrt", None))
     trained = all(isinstance(parameter, Parameter) and parameter.trainable for parameter in q)
     if not trained or q[1].shape.rank != 3 or not isinstance(model.likelihood, Gaussian):

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: everything that it needs to go on as if nothing had happened."""
+"""Checkpoints of a training run: all that exact resumption needs."""
 
 import json
 import os
@@ -22,13 +22,13 @@ _MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been update
 
 
 class Checkpoints:
-    """A file that is replaced from time to time, and belongs to one run."""
+    """The checkpoint file of one run, replaced at intervals."""
 
     def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any], seconds: float):
         """
-        :param run: what the run is: settings, model and data, as JSON can write them.
-        :param seconds: so many pass between two writes, at least.
-        :raises ValueError: where there is no such directory, or nothing can be written there.
+        :param run: identity of the run: settings, model and data, as JSON data.
+        :param seconds: the least time between two writes, in seconds.
+        :raises ValueError: if the directory does not exist, or the file cannot be written.
         """
         self._path, self._seconds = Path(path), seconds
         if not self._path.parent.is_dir():
@@ -50,8 +50,8 @@ class Checkpoints:
 
     def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
         """
-        Replace the file: what happened so far, and the variables. Where that fails training goes on, the file before
-        stays, and a warning says so once.
+        Replace the file by one with the history so far and the variables. If that fails, keep the old file and warn
+        once; training goes on.
         """
         text = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
         arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
@@ -66,9 +66,9 @@ class Checkpoints:
 
     def restore(self, variables: Mapping[str, tf.Variable]) -> SavedHistory | None:
         """
-        Give the variables the file's values, and return what happened until then; None where there is no file.
+        Assign the file's values to the variables and return its history; None if there is no file.
 
-        :raises ValueError: where the file is damaged or not of this run; nothing has changed.
+        :raises ValueError: if the file is damaged or belongs to another run; no variable has been assigned then.
         """
         if not self._path.exists():
             return None
@@ -89,7 +89,7 @@ class Checkpoints:
         return saved
 
     def _read(self, about: AnyNDArray | None) -> tuple[dict[str, Any], SavedHistory]:
-        """Of which run the file is, and what had happened."""
+        """Return the identity of the file's run, and its history."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
         try:
@@ -101,7 +101,7 @@ class Checkpoints:
             raise unusable(self._path, _WHAT, str(error)) from error
 
     def _check(self, name: str, variable: tf.Variable, value: AnyNDArray) -> None:
-        """An error where a value cannot be the variable's."""
+        """Raise an error if a value does not fit the variable, or is not finite."""
         if value.dtype != variable.dtype.as_numpy_dtype or value.shape != variable.numpy().shape:
             raise unusable(
                 self._path,
@@ -114,7 +114,7 @@ class Checkpoints:
 
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[str]:
-    """What two runs differ in, with the first setting in which their models do."""
+    """Yield the entries in which two runs differ; for models, with the first setting that differs."""
     for name in sorted(ours.keys() | theirs.keys()):
         one, other = (run.get(name) for run in (ours, theirs))
         if one != other:
@@ -123,7 +123,7 @@ def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[s
 
 
 def _differing_setting(ours: Any, theirs: Any) -> str | None:
-    """The first one; None where a file has none."""
+    """Return the first setting that differs; None if a file lists no settings."""
     known = all(
         isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
     )
@@ -131,5 +131,5 @@ def _differing_setting(ours: Any, theirs: Any) -> str | None:
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, without the name of a temporary file."""
+    """Return the system's message, without the name of a temporary file."""
     return error.strerror or str(error)

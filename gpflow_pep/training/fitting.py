@@ -38,7 +38,7 @@ OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
 _INTERVAL = 100  # steps of minibatch training between records
-_MAX_LOSS = 1e-2  # of the objective, relative, when the sites converge after training
+_MAX_LOSS = 1e-2  # largest relative loss of objective when the sites converge after training
 
 Data = tuple[AnyNDArray, AnyNDArray]
 
@@ -63,43 +63,43 @@ def fit(
     progress: bool = False,
 ) -> FitResult:
     """
-    Train a model of this library or of GPflow: its trainable variables are those that maximize its objective.
+    Train a model of this library or of GPflow: maximize its objective over its trainable variables.
 
     =====================================  ==========================================================================
     models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
     :class:`PEP`, :class:`PEPClassifier`,  L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
     :class:`StreamingPEP`                  sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
-    models of minibatches                  Adam, with natural gradients of q(u) where the likelihood is Gaussian and
+    minibatch models                       Adam, with natural gradients of q(u) if the likelihood is Gaussian and
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
 
-    Where a matrix cannot be factorized, or anything is not finite, training stops and the last good parameters come
-    back; a warning and the result say why. In the end the sites of a model that has some are converged.
+    If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
+    warning and the result give the reason. At the end, the sites of models with sites are updated until they converge.
 
-    :param data: X [N, D] and Y [N, P], of models of minibatches only.
+    :param data: X [N, D] and Y [N, P], for minibatch models only.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
-    :param max_iterations: iterations of L-BFGS, at most, 500 by default; steps of Adam, 5000 by default.
-    :param learning_rate: Adam's.
-    :param natural_step: of the natural gradients, where they apply, in (0, 1]; None: Adam trains q(u) too.
-    :param batch_size: rows of a minibatch (Adam); None: all rows, or 500 of models of minibatches.
-    :param held_out: X and Y of rows that are scored at every record.
-    :param patience: stop after so many records in a row without a better score of the held-out rows, whose best
-        parameters come back; or without a better objective. None: do not.
-    :param interval: iterations from one record to the next: of objective and scores, in TensorBoard, and perhaps in a
-        checkpoint. By default 1, in minibatch training 100, of a model with sites (rounded up to) an epoch.
-    :param checkpoint: a file from which the same call goes on if it exists: with Adam as if nothing had happened, with
-        L-BFGS from its best parameters. A call that had ended returns what it had returned, unless `max_iterations`
-        is larger (whole records, or epochs of a model with sites, are best added). Another model, other data or
-        settings are refused.
+    :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
+    :param learning_rate: the learning rate of Adam.
+    :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
+    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models.
+    :param held_out: X and Y of held-out rows, scored at every record.
+    :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
+        of the best; without `held_out`, without a better objective. None: no early stopping.
+    :param interval: iterations between records (of objective and scores, in TensorBoard and, if due, in a checkpoint).
+        By default 1, and 100 with minibatches; with minibatches and sites it is rounded up to whole epochs.
+    :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
+        from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
+        a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
+        other data or settings, is refused.
     :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
         end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
-    :param seed: of the order of minibatches.
-    :param report: called at every record.
+    :param seed: seed for the order of minibatches.
+    :param report: called at every record with the iteration and the objective.
     :param progress: show a progress bar.
     :raises ValueError: naming the argument that cannot be used.
-    :raises tf.errors.InvalidArgumentError, FloatingPointError: where nothing can be computed at the start.
+    :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     """
     arrays = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
@@ -171,7 +171,7 @@ def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: in
 
 
 def _in_blocks(model: GPModel) -> bool:
-    """Whether its minibatches are blocks that stay the same."""
+    """Whether the model's minibatches are fixed blocks."""
     return bool(getattr(model, "minibatch_is_block", False))
 
 
@@ -204,7 +204,7 @@ def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | 
 
 
 def _checked_interval(objective: Objective, interval: int | None) -> int:
-    """A multiple of the objective's own."""
+    """Round up to a multiple of the objective's own interval."""
     if interval is None:
         return _INTERVAL if isinstance(objective, MinibatchObjective) else objective.interval
     return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
@@ -215,7 +215,7 @@ def _settled(model: GPModel) -> SitesStatus | None:
         return None
     try:
         return settle(model)
-    except FAILURES:  # the sites of other hyperparameters may be of no use
+    except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
         model.reset_sites()
         return settle(model)
 
@@ -228,7 +228,7 @@ def _result(history: History, ending: Ending, sites: SitesStatus | None) -> FitR
         if status == CONVERGED and sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)):
             status = FAILED
             reason += (
-                f" That was at sites that had not converged: converged, they have an objective of "
+                f" The sites had not converged in training: at converged sites the objective is "
                 f"{sites.log_evidence:.6g}, not {before:.6g}. Try a larger max_sweeps."
             )
         if not sites.converged:

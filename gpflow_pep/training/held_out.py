@@ -1,4 +1,4 @@
-"""Scores of rows that a training does not see."""
+"""Scores of held-out rows during training."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,16 +10,16 @@ from ..graphs import compiled
 from ..likelihoods.predictive import predicted_log_density
 from .objectives import quiet, rows_for
 
-_ROWS = 4096  # that are predicted at a time
+_ROWS = 4096  # predicted at a time
 
 
 class HeldOut:
-    """Scores under the present parameters, the smaller the better."""
+    """Held-out scores at the current parameters; smaller is better."""
 
     def __init__(self, model: GPModel, data: RegressionData):
         """
         :param data: X [n, D] and Y [n, P].
-        :raises ValueError: where they are no regression data.
+        :raises ValueError: if they are not valid regression data.
         """
         self._model = model
         X, Y = rows_for(model, data)
@@ -29,11 +29,11 @@ class HeldOut:
 
     @property
     def names(self) -> list[str]:
-        """Of the scores."""
+        """Names of the scores."""
         return ["nlpd", "rmse"] if isinstance(self._model.likelihood, Gaussian) else ["nlpd"]
 
     def __call__(self) -> dict[str, float]:
-        """The mean negative log predictive density in nats, and where noise is Gaussian the root mean squared error."""
+        """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
         with quiet(self._model):
             found = [self._of(X, Y) for X, Y in self._parts]
         densities, squares = (np.concatenate(each) for each in zip(*found, strict=True))

@@ -1,4 +1,4 @@
-"""The history of a training: what is recorded, reported, scored, shown and saved at its steps, and when it is over."""
+"""History of a training run: records, held-out scores, reports, TensorBoard, checkpoints and early stopping."""
 
 import re
 import time
@@ -16,7 +16,7 @@ from .saved_history import SavedHistory
 Report = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
 
-# What writing raises, by Python or by TensorFlow.
+# Errors of a failed write, from Python or TensorFlow.
 UNWRITABLE = (
     OSError,
     tf.errors.NotFoundError,
@@ -30,7 +30,7 @@ Watch = Callable[[int], Any]
 
 
 class History:
-    """What a training has done so far, and what is told and written of it."""
+    """Training loop state: records so far, early stopping, reports and checkpoints."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class History:
     ):
         """
         :param variables: the parameters that are trained.
-        :param steps: at most.
+        :param steps: the largest number of steps.
         :param interval: steps between records.
-        :param bar: tqdm's.
-        :param scores: of held-out rows, now; the smaller the better.
-        :param patience: so many records in a row without anything better end it: of the first score, or else of the
-            objective.
+        :param bar: the tqdm progress bar.
+        :param scores: computes the held-out scores at the current parameters; smaller is better.
+        :param patience: stop after this many records in a row without improvement of the first score or, without
+            scores, of the objective.
         """
         self.iterations = 0
         self.objective: list[float] = []
@@ -59,7 +59,7 @@ class History:
         self.watch: Watch | None = None
         """Called at every record, for TensorBoard."""
         self.watched = ""
-        """Where that writes."""
+        """The TensorBoard directory, for messages."""
         self._steps, self._interval = steps, interval
         self._bar, self._report, self._scores, self._patience = bar, report, scores, patience
         self._trained = list(variables)
@@ -69,23 +69,23 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning, without the time that nothing ran."""
+        """Training time so far, without the time between interruption and resumption."""
         return self._before + time.perf_counter() - self._began
 
     @property
     def will_record(self) -> bool:
-        """Whether the step that is being taken is followed by a record."""
+        """Whether a record follows the current step."""
         number = self.iterations + 1
         return number % self._interval == 0 or number == self._steps
 
     @property
     def is_over(self) -> bool:
-        """Whether no step remains, or there has been nothing better for too long."""
+        """Whether no step remains, or training stops early."""
         return self.iterations >= self._steps or self.is_over_early
 
     @property
     def is_over_early(self) -> bool:
-        """Whether there has been nothing better for too long."""
+        """Whether there has been no improvement for `patience` records."""
         if self._patience is None:
             return False
         values = self._judged_by()[1]
@@ -93,17 +93,17 @@ class History:
 
     @property
     def ending(self) -> Ending:
-        """How training ended that is over early."""
+        """The ending of a training run that stops early."""
         name = self._judged_by()[0]
         return Ending(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Ending | None:
         """
-        Go on from a checkpoint, if there is one.
+        Resume from the checkpoint, if there is one.
 
-        :param state: what goes from step to step beside the parameters, by name.
+        :param state: variables that change from step to step, beside the parameters, by name.
         :return: how the run had ended, if it had.
-        :raises ValueError: where the checkpoint is not of this run.
+        :raises ValueError: if the checkpoint belongs to another run.
         """
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | {
             f"parameter.{number}": variable for number, variable in enumerate(self._trained)
@@ -118,35 +118,35 @@ class History:
         return None if saved.ended is None else Ending(*saved.ended)
 
     def step(self, objective: float | None) -> None:
-        """A step is done; where one is given the objective is recorded."""
+        """Count a step; record the objective if it is given."""
         self.iterations += 1
         self._bar.update()
         if objective is not None:
             self._record(objective)
 
     def close(self, objective: float) -> None:
-        """A record of the last step, or of the start, if it has none."""
+        """Record the last step, or the start, if it has no record yet."""
         if self._recorded < self.iterations or not self.objective:
             self._record(objective)
 
     def undo(self) -> None:
-        """The last step has turned out to be none."""
+        """Take back the last step, which failed, and its record."""
         self.iterations -= 1
         if self._recorded > self.iterations:
             self._recorded = self.iterations
             self.objective.pop()
-            for values in self.held_out.values():  # without that of the step, if scoring it failed
+            for values in self.held_out.values():  # shorter if scoring the step failed
                 del values[len(self.objective) :]
 
     def go_back_to_best(self) -> None:
-        """The parameters of the best score come back, if scores have ended the training and one was finite."""
+        """Restore the parameters of the best held-out score, if scores decide early stopping and one was finite."""
         if not any(np.isfinite(self._judged_by()[1])):
             return
         for variable, best in zip(self._trained, self._best, strict=bool(self._best)):
             variable.assign(best)
 
     def save(self, ended: Ending | None = None) -> None:
-        """Write a checkpoint, if they are asked for."""
+        """Write a checkpoint, if there is a checkpoint file."""
         if self._checkpoints is None:
             return
         ending = None if ended is None else [ended.status, ended.reason]
@@ -178,13 +178,13 @@ class History:
             watch(self.iterations)
         except UNWRITABLE as error:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # not which operation it was, nor the rest
+            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
             where = f"tensorboard {self.watched!r}"
             warnings.warn(f"{where} could not be written: {reason}; training goes on without it.", stacklevel=2)
             self.watch = None
 
     def _judged_by(self) -> tuple[str, list[float]]:
-        """What an early end is decided by, and its values, the smaller the better."""
+        """Return name and values of the early-stopping criterion; smaller is better."""
         name, values = "objective", [-value for value in self.objective]
         if self.held_out:
             name, values = next(iter(self.held_out.items()))

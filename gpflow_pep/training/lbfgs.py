@@ -20,14 +20,14 @@ FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends when so many iterations h
 
 
 class _Flat:
-    """The trainable variables as one vector, by NumPy: TensorFlow's operations would take longer than many a step."""
+    """The trainable variables as one NumPy vector: TensorFlow operations may take longer than a small model's step."""
 
     def __init__(self, variables: Sequence[tf.Variable]):
         self._variables = variables
-        self._shapes = [variable.numpy().shape for variable in variables]  # the variables' own may be open
+        self._shapes = [variable.numpy().shape for variable in variables]  # static shapes may be unknown
         self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])
         self.values = self.of(variables)
-        """Their present values, [P]."""
+        """Current values of the variables, [P]."""
 
     @staticmethod
     def of(tensors: Sequence[Any]) -> AnyNDArray:
@@ -50,13 +50,13 @@ class _Best:
     values: AnyNDArray
     loss: float = np.inf
     failure: str = ""
-    """The last failure after it, in the present search."""
+    """The last failure after the best evaluation, in the current search."""
     any_failure: str = ""
     """The last failure of the present search."""
 
 
 def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending:
-    """Minimize; the variables end where the loss was least."""
+    """Minimize the loss; the variables end at the best parameters evaluated."""
     if not objective.variables:
         return Ending(CONVERGED, "Nothing is trainable.")
     flat = _Flat(objective.variables)
@@ -88,7 +88,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
             objective.mark_best()
         return value, slope
 
-    def callback(intermediate_result: OptimizeResult) -> None:  # SciPy goes by the argument's name
+    def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
         if flat.values is not best.values:
             restore()
             objective.restore_best()
@@ -98,9 +98,8 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
             raise StopIteration
 
     with restoring(objective, history, restore) as failure:
-        # A search may end too early: where the loss has some noise, which sites leave that are converged to a
-        # tolerance, or after one that was taken up from a checkpoint. It starts again from where it was until that
-        # gains nothing.
+        # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
+        # resumed from a checkpoint. Start another one from its end until that gains nothing.
         gained = True
         while gained and not history.is_over and not is_flat():
             previous, best.failure, best.any_failure = best.loss, "", ""
@@ -115,12 +114,12 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         if is_flat() and not (limit or best.failure):
             gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
             return Ending(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-        if best.failure and not limit:  # and none after it was better; SciPy thinks that it has converged
+        if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
             return Ending(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
-        # A search that makes no step at all began where rounding ends, or at the edge of where the loss is a number.
+        # A search without a single step began where only rounding is left, or at the edge of the loss's domain.
         exhausted = not gained and result.nit == 0 and not best.any_failure
         converged = not limit and (bool(result.success) or exhausted) and not best.failure
         if best.any_failure and not (converged or limit):

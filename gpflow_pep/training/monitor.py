@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a training, through GPflow's monitor."""
+"""TensorBoard monitoring of a training run, by GPflow's monitor."""
 
 import os
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from ..models.moving_points import are_points, points_of
 from .history import History
 from .objectives import quiet
 
-_PICTURES = 10  # records from one picture to the next
+_PICTURES = 10  # records between pictures
 _POINTS = 1000  # rows of data in a picture
-_GRID = {1: 200, 2: 40}  # places along each input
-_ENTRIES = 100  # of a parameter, at most
+_GRID = {1: 200, 2: 40}  # grid points along each input
+_ENTRIES = 100  # largest number shown per parameter
 _KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
 
 
@@ -35,10 +35,10 @@ def monitor(
     scores: Sequence[str],
 ) -> Monitor:
     """
-    Objective, parameters and scores at every record, and a picture at every tenth.
+    Create a monitor of objective, parameters and scores at every record, with a picture at every tenth.
 
     :param interval: steps between records.
-    :param data: X [N, D] and Y [N, P]; with D of 1 or 2 there are pictures.
+    :param data: X [N, D] and Y [N, P]; pictures are drawn if D is 1 or 2.
     :param scores: names of the scores of held-out rows.
     """
     directory = _made(directory)
@@ -84,7 +84,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
             (line,) = axes.plot(places[0], center)
             axes.fill_between(places[0], center - spread, center + spread, color=line.get_color(), alpha=0.2)
     else:
-        # Of several outputs the number of the largest: the class, where they are probabilities of classes.
+        # For several outputs show the index of the largest: the predicted class, if these are class probabilities.
         shown = mean[:, 0] if mean.shape[1] == 1 else np.argmax(mean, axis=1)
         filled = axes.contourf(*places, shown.reshape(places[0].shape), alpha=0.6)
         axes.scatter(X[:, 0], X[:, 1], c=Y[:, 0], s=4, cmap=filled.cmap)

@@ -1,4 +1,4 @@
-"""What is minimized: a training loss at the present parameters, and how it is evaluated for each kind of model."""
+"""Training losses to minimize: how loss and gradient are evaluated for each kind of model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,21 +22,21 @@ Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its derivatives in the trainable variables."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
-"""What an evaluation raises where a matrix cannot be factorized or a value is not finite."""
+"""Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-# The largest change of the sites at which an energy is used; larger where it is a bound, which holds at any sites.
+# The largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # in an evaluation; in the first one, which has nothing to go back to
-_FEW_SWEEPS = 10  # where a model allows no more than these, its sites need not converge in an evaluation
-_SETTLING_SWEEPS = 1000  # in the end
-_LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: the largest, and over the root of the last gain in nats
+_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
+_FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
+_SETTLING_SWEEPS = 1000  # after training
+_LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats)
 
 
 def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
     """
-    X [N, D] and Y [N, P] as a model that is given data takes them.
+    Return X [N, D] and Y [N, P] in the form that the model's objective accepts.
 
-    :raises ValueError: where they are no regression data, or the likelihood does not accept Y.
+    :raises ValueError: if they are not valid regression data, or the likelihood does not accept Y.
     """
     X, Y = validation.regression_data(data)
     mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
@@ -46,7 +46,7 @@ def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 class Objective:
-    """A training loss of all rows, which are the model's or given."""
+    """A training loss of all rows: the model's own data, or data given."""
 
     def __init__(self, model: GPModel, data: RegressionData | None = None):
         self.model, self.variables = model, list(model.trainable_variables)
@@ -60,7 +60,7 @@ class Objective:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """What goes with the parameters from step to step."""
+        """Variables that change from step to step, beside the parameters, by name."""
         return {}
 
     def evaluate(self, step: int) -> Evaluation:
@@ -68,31 +68,31 @@ class Objective:
         Return the loss and its derivatives at the current parameters.
 
         :param step: the number of the step, from 0.
-        :raises FAILURES: where that is not possible.
+        :raises FAILURES: if they cannot be computed.
         """
         loss, slopes = self._step(*self._rows)
         return float(loss), slopes
 
     def probe(self, step: int) -> Evaluation:
-        """Evaluate as in this step, and leave everything as it is."""
+        """Evaluate as in this step, without changing any state."""
         return self.evaluate(step)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
 
     def restore_best(self) -> None:
-        """Restore what belongs to the best parameters, which have been restored."""
+        """Restore the sites of the best parameters, after these were restored."""
 
     def reset(self) -> None:
-        """Drop what belongs to the last parameters: others have been restored."""
+        """Reset the sites after other parameters were restored."""
 
     def recorded(self, losses: list[float]) -> float:
-        """What is recorded after steps that had these losses."""
+        """Return the objective to record after steps with these losses."""
         return -losses[-1]
 
 
 class MinibatchObjective(Objective):
-    """A training loss that is estimated from some rows in each step."""
+    """A training loss estimated from a minibatch in each step."""
 
     def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
         super().__init__(model)
@@ -117,7 +117,7 @@ class SitesObjective(Objective):
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        sites = self.model.sites  # the status has the fraction of an update that few sweeps at a time begin with
+        sites = self.model.sites  # the status holds the damping that the next sweeps start with
         return {"precision": sites.precision, "linear": sites.linear, "status": self.model._status}
 
     @override
@@ -134,7 +134,7 @@ class SitesObjective(Objective):
 
 
 class SweptMinibatchObjective(SitesObjective):
-    """Update a minibatch's sites and estimate derivatives from it; take the sums over all rows anew once an epoch."""
+    """Update a minibatch's sites and estimate derivatives from it; recompute the sums over all rows every epoch."""
 
     def __init__(self, model: PEP, batch_size: int, seed: int):
         super().__init__(model)
@@ -149,7 +149,7 @@ class SweptMinibatchObjective(SitesObjective):
     @override
     def evaluate(self, step: int) -> Evaluation:
         epoch, place = divmod(step, self.interval)
-        if place == 0 or self._epoch is None:  # a longer run may go on from the midst of one
+        if place == 0 or self._epoch is None:  # a resumed run may start within an epoch
             seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
             self._epoch = self.model.minibatches(self._batch_size, seed=seed)
         return None, next(self._epoch)
@@ -175,14 +175,14 @@ class ConvergedSitesObjective(SitesObjective):
     """
     The energy at converged sites, with a tolerance that follows the progress of the search.
 
-    The gradient's error is proportional to the tolerance of the sites, and what a step gains is proportional to the
-    square of the gradient: the tolerance is proportional to the root of the last gain.
+    The error of the gradient is proportional to the tolerance of the sites, and the gain of a step to the squared
+    gradient. So the tolerance is set proportional to the square root of the last gain.
     """
 
     def __init__(self, model: PEP):
         super().__init__(model)
         self._best: Any = None
-        self._settled = False  # whether the sites had converged, or nearly, in an evaluation before
+        self._settled = False  # whether sites have (nearly) converged in an earlier evaluation
         self._best_loss, self._gain = np.inf, np.inf
         self._last_loss = np.inf
 
@@ -221,13 +221,13 @@ class ConvergedSitesObjective(SitesObjective):
 
 @contextmanager
 def quiet(model: GPModel) -> Iterator[None]:
-    """Do not warn of sites that have not converged: the result of the training says so."""
+    """Suppress the warning that sites have not converged: the training result reports it."""
     with model._quiet() if isinstance(model, PEP) else nullcontext():
         yield
 
 
 def settle(model: PEP) -> SitesStatus:
-    """Update the sites until they have converged, also where `max_sweeps` was small in training."""
+    """Update the sites until they have converged, even if `max_sweeps` was small in training."""
     max_sweeps = model.max_sweeps
     try:
         model.max_sweeps = max(max_sweeps, _SETTLING_SWEEPS)

@@ -1,4 +1,4 @@
-"""What goes wrong in training: the parameters come back, and the reason is told."""
+"""Recovery from failures in training: restore the last good parameters and report the reason."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ NOT_FINITE = "the training loss or its derivatives are not finite."
 @contextmanager
 def restoring(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
     """
-    Where anything fails inside, the last good parameters come back and the reason is in the list. Before the first step
-    there is nothing to go on with, and the failure goes on.
+    If an evaluation fails inside, restore the last good parameters and add the reason to the list yielded. Before the
+    first step there are no good parameters: raise the error.
     """
     reason: list[str] = []
     try:
@@ -33,9 +33,9 @@ def restoring(objective: Objective, history: History, restore: Callable[[], None
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, without TensorFlow's account of where."""
+    """Return an error's message, without TensorFlow's traceback."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    if "natural_gradient_steps" in text:  # GPflow's own check, which says no more
+    if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
     found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
     return found.group(1) if found else text
@@ -43,9 +43,9 @@ def reason_of(error: BaseException) -> str:
 
 def check_finite(*values: tf.Tensor) -> list[tf.Operation]:
     """
-    An error where one of them is not finite; compiled, of what has to wait for the operations returned.
+    Check that all values are finite; in a graph, return the check as control dependencies.
 
-    :raises tf.errors.InvalidArgumentError: eagerly at once.
+    :raises tf.errors.InvalidArgumentError: if one is not finite.
     """
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
     checked = tf.debugging.Assert(finite, [NOT_FINITE])

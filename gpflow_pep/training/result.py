@@ -19,12 +19,13 @@ class Ending:
 
 @dataclass(frozen=True, repr=False)
 class FitResult:
-    """How a training ended, and its history: of one that a checkpoint resumed, from its beginning."""
+    """The ending and the history of a training run, including the part before it was resumed from a checkpoint."""
 
     status: str
     """
-    "converged": the optimizer says so (Adam never does), and the sites have | "limit": that of the iterations was
-    reached | "stopped early" | "failed": the last good parameters are back, or the sites have not converged.
+    "converged": the optimizer reports it (Adam never does), and the sites have converged | "limit": the limit of
+    iterations was reached | "stopped early" | "failed": the last good parameters were restored, or the sites have not
+    converged.
     """
 
     reason: str
@@ -35,15 +36,15 @@ class FitResult:
 
     objective: tuple[float, ...]
     """
-    What is maximized, in nats, at every record: of L-BFGS the best so far, in minibatch training the mean of the
-    minibatches' since the last record, of models with sites the energy; the last one of these at converged sites.
+    The objective in nats at every record: with L-BFGS the best so far; with minibatches their mean since the last
+    record; for models with sites the energy, with a last value at converged sites.
     """
 
     held_out: Mapping[str, tuple[float, ...]]
-    """Scores of held-out rows by name, at every record: "nlpd" (nats a row), "rmse" (of Gaussian likelihoods)."""
+    """Scores of held-out rows by name, at every record: "nlpd" (nats per row), "rmse" (Gaussian likelihoods)."""
 
     sites: SitesStatus | None
-    """How the last update of the sites ended; None: the model has none."""
+    """Status of the last update of the sites; None for a model without sites."""
 
     seconds: float
     """Wall time."""

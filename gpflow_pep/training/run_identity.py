@@ -13,9 +13,9 @@ from ..identity import fingerprint, settings_of
 
 def run_identity(model: GPModel, data: RegressionData | None) -> dict[str, Any]:
     """
-    Return what two models have in common exactly if the same parameters mean the same in both, as JSON can write it.
+    Return the identity of a run as JSON data: equal exactly if parameters have the same meaning in both runs.
 
-    :param data: X and Y of a model that has none of its own.
+    :param data: X and Y for a model without data of its own.
     """
     parameters = parameter_dict(model)
     fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}

@@ -8,14 +8,14 @@ from .result import STATUSES
 
 
 class SavedHistory(NamedTuple):
-    """The history of a training when the checkpoint was written, as JSON can write it."""
+    """The history of a training run up to the checkpoint, as JSON data."""
 
     iterations: int
     seconds: float
     objective: list[float]
     held_out: dict[str, list[float]]
     ended: list[str] | None
-    """Status and reason of a training that was over; None: it was not."""
+    """Status and reason of a run that had ended; None if it had not."""
 
 
 def saved_history_of(value: Any) -> SavedHistory:

@@ -15,7 +15,7 @@ _KEY = "_training_step"
 
 
 def training_step(model: GPModel) -> "TrainingStep":
-    """Return a model's step, which the model keeps: a second training does not trace it again."""
+    """Return the model's compiled step. The model keeps it, so that a second training run does not trace it again."""
     step = vars(model).get(_KEY)
     if step is None:
         step = model.__dict__[_KEY] = TrainingStep(model)
@@ -25,14 +25,14 @@ def training_step(model: GPModel) -> "TrainingStep":
 
 
 class TrainingStep:
-    """Loss and gradient in the trainable variables, of a model's own data or of given rows."""
+    """Loss and its gradient in the trainable variables, for the model's own data or for given rows."""
 
     def __init__(self, model: GPModel):
         self._model, self._structure, self._number = model, Structure(), -1
         self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
 
     def renew(self) -> None:
-        """Trace anew where a part or a setting of the model has been replaced since."""
+        """Trace again if a part or a setting of the model was replaced."""
         number = self._structure.number([self._model], [default_jitter(), default_float()])
         if number != self._number:
             self._number, self._compiled = number, {}
@@ -57,5 +57,5 @@ class TrainingStep:
         return loss, list(derivatives(tape, loss, variables))
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Copies of the model, also pickled ones, have none yet."""
+        """Drop the compiled step from copied and pickled models."""
         return type(None), ()

@@ -71,7 +71,7 @@ def test_the_number_of_rows_is_set_where_there_is_one():
     made = model(TSVGP, num_data=8)
     made.num_data = 24
     assert float(made.num_data) == 24.0
-    with pytest.raises(ValueError, match="num_data cannot be set on a model that was made without"):
+    with pytest.raises(ValueError, match="num_data was None at construction and cannot be set afterwards"):
         model(TSVGP, num_data=None).num_data = 8
 
 

@@ -128,7 +128,7 @@ def test_data_that_change_in_the_midst_of_an_epoch():
     steps = model.minibatches(5)
     next(steps)
     model.data = (X[:10], Y[:10])
-    with pytest.raises(RuntimeError, match="data must not change in the midst of an epoch"):
+    with pytest.raises(RuntimeError, match="data must not change within an epoch"):
         next(steps)
 
 
