@@ -81,7 +81,7 @@ STREAMING = (
         N=40000,
         D=2,
         target="height of a cell of 50 m x 50 m in the Scottish Highlands, m",
-        license="Open Government License",
+        license="Open Government Licence",
         notes=f"OS Terrain 50, tile NN27: contains OS data © Crown copyright and database right. {_MAP}",
     ),
     streaming_entry(

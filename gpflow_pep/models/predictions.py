@@ -31,6 +31,7 @@ def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_outpu
     """
     if full_cov or full_output_cov:
         raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
+    Xnew = real_numbers(Xnew, "Xnew")
     mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
     return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 
@@ -50,6 +51,7 @@ def predict_log_density(
     :raises tf.errors.InvalidArgumentError: if a density is NaN.
     """
     X, Y = data
+    X = real_numbers(X, "data[0] (X)")
     Y = real_numbers(Y, "data[1] (Y)")
     rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
     Y = tf.reshape(rows, tf.shape(Y))

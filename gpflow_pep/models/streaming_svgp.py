@@ -58,7 +58,7 @@ class StreamingSVGP(Stream, MinibatchSVGP):
         """
         The other arguments are those of :class:`TSVGP`.
 
-        :param likelihood: any likelihood of GPflow.
+        :param likelihood: any likelihood of GPflow but `Ordinal`.
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
             `SeparateIndependentInducingVariables`.
         :param num_data: the number of rows of the first batch; None: every minibatch is a whole batch.

@@ -217,7 +217,7 @@ class TSVGP(StructuredSVGP):
         """
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
-        :param likelihood: any likelihood of GPflow.
+        :param likelihood: any likelihood of GPflow but `Ordinal`.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`.
         :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.

@@ -17,6 +17,7 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 from gpflow.likelihoods.utils import inv_probit
+from gpflow.utilities import to_default_float
 
 from ..likelihoods import Logit, Probit
 from ..normal import log_ndtr, log_ndtr_and_derivatives
@@ -273,12 +274,12 @@ def _student_t(likelihood: StudentT) -> LogDensity:
     """GPflow's own log(1 + z²/ν) has no digits left where ν is large."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        df, scale = tf.convert_to_tensor(likelihood.df, F.dtype), _column(likelihood._scale(X), X)
+        df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
         constant = log_gamma_ratio(0.5 * df) - 0.5 * tf.math.log(np.pi * df) - tf.math.log(scale)
         return constant - 0.5 * (df + 1.0) * tf.math.log1p(tf.square((Y[:, 0] - F) / scale) / df)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        df = tf.convert_to_tensor(likelihood.df, F.dtype)
+        df = to_default_float(likelihood.df)
         error = Y[:, 0] - F
         total = df * tf.square(_column(likelihood._scale(X), X)) + tf.square(error)
         slope = (df + 1.0) * error / total
@@ -286,7 +287,7 @@ def _student_t(likelihood: StudentT) -> LogDensity:
 
     def radius(X: tf.Tensor) -> tf.Tensor:
         """Where (1 + z²/(ν s²))^(-(ν + 1)/2), which has a pole at z = i s √ν, is 10."""
-        df = tf.convert_to_tensor(likelihood.df, X.dtype)
+        df = to_default_float(likelihood.df)
         return _column(likelihood._scale(X), X) * tf.sqrt(-df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0)))
 
     return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])

@@ -16,6 +16,7 @@ from .recovery import NOT_FINITE, reason_of, restoring
 from .result import CONVERGED, FAILED, LIMIT, Ending
 
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
+_EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
 FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends when so many iterations have gained less than this, in nats
 
 
@@ -52,7 +53,9 @@ class _Best:
     failure: str = ""
     """The last failure after the best evaluation, in the current search."""
     any_failure: str = ""
-    """The last failure of the present search."""
+    """The last failure of the current search."""
+    slope: float = 0.0
+    """The largest derivative at the best evaluation."""
 
 
 def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending:
@@ -85,6 +88,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
             best.loss, best.failure, best.values = value, "", flat.values
+            best.slope = float(np.abs(slope).max())
             objective.mark_best()
         return value, slope
 
@@ -119,9 +123,11 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
-        # A search without a single step began where only rounding is left, or at the edge of the loss's domain.
+        # A search without a single step began where only rounding is left, or at the edge of the loss's domain. There,
+        # too, SciPy reports convergence: steps that the edge cuts short gain next to nothing, but the loss has a slope.
         exhausted = not gained and result.nit == 0 and not best.any_failure
-        converged = not limit and (bool(result.success) or exhausted) and not best.failure
+        at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
+        converged = not limit and (bool(result.success) or exhausted) and not (best.failure or at_edge)
         if best.any_failure and not (converged or limit):
             reason += f" A step failed: {best.any_failure}"
         return Ending(CONVERGED if converged else LIMIT if limit else FAILED, reason)

@@ -423,6 +423,26 @@ def test_a_search_that_comes_to_where_nothing_is_a_number():
     assert float(model.maximum_log_likelihood_objective()) >= max(result.objective) > -0.3
 
 
+class Edge(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):
+    """A paraboloid that ends before its lowest point: beyond a line the value is no number."""
+
+    def __init__(self):
+        super().__init__()
+        self.x = gpflow.Parameter([0.0, 0.0])
+
+    def maximum_log_likelihood_objective(self):
+        value = -0.5 * tf.reduce_sum([81.9, 0.4] * tf.square(self.x - [-8.4, -0.2]))
+        beyond = tf.reduce_sum([-0.3, -1.6] * self.x) > 1.62
+        return tf.where(beyond, tf.constant(np.nan, value.dtype), value)
+
+
+def test_the_edge_of_a_slope_is_no_optimum():
+    """SciPy reports convergence: the edge cuts its steps short, so that they gain next to nothing."""
+    with pytest.warns(UserWarning, match="not finite"):
+        result = fit(Edge())
+    assert result.status == "failed" and result.objective[-1] < -1.0
+
+
 def test_a_variable_of_open_shape():
     """As GPflow's VGP has one where its data are variables."""
     open_Z = gpflow.Parameter(Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]])
