@@ -355,7 +355,7 @@ def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
 def test_training_that_does_not_wait_and_goes_astray_is_told(monkeypatch):
     """Where classes may not shift, the energies of one sweep at a time mean nothing: the optimum found is none."""
     monkeypatch.setattr(RobustMaxTilting, "is_shift_invariant", False)
-    with pytest.warns(UserWarning, match="have an objective of .*, not .* Try a larger max_sweeps|have not converged"):
+    with pytest.warns(UserWarning, match="the objective is .*, not .* Try a larger max_sweeps|have not converged"):
         result = fit(misfit(max_sweeps=1), max_iterations=60)
     assert not result.converged
 
