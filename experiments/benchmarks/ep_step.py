@@ -72,7 +72,7 @@ def print_cold(rounds: int) -> None:
     found: dict[str, list[list[float]]] = {name: [] for name in COLD}
     for _ in range(rounds):
         for name in COLD:
-            found[name].append(printed_by("ep_step", "--cold", name))
+            found[name].append(printed_by("benchmarks.ep_step", "--cold", name))
     print(f"\ncold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each")
     print(f"{'from the constructor to':34}{'CPU s':>8}{'wall s':>8}{'ratio':>8}")
     for name, peer in COLD.items():
@@ -115,7 +115,7 @@ def print_warm(sizes: list[tuple[int, int]], repeats: int) -> None:
     print(f"\nwarm, {repeats} repeats")
     print(f"{'N':>6}{'M':>5}  {'':38}{'CPU ms':>9}{'wall ms':>9}{'times SVGP':>12}")
     for num_data, inducing in sizes:
-        found = printed_by("ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}")
+        found = printed_by("benchmarks.ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}")
         sweeps = found.pop("sweeps")
         peer = np.array(found["SVGP, loss and gradient"])[:, 0]
         for name, times in found.items():

@@ -130,7 +130,8 @@ def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) 
     """What the processes of a method found, with medians of their seconds; or the error of the training."""
     flags = [flag for flag, given in (("--fixed", asked.fixed), ("--short", asked.short)) if given]
     found = [
-        printed_by("ep_training", "--measure", method, likelihood, "--sets", name, *flags) for _ in range(asked.rounds)
+        printed_by("benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
+        for _ in range(asked.rounds)
     ]
     failed = [each for each in found if "error" in each]
     if failed:

@@ -57,7 +57,7 @@ def main() -> None:
     matrix = 8 * arguments.generated * arguments.inducing / MEGABYTE
     for method in METHODS:
         size = {"--measure": method, "--generated": arguments.generated, "--inducing": arguments.inducing}
-        found = printed_by("inducing_points", *(str(part) for option in size.items() for part in option))
+        found = printed_by("benchmarks.inducing_points", *(str(part) for option in size.items() for part in option))
         print(f"{method:9}{found['seconds']:8.2f}{found['peak'] / MEGABYTE:9.0f}{matrix:24.0f}", flush=True)
 
 

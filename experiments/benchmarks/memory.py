@@ -34,7 +34,9 @@ def main() -> None:
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
             size = {"--rows": num_data, "--inducing": arguments.inducing, "--alpha": alpha}
-            result = printed_by("memory", "--measure", *(str(part) for option in size.items() for part in option))
+            result = printed_by(
+                "benchmarks.memory", "--measure", *(str(part) for option in size.items() for part in option)
+            )
             matrix = 8 * num_data * arguments.inducing
             row = (result["data"], result["peak"], matrix)
             megabytes = [f"{number / MEGABYTE:.0f}" for number in row]
@@ -60,9 +62,9 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
     return {"data": X.nbytes + Y.nbytes, "peak": peak}
 
 
-def printed_by(benchmark: str, *arguments: str) -> Any:
-    """What a benchmark prints in a process of its own, as JSON."""
-    command = [sys.executable, "-m", f"experiments.benchmarks.{benchmark}", *arguments]
+def printed_by(module: str, *arguments: str) -> Any:
+    """What a module of `experiments` prints in a process of its own, as JSON."""
+    command = [sys.executable, "-m", f"experiments.{module}", *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -35,7 +35,7 @@ def main() -> None:
         print(json.dumps(peak(arguments.measure)))
         return
     seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
-    memory = {name: printed_by("tied_step", "--measure", name) for name in MODELS}
+    memory = {name: printed_by("benchmarks.tied_step", "--measure", name) for name in MODELS}
     print(f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians")
     print(f"{'model':8}{'ms':>8}{'times SVGP':>12}{'MB':>8}{'times SVGP':>12}")
     for name in MODELS:

@@ -173,15 +173,10 @@ def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
                 return [refusal(error, f"checkpoint must be a file that can be written, got {str(path)!r}")]
         told = 1 if failing.times else 0
     else:
-        space, left = small_disk(folder, rng), [place]
-
-        def report(*_: object) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                getattr(space, way)()
-
-        trained = train(case.subject, path, report)
-        told = 1 if left[0] <= 0 else 0
+        space = small_disk(folder, rng)
+        changed = damage.Disturbed("record", place, getattr(space, way))
+        trained = train(case.subject, path, lambda *_: changed.act())
+        told = changed.times
         space.allow()
     found = [compared(case.subject, trained)]
     if len(trained.warned) != told or not all(str(path) in each for each in trained.warned):

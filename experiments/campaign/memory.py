@@ -9,8 +9,6 @@ first (Linux). Graphs that outlive their model would show: 50 MB a classifier, 1
 import argparse
 import gc
 import json
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from experiments.arguments import count
-from experiments.benchmarks.memory import MEGABYTE, resident
+from experiments.benchmarks.memory import MEGABYTE, printed_by, resident
 from experiments.campaign.relations import GAUSSIAN, MODELS, Case, make
 from gpflow_pep.training import fit
 
@@ -40,9 +38,7 @@ def main() -> None:
     print(f"{'model':15}{'after the first, MB':>21}{f'beyond, after {asked.models}, MB':>25}")
     found = {}
     for kind in asked.kinds:
-        command = [sys.executable, "-m", "experiments.campaign.memory", "--measure", "--kinds", kind]
-        command += ["--models", str(asked.models)]
-        found[kind] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        found[kind] = printed_by("campaign.memory", "--measure", "--kinds", kind, "--models", str(asked.models))
         first, *_, last = found[kind].values()
         print(f"{kind:15}{first:21.0f}{last - first:25.0f}", flush=True)
         if asked.output is not None:

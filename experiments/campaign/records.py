@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments import regression
+from experiments.campaign import damage
 from experiments.campaign.children import TRAININGS, Child, train
 from experiments.campaign.judging import Case, compared, of_ended, right, small_disk, wrong
 from experiments.campaign.running import Outcome
+from experiments.recording import run_directory
 
 SUBJECTS = ("TensorBoard", "Sacred")
 _RUN = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 8, "log_interval": 2, "seed": 1}
@@ -35,15 +37,10 @@ def _watched(case: Case, folder: Path) -> list[Outcome]:
 
 def _watched_on_disk(name: str, folder: Path, case: Case) -> Any:
     """Return what was trained, and whether the disk was full at a record (the training may have fewer)."""
-    space, place = small_disk(folder, case.rng), [int(case.rng.integers(1, 15))]
-
-    def report(*_: object) -> None:
-        place[0] -= 1
-        if place[0] == 0:
-            space.fill()
-
-    trained = train(name, None, report, tensorboard=folder)
-    return trained, place[0] <= 0
+    space = small_disk(folder, case.rng)
+    full = damage.Disturbed("record", int(case.rng.integers(1, 15)), space.fill)
+    trained = train(name, None, lambda *_: full.act(), tensorboard=folder)
+    return trained, bool(full.times)
 
 
 # --- Sacred: several runs in one folder, some of which are killed ----------------------------------------------------
@@ -69,8 +66,6 @@ def _recorded(case: Case, folder: Path) -> list[Outcome]:
 
 def _run(folder: Path) -> tuple[float, str]:
     """Return the error of the predictions, and where the run is recorded."""
-    from experiments.recording import run_directory
-
     options = {"--file_storage": str(folder / "runs"), "--loglevel": "ERROR"}
     run: Any = regression.ex.run(config_updates=_RUN, options=options)
     return float(run.result["rmse"]), str(run_directory(run))

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
@@ -218,6 +218,20 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         """Mean and (co)variance of the latent functions at Xnew."""
         Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+
+@check_shapes(
+    "data[0]: [N, D]",
+    "data[1]: [N, P]",
+    "return: []",
+)
+def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
+    """
+    Return the objective, estimated from the rows of a minibatch, in nats; of a stream that of the batch.
+
+    Models whose objective is a lower bound of the log evidence name it as a method.
+    """
+    return self.maximum_log_likelihood_objective(data)
 
 
 def _count(num_data: Any) -> tf.Tensor:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes, inherit_check_shapes
+from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
@@ -19,7 +19,7 @@ from ..engine import AbsorbedPosterior, SiteSums, absorbed_posterior, independen
 from ..graphs import compiled, no_autograph
 from ..linalg import cholesky, finite
 from ..observations import check_observations
-from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
+from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
 from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
@@ -39,6 +39,7 @@ class StreamingSVGP(Stream, MinibatchSVGP):
     """
 
     _NEEDED = ("old.linear",)
+    elbo = elbo
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
@@ -94,15 +95,6 @@ class StreamingSVGP(Stream, MinibatchSVGP):
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
-
-    @check_shapes(
-        "data[0]: [N, D]",
-        "data[1]: [N, P]",
-        "return: []",
-    )
-    def elbo(self, data: RegressionData) -> tf.Tensor:
-        """The objective, a lower bound of the log evidence of the batch, estimated from a minibatch; nats."""
-        return self.maximum_log_likelihood_objective(data)
 
     def _log_ratio(self, L: tf.Tensor, q: WhitenedQ) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes, inherit_check_shapes
+from check_shapes import inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -39,7 +39,7 @@ from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..graphs import no_autograph
 from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
-from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
+from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
 from .power import SinglePower
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
@@ -198,6 +198,7 @@ class TSVGP(StructuredSVGP):
     At m = 1, where it starts, this is SVGP's bound.
     """
 
+    elbo = elbo
     minibatch_is_block = False
 
     def __init__(
@@ -248,15 +249,6 @@ class TSVGP(StructuredSVGP):
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Take any."""
 
-    @check_shapes(
-        "data[0]: [N, D]",
-        "data[1]: [N, P]",
-        "return: []",
-    )
-    def elbo(self, data: RegressionData) -> tf.Tensor:
-        """The objective, a lower bound of the log evidence, estimated from the rows of a minibatch; nats."""
-        return self.maximum_log_likelihood_objective(data)
-
     @override
     def _bound(self) -> BoundSettings:
         one = tf.ones([], default_float())
@@ -282,16 +274,8 @@ class BTSVGP(StructuredSVGP):
     sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
     """
 
+    elbo = elbo
     minibatch_is_block = True
-
-    @check_shapes(
-        "data[0]: [N, D]",
-        "data[1]: [N, P]",
-        "return: []",
-    )
-    def elbo(self, data: RegressionData) -> tf.Tensor:
-        """The objective, a lower bound of the log evidence, estimated from the rows of a minibatch; nats."""
-        return self.maximum_log_likelihood_objective(data)
 
     @override
     def _bound(self) -> BoundSettings:

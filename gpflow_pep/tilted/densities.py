@@ -264,9 +264,9 @@ def _of_scale(likelihood: Gamma | Exponential, shape: Callable[[tf.Tensor], tf.T
 
 def log_gamma_ratio(x: tf.Tensor) -> tf.Tensor:
     """log Γ(x + 1/2) - log Γ(x), by its series (Tricomi and Erdélyi 1951) where the two would cancel."""
-    large = tf.maximum(x, _LARGE)
+    small, large = tf.minimum(x, _LARGE), tf.maximum(x, _LARGE)
     series = 0.5 * tf.math.log(large) - 1.0 / (8.0 * large) + 1.0 / (192.0 * large**3)
-    return tf.where(x > _LARGE, series, tf.math.lgamma(tf.minimum(x, _LARGE) + 0.5) - tf.math.lgamma(x))
+    return tf.where(x > _LARGE, series, tf.math.lgamma(small + 0.5) - tf.math.lgamma(small))
 
 
 @log_density.register(StudentT)
