@@ -88,13 +88,14 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
     """
     Errors that rounding explains: 1e-6 of the terms' size, and what a relative error of Kuu and Kuf does.
 
-    The latter is eps, or eps r^2 at inducing points r lengthscales from their mean, where squared distances of several
-    inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the objective by
+    The latter is eps, or eps r^2 at points r lengthscales from the mean of the inducing points, where squared distances
+    of several inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the objective by
     that over the noise for each row, and a mean, whose weight is at most its own size over the noise, likewise.
     """
     Z = np.asarray(case.Z, dtype=float)
-    squares = np.square((Z - Z.mean(axis=0)) / case.lengthscale).sum(axis=1).max() if Z.shape[1] > 1 else 0.0
-    moved = _EPS * max(10.0 * len(Z), float(squares)) * case.variance * (1.0 + expected.amplification)
+    points = (np.concatenate([Z, np.asarray(case.Xnew, dtype=float)]) - Z.mean(axis=0)) / case.lengthscale
+    squares = np.square(points).sum(axis=1).max() if Z.shape[1] > 1 else 0.0
+    moved = _EPS * max(10.0 * len(Z), squares) * case.variance * (1.0 + expected.amplification)
     relative = _TOLERANCE + len(case.X) * moved / noise
     return {
         "objective": relative * (1.0 + expected.size),
