@@ -89,8 +89,9 @@ def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float
     Errors that rounding explains: 1e-6 of the terms' size, and what a relative error of Kuu and Kuf does.
 
     The latter is eps, or eps r^2 at points r lengthscales from the mean of the inducing points, where squared distances
-    of several inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the objective by
-    that over the noise for each row, and a mean, whose weight is at most its own size over the noise, likewise.
+    of several inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the
+    objective by that over the noise for each row, and a mean, whose weight is at most its own size over the noise,
+    likewise.
     """
     Z = np.asarray(case.Z, dtype=float)
     points = (np.concatenate([Z, np.asarray(case.Xnew, dtype=float)]) - Z.mean(axis=0)) / case.lengthscale
