@@ -21,14 +21,13 @@ from sacred.run import Run
 from sacred.utils import apply_backspaces_and_linefeeds
 from tqdm import tqdm
 
-from experiments.ingredients import data, gp, training
-from experiments.ingredients.data import load
-from experiments.ingredients.model import build, objective_kind, title
-from experiments.ingredients.training import batches_of, is_logged, train
-from experiments.predictions import save_predictions
-from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
-from experiments.scalars import ScalarLog
-from experiments.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
+from experiments.ingredients.data import data, load
+from experiments.ingredients.model import build, gp, objective_kind, title
+from experiments.ingredients.training import batches_of, is_logged, train, training
+from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.recording.predictions import save_predictions
+from experiments.recording.scalars import ScalarLog
+from experiments.recording.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 

@@ -1,4 +1,4 @@
-"""setup.cfg lists what is imported; the versions that are tested are the oldest it allows and those of constraints.txt."""
+"""setup.cfg lists what is imported; the versions that are tested are its oldest and those of constraints.txt."""
 
 import ast
 import configparser

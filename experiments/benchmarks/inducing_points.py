@@ -17,9 +17,9 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count, power
 from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
-from experiments.initialization import Floats, median_distance
+from experiments.ingredients.initialization import Floats, median_distance
+from experiments.protocols.arguments import count, power
 from gpflow_pep import PEPR, datasets
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
 

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from gpflow_pep import StreamingSGPR
 
 BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20

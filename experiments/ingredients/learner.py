@@ -10,15 +10,15 @@ import gpflow
 import tensorflow as tf
 from sacred import Ingredient
 
+from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
-from experiments.initialization import cluster_centers
 from experiments.learners.learner import Learner
 from experiments.learners.online import OnlineClassification, OnlineRegression
 from experiments.learners.steps import Loss, Steps, steps
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.window import SlidingWindow
-from experiments.recording import SAVE_GIT_INFO
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import StreamingPEP, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
 

@@ -10,8 +10,8 @@ from typing import Any
 import gpflow
 from sacred import Ingredient
 
-from experiments.recording import SAVE_GIT_INFO
-from experiments.svgp import ExternalModel, objective, train_svgp
+from experiments.ingredients.svgp import ExternalModel, objective, train_svgp
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import PEP
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import OPTIMIZERS, fit

@@ -6,9 +6,9 @@ import gpflow
 from gpflow.base import RegressionData
 from sacred import Ingredient
 
-from experiments.optimizers import Report, Training, adam, lbfgs
-from experiments.recording import SAVE_GIT_INFO
-from experiments.svgp import StochasticRegression, minibatches
+from experiments.ingredients.optimizers import Report, Training, adam, lbfgs
+from experiments.ingredients.svgp import StochasticRegression, minibatches
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep.minibatches import Minibatches
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import gpflow
 import numpy as np
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 
 _CHUNK = 2000  # rows that are predicted at a time
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from experiments.learners.learner import in_chunks, predictions
 from experiments.learners.steps import Steps
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamState

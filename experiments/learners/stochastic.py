@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from experiments.learners.learner import predictions
 from experiments.learners.steps import Loss, Steps
 from experiments.learners.window import resizable

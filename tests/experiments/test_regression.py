@@ -10,8 +10,8 @@ import tensorflow as tf
 from sacred.utils import ConfigAddedError
 
 from experiments.ingredients.model import MODELS
-from experiments.predictions import FILE
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
+from experiments.recording.predictions import FILE
 from experiments.regression import ex
 
 BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")

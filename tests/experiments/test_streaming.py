@@ -13,8 +13,8 @@ from experiments import stream_exactness, stream_protocols
 from experiments.ingredients.learner import MODELS, learner_title
 from experiments.ingredients.stream import arriving
 from experiments.learners.steps import LBFGS
-from experiments.predictions import FILE
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
+from experiments.recording.predictions import FILE
 from experiments.report.recorded import RecordedRun
 from experiments.streaming import ex
 from gpflow_pep import StreamingSGPR

@@ -8,12 +8,13 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from experiments import structured, svgp
-from experiments.exact import ExactGPR
+from experiments import structured
+from experiments.ingredients import svgp
+from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.model import _block_labels, title
-from experiments.published import STRUCTURED_KIN40K
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
 from experiments.regression import ex
+from experiments.report.published import STRUCTURED_KIN40K
 from experiments.report.structured_tables import beside_published, scales
 from gpflow_pep import BTSGPR, BTSVGP, TSVGP, datasets
 

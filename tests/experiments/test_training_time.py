@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from experiments import svgp, training_time
+from experiments import training_time
 from experiments.classification import ex
-from experiments.recording import run_directory
+from experiments.ingredients import svgp
+from experiments.recording.experiment import run_directory
 from gpflow_pep import datasets
 
 

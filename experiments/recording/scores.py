@@ -9,8 +9,8 @@ from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from experiments.initialization import Floats
-from experiments.svgp import objective
+from experiments.ingredients.initialization import Floats
+from experiments.ingredients.svgp import objective
 from gpflow_pep import PEP, PEPR, metrics
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.minibatches import Minibatches

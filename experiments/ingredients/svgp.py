@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.utilities import set_trainable
 
-from experiments.optimizers import Report, Training, adam, lbfgs
+from experiments.ingredients.optimizers import Report, Training, adam, lbfgs
 from gpflow_pep import BTSVGP
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
