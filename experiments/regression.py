@@ -97,8 +97,8 @@ def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _ru
             log.write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
             log.write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(model).items()})
 
-        def report(iteration: int, loss: float) -> None:
-            bar.set_postfix_str(f"{-loss / N:.4f} nats per point", refresh=False)
+        def report(iteration: int, objective: float, seconds: float) -> None:
+            bar.set_postfix_str(f"{objective / N:.4f} nats per point", refresh=False)
             bar.update()
             if is_logged(iteration):
                 write(iteration)
