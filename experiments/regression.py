@@ -75,13 +75,13 @@ def S4() -> None:
 
 
 @ex.automain
-def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
+def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run, _seed: int) -> dict[str, Any]:
     """Train, log, score; the result has objectives in nats per training point and scores in the targets' unit."""
     dataset = load()
     N, D = dataset.X_train.shape
     data = (dataset.X_train, dataset.Y_train)
     model = build(*data)
-    batches = batches_of(model, N)
+    batches = batches_of(model, N, _seed)
     directory, caption = run_directory(_run), f"{title(gp):21}"
 
     with (
@@ -104,7 +104,7 @@ def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _ru
                 write(iteration)
 
         write(0)
-        status = train(model, data, batches, report)
+        status = train(model, data, batches, report, _seed)
         bar.total = status.iterations  # L-BFGS may stop before maxiter
         if not is_logged(status.iterations):
             write(status.iterations)

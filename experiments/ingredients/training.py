@@ -57,9 +57,9 @@ def _config() -> None:
 
 
 @training.capture
-def batches_of(model: gpflow.models.GPModel, num_data: int, batch_size: int, _seed: int) -> Minibatches | None:
-    """Minibatches for the model, other ones after each call; None of a model that is trained on all rows at once."""
-    return minibatches(model, num_data, batch_size, _seed) if isinstance(model, StochasticRegression) else None
+def batches_of(model: gpflow.models.GPModel, num_data: int, seed: int, batch_size: int) -> Minibatches | None:
+    """Minibatches that `train` trains the model on, given the same seed; None where it trains on all rows at once."""
+    return minibatches(model, num_data, batch_size, seed) if isinstance(model, StochasticRegression) else None
 
 
 def minibatches(model: StochasticRegression, num_data: int, size: int, seed: int) -> Minibatches:
@@ -73,16 +73,17 @@ def train(
     data: RegressionData,
     batches: Minibatches | None,
     report: Report,
+    seed: int,
     optimizer: str,
     maxiter: int,
     learning_rate: float,
-    _seed: int,
 ) -> Training:
     """
     Maximize the objective over the trainable variables, whose best values stay (Adam: the last).
 
     :param batches: what :func:`batches_of` says.
     :param report: called after every iteration.
+    :param seed: that of the minibatches.
     :raises ValueError: naming the entry of the configuration that cannot be used.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: where the objective cannot be computed at the start.
     """
@@ -102,7 +103,7 @@ def train(
         natural_step=None,
         batch_size=None if batches is None else batches.size,
         interval=1,
-        seed=_seed,
+        seed=seed,
         report=watch,
     )
     return Training(result.iterations, watch.seconds(), result.converged, result.reason)

@@ -9,10 +9,13 @@ import tensorflow as tf
 from sacred.utils import ConfigAddedError
 
 from experiments import regression
+from experiments.ingredients import training
 from experiments.ingredients.model import MODELS
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 from experiments.regression import ex
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.training import fitting
 from gpflow_pep.training.step import TrainingStep
 
 BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
@@ -58,6 +61,23 @@ def test_training_improves_the_objective_and_adam_does_too(run_tiny):
         values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
         assert values[-1] > values[0]
         assert run.result["iterations"] == 20
+
+
+def test_blocks_are_scored_that_are_trained_on(run_tiny, monkeypatch):
+    made = []
+
+    def recorded(*arguments, **options):
+        made.append(Minibatches(*arguments, **options))
+        return made[-1]
+
+    for module in (fitting, training):
+        monkeypatch.setattr(module, "Minibatches", recorded)
+    run_tiny(model="BTSVGP", batch_size=20, maxiter=1)
+    scored, trained = made
+    assert len(scored.blocks) == 3
+    for one, two in zip(scored.blocks, trained.blocks, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(scored.rows(5), trained.rows(5))
 
 
 def test_tensorboard_log_holds_the_scalars(run_tiny):
