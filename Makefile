@@ -22,13 +22,14 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test coverage oldest lint types format bench campaign notebooks clean
+.PHONY: help demo test coverage oldest wheel lint types format bench campaign notebooks clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
 	@echo 'make test       run the tests; PYTEST_ARGS="-k oracle" passes on to pytest'
 	@echo 'make coverage   run them and measure which lines and branches they cover: at least 95 %'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
+	@echo 'make wheel      build the wheel, install it alone in a fresh environment and try it there'
 	@echo 'make lint       check style and formatting (ruff)'
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
@@ -61,6 +62,9 @@ coverage: $(VENV)/.installed-dev
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'
 
+wheel: $(VENV)/.made
+	.ci/wheel $(PY) $(CONSTRAINTS)
+
 lint: $(VENV)/.installed-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
@@ -88,7 +92,7 @@ REQUIREMENTS := setup.cfg pyproject.toml $(CONSTRAINTS)
 
 $(VENV)/.installed: $(VENV)/.made $(REQUIREMENTS)
 	@echo 'Installing gpflow_pep and TensorFlow into $(VENV), once; this downloads and takes a few minutes ...'
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[experiments]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.made $(REQUIREMENTS)

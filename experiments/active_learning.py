@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.arguments import count, power
-from experiments.repeated import Repeated, Result
+from experiments.protocols.arguments import count, power
+from experiments.protocols.repeated import Repeated, Result
 from experiments.report.columns import aligned, mean_and_error
 
 _METHODS = ("PEP", "APEP", "ARPEP", "RPAPEP", "SVGP")

@@ -14,8 +14,8 @@ import gpflow
 import numpy as np
 from gpflow.base import RegressionData
 
-from experiments.arguments import count, power
-from experiments.initialization import Floats, cluster_centers, median_distance
+from experiments.ingredients.initialization import Floats, cluster_centers, median_distance
+from experiments.protocols.arguments import count, power
 from gpflow_pep import PEPR, datasets, select_alpha
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.training import fit

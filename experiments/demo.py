@@ -4,7 +4,7 @@ The demonstration: GPflow's sparse GP and the models of `gpflow_pep`, on one rea
     python -m experiments.demo [--task regression] [--dataset diabetes] [--split 0] [--short]
 
 Each method is a run of `experiments.regression`, `.classification` or `.streaming`, recorded in ``runs/``; a table and
-a figure compare them. What is run stands in `experiments.demonstrations`.
+a figure compare them. What is run stands in `experiments.protocols.demonstrations`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.demonstrations import DEMONSTRATIONS
+from experiments.protocols.demonstrations import DEMONSTRATIONS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Imported after the arguments are understood, since it takes seconds.
     from experiments import classification, regression, streaming
     from experiments.ingredients.data import check_task
-    from experiments.recording import run_directory
+    from experiments.recording.experiment import run_directory
     from experiments.report.figure import draw
     from experiments.report.recorded import read_run
     from experiments.report.table import heading, table, units

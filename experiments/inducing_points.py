@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.arguments import count, power
+from experiments.protocols.arguments import count, power
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # Imported after the arguments are understood, since it takes seconds.
     from experiments.classification import ex
-    from experiments.recording import run_directory
+    from experiments.recording.experiment import run_directory
     from experiments.report.decision import draw_panels
     from experiments.report.recorded import read_run
     from experiments.report.table import heading, table, units

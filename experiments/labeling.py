@@ -20,14 +20,13 @@ from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
 from sacred.run import Run
 
-from experiments.ingredients import site_training
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
-from experiments.ingredients.site_training import train_classifier
-from experiments.initialization import Floats
-from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
-from experiments.scalars import ScalarLog
-from experiments.scores import classification_scores
+from experiments.ingredients.initialization import Floats
+from experiments.ingredients.site_training import site_training, train_classifier
+from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.recording.scalars import ScalarLog
+from experiments.recording.scores import classification_scores
 from gpflow_pep import datasets
 from gpflow_pep.datasets import Dataset
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from experiments.arguments import count, power
-from experiments.initialization import Floats
-from experiments.published import MULTICLASS
-from experiments.repeated import Repeated, Result, classify, endings
+from experiments.ingredients.initialization import Floats
+from experiments.protocols.arguments import count, power
+from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.published import MULTICLASS
 
 _METHODS = ("PEP", "APEP", "ARPEP", "RPAPEP")
 _INDUCING = 0.05  # of the training rows

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.arguments import count
-from experiments.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
-from experiments.repeated import Repeated, Result, classify, endings
+from experiments.protocols.arguments import count
+from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
 
 SETS = (
     "qp-ionosphere",

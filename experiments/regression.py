@@ -21,14 +21,13 @@ from sacred.run import Run
 from sacred.utils import apply_backspaces_and_linefeeds
 from tqdm import tqdm
 
-from experiments.ingredients import data, gp, training
-from experiments.ingredients.data import load
-from experiments.ingredients.model import build, objective_kind, title
-from experiments.ingredients.training import batches_of, is_logged, train
-from experiments.predictions import save_predictions
-from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
-from experiments.scalars import ScalarLog
-from experiments.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
+from experiments.ingredients.data import data, load
+from experiments.ingredients.model import build, gp, objective_kind, title
+from experiments.ingredients.training import batches_of, is_logged, train, training
+from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.recording.predictions import save_predictions
+from experiments.recording.scalars import ScalarLog
+from experiments.recording.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 
@@ -76,13 +75,13 @@ def S4() -> None:
 
 
 @ex.automain
-def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run) -> dict[str, Any]:
+def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _run: Run, _seed: int) -> dict[str, Any]:
     """Train, log, score; the result has objectives in nats per training point and scores in the targets' unit."""
     dataset = load()
     N, D = dataset.X_train.shape
     data = (dataset.X_train, dataset.Y_train)
     model = build(*data)
-    batches = batches_of(model, N)
+    batches = batches_of(model, N, _seed)
     directory, caption = run_directory(_run), f"{title(gp):21}"
 
     with (
@@ -98,14 +97,14 @@ def regression(gp: dict[str, Any], training: dict[str, Any], progress: bool, _ru
             log.write(iteration, values | {f"test/{name}": score for name, score in scores.items()})
             log.write(iteration, {f"parameters/{name}": value for name, value in hyperparameters(model).items()})
 
-        def report(iteration: int, loss: float) -> None:
-            bar.set_postfix_str(f"{-loss / N:.4f} nats per point", refresh=False)
+        def report(iteration: int, objective: float, seconds: float) -> None:
+            bar.set_postfix_str(f"{objective / N:.4f} nats per point", refresh=False)
             bar.update()
             if is_logged(iteration):
                 write(iteration)
 
         write(0)
-        status = train(model, data, batches, report)
+        status = train(model, data, batches, report, _seed)
         bar.total = status.iterations  # L-BFGS may stop before maxiter
         if not is_logged(status.iterations):
             write(status.iterations)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from experiments.report.columns import aligned
 from gpflow_pep import PEPR, StreamingSGPR
 

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(named: str, updates: Update, runs: Path) -> Any:
     """A recorded run of the experiment."""
-    from experiments.recording import run_directory
+    from experiments.recording.experiment import run_directory
     from experiments.report.recorded import read_run
     from experiments.streaming import ex
 
@@ -161,8 +161,8 @@ def _differs(runs: Sequence[Any]) -> str:
 
 def _by_order(runs: Sequence[Any]) -> str:
     """Final errors by the order of arrival, beside the published ones."""
-    from experiments.published import STREAMING_BANANA
     from experiments.report.columns import aligned
+    from experiments.report.published import STREAMING_BANANA
 
     lines: list[tuple[str, ...]] = [("order", "published", "here", "log likelihood")]
     for run in runs:

@@ -29,9 +29,9 @@ from tqdm import tqdm
 from experiments.ingredients.learner import begin, build_learner, learner_gp, learner_title, stream_training
 from experiments.ingredients.stream import Batches, load_stream, stream_data
 from experiments.learners.learner import Learner
-from experiments.predictions import FILE
-from experiments.recording import SAVE_GIT_INFO, RecordedExperiment, run_directory
-from experiments.scalars import ScalarLog
+from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
+from experiments.recording.predictions import FILE
+from experiments.recording.scalars import ScalarLog
 from gpflow_pep import datasets, metrics
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.arguments import count, power
-from experiments.repeated import Repeated, regress
+from experiments.protocols.arguments import count, power
+from experiments.protocols.repeated import Repeated, regress
 from experiments.report.structured_tables import (
     Results,
     beside_published,

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.arguments import count, power
-from experiments.repeated import Repeated, Result, classify, endings
+from experiments.protocols.arguments import count, power
+from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned
 
 _TIED = ("APEP", "ARPEP", "RPAPEP", "SVGP")

@@ -1,17 +1,66 @@
-"""The versions that are tested are those that setup.cfg allows: the oldest ones, and those of constraints.txt."""
+"""setup.cfg lists what is imported; the versions that are tested are its oldest and those of constraints.txt."""
 
+import ast
 import configparser
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
-NEEDED = [Requirement(line) for line in SETUP["options"]["install_requires"].strip().splitlines()]
-TOOLS = [Requirement(line) for line in SETUP["options.extras_require"]["dev"].strip().splitlines()]
+
+
+def requirements(section, name):
+    return [Requirement(line) for line in SETUP[section][name].strip().splitlines()]
+
+
+NEEDED = requirements("options", "install_requires")
+EXPERIMENTS = requirements("options.extras_require", "experiments")
+EXTRA, *TOOLS = requirements("options.extras_require", "dev")
 IN_TESTS = {"pytest", "pytest-xdist", "pytest-cov", "hypothesis", "mpmath"}
+NEEDED_BY_OTHERS = {
+    "setuptools": "distutils, of TF Probability; pkg_resources, of Sacred",
+    "tensorboard": "tf.summary",
+    "tf-keras": "gpflow.keras",
+}
+
+
+def names(*groups):
+    return {canonicalize_name(each.name) for group in groups for each in group}
+
+
+def imported(files):
+    """The distributions that the files import, but for this repository's packages and the standard library."""
+    modules = set()
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            modules.add(node.module.partition(".")[0])
+    of = packages_distributions()
+    others = modules - sys.stdlib_module_names - {"gpflow_pep", "experiments"}
+    return {canonicalize_name(distribution) for module in others for distribution in of[module]}
+
+
+def test_the_package_needs_what_it_imports():
+    assert names(NEEDED) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
+
+
+def test_the_experiments_need_what_they_import():
+    """Campaigns, which test the package, may import the tools."""
+    campaigns = set(ROOT.glob("experiments/campaign/*.py"))
+    others = set(ROOT.glob("experiments/**/*.py")) - campaigns
+    assert imported(others) - names(NEEDED) == names(EXPERIMENTS) - NEEDED_BY_OTHERS.keys()
+    assert imported(campaigns) <= names(NEEDED, EXPERIMENTS, TOOLS)
+
+
+def test_the_tools_are_installed_with_the_experiments():
+    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"experiments"})
 
 
 def versions(name):
@@ -30,15 +79,16 @@ def lowest(requirement):
 
 
 def test_the_oldest_versions():
-    """All that the package needs, and what its tests import; where 1.4 is the minimum, 1.4.something."""
-    expected = {each.name: lowest(each) for each in (*NEEDED, *TOOLS) if each in NEEDED or each.name in IN_TESTS}
+    """All that is needed, and what the tests import; where 1.4 is the minimum, 1.4.something."""
+    tested = [*NEEDED, *EXPERIMENTS, *(each for each in TOOLS if each.name in IN_TESTS)]
+    expected = {each.name: lowest(each) for each in tested}
     found = versions("constraints-oldest.txt")
     assert found.keys() == expected.keys()
     for name, (version,) in found.items():
         assert f"{version}.".startswith(f"{expected[name]}."), name
 
 
-@pytest.mark.parametrize("requirement", [*NEEDED, *TOOLS], ids=str)
+@pytest.mark.parametrize("requirement", [*NEEDED, *EXPERIMENTS, *TOOLS], ids=str)
 def test_the_usual_versions(requirement):
     """What is installed is pinned, and allowed."""
     found = versions("constraints.txt")[requirement.name]

@@ -18,11 +18,11 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count
 from experiments.benchmarks.collapsed_step import compiled_step
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.trajectory import clocks
+from experiments.protocols.arguments import count
 from gpflow_pep import PEPR, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 

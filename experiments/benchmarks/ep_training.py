@@ -28,11 +28,11 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
-from experiments.arguments import count
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
-from experiments.initialization import cluster_centers, median_distance
+from experiments.ingredients.initialization import cluster_centers, median_distance
+from experiments.protocols.arguments import count
 from gpflow_pep import PEP, MultiClassRobustMax, datasets
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.quadrature import softmax_power

@@ -17,11 +17,12 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
-from experiments.arguments import count, power
 from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
-from experiments.initialization import Floats, median_distance
+from experiments.ingredients.initialization import Floats, median_distance
+from experiments.protocols.arguments import count, power
 from gpflow_pep import PEPR, datasets
 from gpflow_pep.inducing import greedy_variance, k_means, uniform
+from gpflow_pep.training import fit
 
 METHODS: dict[str, Callable[[Floats, int, int], AnyNDArray]] = {
     "uniform": lambda X, M, seed: uniform(X, M, seed=seed),
@@ -87,9 +88,7 @@ def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, t
     model = PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
     gpflow.set_trainable(model.inducing_variable, train_points)
     if maxiter:
-        gpflow.optimizers.Scipy().minimize(
-            model.training_loss_closure(), model.trainable_variables, options={"maxiter": maxiter}
-        )
+        fit(model, max_iterations=maxiter)
     return -float(model.training_loss()) / len(X)
 
 

@@ -2,7 +2,7 @@
 
 Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with all derivatives,
 against as many evaluations of the SGPR that holds the window. Times are compared within a round; medians of these
-ratios are what is reported. On the audio series both then learn from all batches, by at most 20 evaluations of L-BFGS
+ratios are what is reported. On the audio series both then learn from all batches, by at most 20 iterations of L-BFGS
 after each, with M = 100 and 200, and are scored on the held-out rows that have been passed so far.
 
     python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from gpflow_pep import StreamingSGPR
 
 BATCH, INDUCING, WINDOW, EVALUATIONS = 300, 100, 3000, 20

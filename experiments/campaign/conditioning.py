@@ -16,8 +16,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.arguments import count
 from experiments.campaign.reference import power_ep, squared_exponential
+from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR
 
 CONDITIONS = tuple(10.0**power for power in range(0, 17, 2))

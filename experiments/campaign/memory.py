@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.arguments import count
 from experiments.benchmarks.memory import MEGABYTE, printed_by, resident
 from experiments.campaign.relations import GAUSSIAN, MODELS, Case, make
+from experiments.protocols.arguments import count
 from gpflow_pep.training import fit
 
 _ROWS, _INDUCING, _ITERATIONS = 60, 10, 3

@@ -10,7 +10,7 @@ from experiments.campaign import damage
 from experiments.campaign.children import TRAININGS, Child, train
 from experiments.campaign.judging import Case, compared, of_ended, right, small_disk, wrong
 from experiments.campaign.running import Outcome
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
 
 SUBJECTS = ("TensorBoard", "Sacred")
 _RUN = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 8, "log_interval": 2, "seed": 1}

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from experiments.arguments import count
+from experiments.protocols.arguments import count
 
 _Item = TypeVar("_Item")
 

@@ -13,9 +13,9 @@ import gpflow
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from sacred import Ingredient
 
+from experiments.ingredients.initialization import Floats, cluster_centers
 from experiments.ingredients.model import stationary_kernel
-from experiments.initialization import Floats, cluster_centers
-from experiments.recording import SAVE_GIT_INFO
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.likelihoods import Logit, Probit
 

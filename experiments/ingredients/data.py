@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from sacred import Ingredient
 
-from experiments.recording import SAVE_GIT_INFO
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import datasets
 from gpflow_pep.datasets.info import Task
 

@@ -10,17 +10,17 @@ import gpflow
 import tensorflow as tf
 from sacred import Ingredient
 
+from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
-from experiments.initialization import cluster_centers
-from experiments.learners.learner import Learner
+from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
 from experiments.learners.online import OnlineClassification, OnlineRegression
-from experiments.learners.steps import Loss, Steps, steps
 from experiments.learners.stochastic import Stochastic
 from experiments.learners.window import SlidingWindow
-from experiments.recording import SAVE_GIT_INFO
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import StreamingPEP, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training import OPTIMIZERS, fit
 
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
@@ -68,20 +68,17 @@ def _model_config() -> None:
 
 @stream_training.config
 def _training_config() -> None:
-    # lbfgs or adam; of labels lbfgs, of SVGP always adam
+    # lbfgs or adam; of SVGP always adam
     optimizer = "lbfgs"
 
-    # evaluations of the objective on the first batch, at most (Adam: five times as many steps)
+    # iterations of L-BFGS on the first batch, at most (Adam: five times as many steps)
     first_maxiter = 100
 
-    # evaluations of the objective after every other batch, at most (Adam: five times as many steps)
+    # iterations of L-BFGS after every other batch, at most (Adam: five times as many steps)
     maxiter = 20
 
     # Adam's learning rate
     learning_rate = 0.01
-
-
-_STEPS_OF_ADAM = 5  # in place of an evaluation of L-BFGS: 100 a batch, as published
 
 
 def learner_title(config: Mapping[str, Any]) -> str:
@@ -100,28 +97,20 @@ def learner_title(config: Mapping[str, Any]) -> str:
 @stream_training.capture
 def begin(learner: Learner, first_maxiter: int) -> None:
     """Train on the first batch."""
-    learner.begin(_STEPS_OF_ADAM * first_maxiter if isinstance(learner, Stochastic) else first_maxiter)
+    learner.begin(first_maxiter)
 
 
 @stream_training.capture
-def _steps(
-    loss: Loss, variables: list[tf.Variable], optimizer: str, maxiter: int, learning_rate: float, adam: bool = False
-) -> Steps:
-    adam = adam or optimizer == "adam"
-    return steps(
-        "adam" if adam else optimizer,
-        loss,
-        variables,
-        evaluations=maxiter * (_STEPS_OF_ADAM if adam else 1),
-        learning_rate=learning_rate,
-    )
+def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train, int, float]:
+    """What trains models that hold their data, iterations on all batches but the first, and Adam's learning rate."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
+    steps = STEPS_OF_ADAM if optimizer == "adam" else 1
 
+    def train(model: gpflow.models.GPModel, iterations: int) -> object:
+        return fit(model, optimizer=optimizer, max_iterations=steps * iterations, learning_rate=learning_rate)
 
-@stream_training.capture
-def _iterations(optimizer: str, maxiter: int) -> int:
-    if optimizer != "lbfgs":
-        raise ValueError(f"optimizer is {optimizer!r}; of labels only lbfgs is accepted.")
-    return maxiter
+    return train, maxiter, learning_rate
 
 
 @learner_gp.capture
@@ -150,6 +139,7 @@ def build_learner(
     accepted = OF_LABELS if labels else MODELS
     if model not in accepted:
         raise ValueError(f"model is {model!r}; accepted are {', '.join(accepted)}.")
+    train, iterations, learning_rate = _training()
     X, Y = batches.dataset.X_train, batches.dataset.Y_train
     if model != "BATCH":
         X, Y = X[batches.first], Y[batches.first]
@@ -165,9 +155,9 @@ def build_learner(
         options: dict[str, Any] = {"alpha": alpha, "max_jitter": max_jitter}
         if labels:
             classifier = trained(StreamingPEP((X, Y), covariance, Probit(), Z, **options))
-            return OnlineClassification(classifier, _iterations(), fraction_to_move)
+            return OnlineClassification(classifier, train, iterations=iterations, fraction_to_move=fraction_to_move)
         regression = trained(StreamingSGPR((X, Y), covariance, Z, noise_variance=noise_variance, **options))
-        return OnlineRegression(regression, _steps_of, fraction_to_move)
+        return OnlineRegression(regression, train, iterations=iterations, fraction_to_move=fraction_to_move)
     if model == "SVGP":
         likelihood = gpflow.likelihoods.Gaussian(noise_variance)
 
@@ -175,7 +165,7 @@ def build_learner(
             built: gpflow.models.SVGP = trained(gpflow.models.SVGP(covariance, likelihood, Z, num_data=num_data))
             return built
 
-        return Stochastic(svgp, lambda loss, built: _steps(loss, list(built.trainable_variables), adam=True), X, Y)
+        return Stochastic(svgp, X, Y, iterations=iterations, learning_rate=learning_rate)
     constructor: Any = gpflow.models.GPR
     if model == "SGPR":
         constructor = partial(gpflow.models.SGPR, inducing_variable=Z)
@@ -183,9 +173,4 @@ def build_learner(
     def windowed(data: tuple[tf.Variable, tf.Variable]) -> Any:
         return trained(constructor(data, covariance, noise_variance=noise_variance))
 
-    return SlidingWindow(windowed, _steps_of, X, Y, window)
-
-
-def _steps_of(built: Any) -> Steps:
-    made: Steps = _steps(built.training_loss_closure(compile=False), list(built.trainable_variables))
-    return made
+    return SlidingWindow(windowed, train, X, Y, iterations=iterations, window=window)

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from sacred import Ingredient
 
-from experiments.exact import ExactGPR
-from experiments.initialization import Floats, cluster_centers, median_distance, neighbor_blocks
-from experiments.recording import SAVE_GIT_INFO
+from experiments.ingredients.exact import ExactGPR
+from experiments.ingredients.initialization import Floats, cluster_centers, median_distance, neighbor_blocks
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)

@@ -2,27 +2,23 @@
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import gpflow
+from gpflow.base import RegressionData
 from sacred import Ingredient
 
-from experiments.recording import SAVE_GIT_INFO
-from experiments.svgp import ExternalModel, objective, train_svgp
+from experiments.ingredients.adam import Adam
+from experiments.ingredients.stopwatch import Report, Stopwatch
+from experiments.recording.experiment import SAVE_GIT_INFO
+from experiments.recording.scores import objective
 from gpflow_pep import PEP
 from gpflow_pep.datasets import Dataset
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.models.tied import TiedFactors
 from gpflow_pep.training import OPTIMIZERS, fit
 
 site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
-
-Report = Callable[[int, float, float], None]
-"""
-Called after iterations with their number, from 1, the last log evidence and the seconds of training so far; for models
-with sites in minibatch training once an epoch.
-"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def train_classifier(
     _seed: int,
 ) -> SiteTraining:
     """
-    Learn hyperparameters and q(u). A model with sites that cannot go on stops, and its message says why.
+    Learn hyperparameters and q(u). Where training cannot go on it stops, and its message says why.
 
     :raises ValueError: naming the entry of the configuration that cannot be used.
     """
@@ -94,61 +90,50 @@ def train_classifier(
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
     if batch_size is not None and optimizer != "adam":
         raise ValueError(f"batch_size is {batch_size}; with optimizer={optimizer} only None is accepted.")
-    watch = _Stopwatch(report)
-    if not isinstance(model, PEP):
-        options = {"maxiter": maxiter, "learning_rate": learning_rate, "batch_size": batch_size, "seed": _seed}
-        return _without_sites(model, dataset, watch, optimizer=optimizer, natural_step=natural_step, **options)
+    watch, data, N = Stopwatch(report), (dataset.X_train, dataset.Y_train), len(dataset.X_train)
+    sites, size = isinstance(model, PEP), min(batch_size or N, N)
+    if optimizer == "adam" and natural_step is not None and not sites:
+        batches = Minibatches(N, size, seed=_seed)
+        _by_natural_gradients(model, data, batches, watch, maxiter, learning_rate, natural_step)
+        seconds, message = watch.seconds(), f"{maxiter} steps of Adam, as asked"
+        return SiteTraining(objective(model, data), maxiter, seconds, False, message, None, None)
     result = fit(
         model,
+        None if sites else data,
         optimizer=optimizer,
         max_iterations=maxiter,
         learning_rate=learning_rate,
-        batch_size=batch_size,
+        natural_step=None,
+        batch_size=batch_size if sites or optimizer == "lbfgs" else size,
+        interval=1,
+        seed=_seed,
         report=watch,
     )
-    assert result.sites is not None  # a PEP's
-    return SiteTraining(
-        log_evidence=result.objective[-1],
-        iterations=result.iterations,
-        seconds=watch.seconds(),
-        converged=result.converged,
-        message=result.reason,
-        sweeps=result.sites.sweeps,
-        sites_change=result.sites.change,
-    )
-
-
-def _without_sites(model: ExternalModel, dataset: Dataset, watch: "_Stopwatch", **options: Any) -> SiteTraining:
-    data = (dataset.X_train, dataset.Y_train)
-    ended = train_svgp(model, data, lambda iteration, loss: watch(iteration, -loss), **options)
     seconds = watch.seconds()
     return SiteTraining(
-        log_evidence=objective(model, data),
-        iterations=ended.iterations,
+        log_evidence=objective(model, data) if result.sites is None else result.objective[-1],
+        iterations=result.iterations,
         seconds=seconds,
-        converged=ended.converged,
-        message=ended.message,
-        sweeps=None,
-        sites_change=None,
+        converged=result.converged,
+        message=result.reason,
+        sweeps=None if result.sites is None else result.sites.sweeps,
+        sites_change=None if result.sites is None else result.sites.change,
     )
 
 
-class _Stopwatch:
-    """Passes reports on, and counts the time without them."""
-
-    def __init__(self, report: Report):
-        self._report = report
-        self._began = time.perf_counter()
-
-    def seconds(self) -> float:
-        """Since it was made."""
-        return time.perf_counter() - self._began
-
-    def __call__(self, iteration: int, log_evidence: float) -> None:
-        """Report, and stop the time meanwhile."""
-        seconds = self.seconds()
-        self._report(iteration, log_evidence, seconds)
-        self._began = time.perf_counter() - seconds
+def _by_natural_gradients(
+    model: gpflow.models.SVGP | TiedFactors,
+    data: RegressionData,
+    batches: Minibatches,
+    watch: Stopwatch,
+    steps: int,
+    learning_rate: float,
+    natural_step: float,
+) -> None:
+    adam = Adam(model, learning_rate, natural_step)
+    for step in range(steps):
+        rows = batches.rows(step)
+        watch(step + 1, -adam(*(part[rows] for part in data)))
 
 
 @site_training.capture

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from sacred import Ingredient
 
 from experiments.ingredients.data import check_task
-from experiments.initialization import Floats
-from experiments.recording import SAVE_GIT_INFO
+from experiments.ingredients.initialization import Floats
+from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import datasets
 
 stream_data = Ingredient("data", save_git_info=SAVE_GIT_INFO)

@@ -6,7 +6,12 @@ from typing import Any, Protocol
 import gpflow
 import numpy as np
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
+
+STEPS_OF_ADAM = 5  # in place of an iteration of L-BFGS: 100 a batch, as published
+
+Train = Callable[[gpflow.models.GPModel, int], object]
+"""Trains a model that holds its data for a number of iterations, at most."""
 
 _CHUNK = 2000  # rows that are predicted at a time
 
@@ -14,8 +19,8 @@ _CHUNK = 2000  # rows that are predicted at a time
 class Learner(Protocol):
     """Learns from batches."""
 
-    def begin(self, evaluations: int) -> None:
-        """Train on the first batch, with at most so many evaluations of the objective."""
+    def begin(self, iterations: int) -> None:
+        """Train on the first batch, for so many iterations at most."""
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch [n, D] and [n, 1], and train."""

@@ -1,17 +1,12 @@
 """The streaming models of gpflow_pep as learners."""
 
-from abc import abstractmethod
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
-from typing_extensions import override
 
-from experiments.initialization import Floats
-from experiments.learners.learner import in_chunks, predictions
-from experiments.learners.steps import Steps
+from experiments.ingredients.initialization import Floats
+from experiments.learners.learner import Train, in_chunks, predictions
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamState
-from gpflow_pep.training import fit
 
 
 def carried_bytes(state: StreamState) -> int:
@@ -26,21 +21,22 @@ _Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)
 class _Online(Generic[_Model]):
     """A model that absorbs its posterior, takes the batch, and is trained."""
 
-    def __init__(self, model: _Model, fraction_to_move: float):
+    def __init__(self, model: _Model, train: Train, *, iterations: int, fraction_to_move: float):
         """
+        :param iterations: on a batch that is not the first, at most.
         :param fraction_to_move: of the inducing points, which may go to inputs of a new batch before it is trained.
         """
         self.model: _Model = model
-        self._fraction_to_move = fraction_to_move
+        self._train, self._iterations, self._fraction_to_move = train, iterations, fraction_to_move
+
+    def begin(self, iterations: int) -> None:
+        """Train on the first batch."""
+        self._train(self.model, iterations)
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
         self.model.update((X, Y), fraction_to_move=self._fraction_to_move)
-        self._train()
-
-    @abstractmethod
-    def _train(self) -> None:
-        """Train on a batch that is not the first."""
+        self.begin(self._iterations)
 
     @property
     def inducing_points(self) -> Floats:
@@ -54,19 +50,7 @@ class _Online(Generic[_Model]):
 
 
 class OnlineRegression(_Online[StreamingSGPR]):
-    """StreamingSGPR, trained by a few steps."""
-
-    def __init__(self, model: StreamingSGPR, make_steps: Callable[[StreamingSGPR], Steps], fraction_to_move: float):
-        super().__init__(model, fraction_to_move)
-        self._steps = make_steps(model)
-
-    def begin(self, evaluations: int) -> None:
-        """Train on the first batch."""
-        self._steps(evaluations)
-
-    @override
-    def _train(self) -> None:
-        self._steps()
+    """StreamingSGPR."""
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of the observations at X."""
@@ -75,21 +59,6 @@ class OnlineRegression(_Online[StreamingSGPR]):
 
 class OnlineClassification(_Online[StreamingPEP]):
     """StreamingPEP of labels, trained at converged sites."""
-
-    def __init__(self, model: StreamingPEP, evaluations: int, fraction_to_move: float):
-        """
-        :param evaluations: iterations of L-BFGS after a batch, at most.
-        """
-        super().__init__(model, fraction_to_move)
-        self._evaluations = evaluations
-
-    def begin(self, evaluations: int) -> None:
-        """Train on the first batch."""
-        fit(self.model, max_iterations=evaluations)
-
-    @override
-    def _train(self) -> None:
-        fit(self.model, max_iterations=self._evaluations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """The probability of label 1 at X, and its variance."""

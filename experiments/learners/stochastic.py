@@ -6,10 +6,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.initialization import Floats
-from experiments.learners.learner import predictions
-from experiments.learners.steps import Loss, Steps
-from experiments.learners.window import resizable
+from experiments.ingredients.adam import Adam
+from experiments.ingredients.initialization import Floats
+from experiments.learners.learner import STEPS_OF_ADAM, predictions
 
 
 class Stochastic:
@@ -22,28 +21,31 @@ class Stochastic:
     def __init__(
         self,
         build: Callable[[tf.Variable], gpflow.models.SVGP],
-        make_steps: Callable[[Loss, gpflow.models.SVGP], Steps],
         X: Floats,
         Y: Floats,
+        *,
+        iterations: int,
+        learning_rate: float,
     ):
         """
         :param build: the model, of its number of data, which is a variable.
+        :param iterations: on a batch that is not the first, each of some steps of Adam.
         """
         self._num_data = tf.Variable(len(X), trainable=False, dtype=tf.int64)
-        self._data = resizable(X), resizable(Y)
+        self._data, self._iterations = (X, Y), iterations
         self.model = build(self._num_data)
-        self._steps = make_steps(lambda: self.model.training_loss(self._data), self.model)
+        self._adam = Adam(self.model, learning_rate)
 
-    def begin(self, evaluations: int) -> None:
+    def begin(self, iterations: int) -> None:
         """Train on the first batch."""
-        self._steps(evaluations)
+        for _ in range(STEPS_OF_ADAM * iterations):
+            self._adam(*self._data)
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """Take the next batch, and train."""
-        for variable, new in zip(self._data, (X, Y), strict=True):
-            variable.assign(new)
+        self._data = X, Y
         self._num_data.assign_add(len(X))
-        self._steps()
+        self.begin(self._iterations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of the observations at X."""

@@ -6,14 +6,13 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from experiments.initialization import Floats
-from experiments.learners.learner import predictions
-from experiments.learners.steps import Steps
+from experiments.ingredients.initialization import Floats
+from experiments.learners.learner import Train, predictions
 
 WindowModel = gpflow.models.GPR | gpflow.models.SGPR
 
 
-def resizable(values: Floats) -> tf.Variable:
+def _resizable(values: Floats) -> tf.Variable:
     """A variable that may be given another number of rows."""
     return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float())
 
@@ -24,23 +23,25 @@ class SlidingWindow:
     def __init__(
         self,
         build: Callable[[tuple[tf.Variable, tf.Variable]], WindowModel],
-        make_steps: Callable[[WindowModel], Steps],
+        train: Train,
         X: Floats,
         Y: Floats,
+        *,
+        iterations: int,
         window: int,
     ):
         """
         :param build: the model of these data, which are variables.
+        :param iterations: on a batch that is not the first, at most.
         :param window: rows.
         """
-        self._window = window
-        self._data = resizable(X[-window:]), resizable(Y[-window:])
+        self._train, self._iterations, self._window = train, iterations, window
+        self._data = _resizable(X[-window:]), _resizable(Y[-window:])
         self.model = build(self._data)
-        self._steps = make_steps(self.model)
 
-    def begin(self, evaluations: int) -> None:
+    def begin(self, iterations: int) -> None:
         """Train on the first batch."""
-        self._steps(evaluations)
+        self._train(self.model, iterations)
 
     def absorb(self, X: Floats, Y: Floats) -> None:
         """The oldest rows go, new ones come; train."""
@@ -49,7 +50,7 @@ class SlidingWindow:
         if isinstance(self.model, gpflow.models.SGPR):
             rows, M = self._data[0].numpy(), len(self.inducing_points)
             self.model.inducing_variable.Z.assign(rows[np.linspace(0, len(rows) - 1, M).astype(int)])
-        self._steps()
+        self.begin(self._iterations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
         """Mean and variance of the observations at X."""

@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
+from experiments.recording.scores import most_probable
 from experiments.report.recorded import RecordedRun
-from experiments.scores import most_probable
 from gpflow_pep.datasets import Dataset, describe
 
 _DARK = 0.5  # the share from which text is white

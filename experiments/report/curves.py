@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from experiments.report.scores_panels import color
 
 PANELS = {"error": "test error, fraction", "nlpd": "test NLPD, nats"}

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from experiments.report.table import heading
 from gpflow_pep.datasets import Dataset

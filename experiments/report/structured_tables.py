@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.published import STRUCTURED_KIN40K
-from experiments.repeated import Result, endings
+from experiments.protocols.repeated import Result, endings
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.published import STRUCTURED_KIN40K
 
 Results = dict[str, list[Result]]
 """Of every method, those of its repeats."""

@@ -1,29 +1,21 @@
-"""The registry of models that must keep the contract: add one entry for a new class.
+"""The models that must keep the contract: those of `model_registry`, for small problems of regression.
 
-An entry makes a model from a pair of data, an inducing variable Z [M, D], and the keyword arguments all models share.
-Each test of this folder that takes `make` or `model` then runs for it. Those of saving run for the settings that differ
-in what is saved.
+Each test of this folder that takes `make` or `model` runs for each of their settings; those of saving run for the
+settings that differ in what is saved.
 
 Models with sites converge these themselves, to rounding here.
 """
 
 import contextlib
-import functools
 import types
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.utilities import positive
-
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingPEP, StreamingSGPR
+from model_registry import COLLAPSED, REGRESSION
 
 N, D, M = 12, 2, 4
-
-
-def learned_scale():
-    return gpflow.Parameter(0.8, transform=positive())
 
 
 @contextlib.contextmanager
@@ -36,39 +28,22 @@ def eagerly():
         tf.config.run_functions_eagerly(False)
 
 
-def with_sites(data, kernel, Z, *, noise_variance, constructor=PEP, **options):
-    """Gaussian sites take one sweep."""
-    likelihood, tol = (
-        gpflow.likelihoods.Gaussian(noise_variance),
-        1e-12 if gpflow.default_float() == np.float64 else 1e-4,
-    )
-    return constructor(data, kernel, likelihood, Z, alpha=0.7, tol=tol, **options)
+def constructed(entry, data, kernel, Z, *, noise_variance, **options):
+    """A model of Gaussian noise. Sites, which are Gaussian then, take one sweep."""
+    if entry.family == COLLAPSED:
+        return entry.constructor(data, kernel, Z, noise_variance=noise_variance, **options)
+    tol = 1e-12 if gpflow.default_float() == np.float64 else 1e-4
+    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    return entry.constructor(data, kernel, likelihood, Z, tol=tol, **options)
 
 
-def in_midstream(make, data, kernel, Z, **shared):
+def in_midstream(entry, data, kernel, Z, **options):
     """With a batch behind it that is the same for all outputs, whatever the data."""
     X, Y = make_data(seed=99)
-    model = make((X, np.tile(Y, data[1].shape[1])), kernel, Z, **shared)
+    model = constructed(entry, (X, np.tile(Y, data[1].shape[1])), kernel, Z, **options)
     with eagerly():
         model.update(data)
     return model
-
-
-REGISTRY = {
-    "PEPR alpha 0": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, **shared),
-    "PEPR alpha 0.5": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.5, chunk_size=5, **shared),
-    "PEPR alpha per block": lambda data, kernel, Z, **shared: PEPR(
-        data, kernel, Z, alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5]), **shared
-    ),
-    "T-PEP learned": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, scale=learned_scale(), blocks=5, **shared),
-    "spherical": lambda data, kernel, Z, **shared: PEPR(data, kernel, Z, alpha=0.0, scale="optimal", **shared),
-    "TSGPR": TSGPR,
-    "BTSGPR": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=5, **shared),
-    "BTSGPR shared": lambda data, kernel, Z, **shared: BTSGPR(data, kernel, Z, blocks=4, shared=True, **shared),
-    "PEP scale learned": lambda data, kernel, Z, **shared: with_sites(data, kernel, Z, scale=learned_scale(), **shared),
-    "StreamingPEP": functools.partial(in_midstream, functools.partial(with_sites, constructor=StreamingPEP)),
-    "StreamingSGPR": functools.partial(in_midstream, functools.partial(StreamingSGPR, alpha=0.5)),
-}
 
 
 def make_data(P=1, seed=0):
@@ -78,7 +53,7 @@ def make_data(P=1, seed=0):
     return X, np.sin(2.0 * X[:, :1] + phase) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(N, P))
 
 
-@pytest.fixture(params=REGISTRY)
+@pytest.fixture(params=REGRESSION)
 def make(request):
     """A function that makes a new model of the class under test, every time the same but for what it is given."""
 
@@ -87,7 +62,9 @@ def make(request):
         options.setdefault("noise_variance", 0.2)
         kernel = gpflow.kernels.SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1])
         Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
-        return REGISTRY[request.param](make_data(P, seed), kernel, Z, **options)
+        entry, setting = REGRESSION[request.param]
+        model = in_midstream if entry.is_stream else constructed
+        return model(entry, make_data(P, seed), kernel, Z, **{**setting.options, **options})
 
     return new
 

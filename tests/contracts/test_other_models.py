@@ -1,7 +1,7 @@
 """
-The contract for models that the registry cannot hold: of three classes, or with a q(u) of their own and data from
-outside. Most have the robust-max likelihood, whose probabilities have a relative error of 1e-10 or less; those for
-Gaussian noise see a column for every class.
+The contract for models of three classes, or with a q(u) of their own and data from outside. Most have the robust-max
+likelihood, whose probabilities have a relative error of 1e-10 or less; those for Gaussian noise see a column for every
+class.
 """
 
 import contextlib
@@ -16,18 +16,11 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.keras import tf_keras
 from gpflow.kernels import SeparateIndependent, SquaredExponential
 from gpflow.utilities import freeze, multiple_assign, read_values
+from model_registry import CLASSES, SITES
 from scipy.stats import norm
 
 from gpflow_pep import (
-    APEP,
-    ARPEP,
-    BTSVGP,
-    PEPSVGP,
-    RPAPEP,
-    TSVGP,
     MultiClassRobustMax,
-    PEPClassifier,
-    StreamingSVGP,
 )
 
 N, M, C = 12, 4, 3
@@ -66,54 +59,38 @@ def mean():
     return gpflow.functions.Constant(np.array([0.2, 0.0, -0.1], gpflow.default_float()))
 
 
-def classifier(separate):
-    def new(seed=0, fitted=True):
-        kernel, likelihood, points = parts(separate)
-        tol = 1e-12 if gpflow.default_float() == np.float64 else 1e-4
-        return PEPClassifier(make_data(seed), kernel, likelihood, points, alpha=0.7, tol=tol, mean_function=mean())
-
-    return new
+def with_sites(entry, seed, *, separate=False, **options):
+    kernel, likelihood, points = parts(separate)
+    tol = 1e-12 if gpflow.default_float() == np.float64 else 1e-4
+    return entry.constructor(make_data(seed), kernel, likelihood, points, tol=tol, mean_function=mean(), **options)
 
 
-def own_q(kind, seed, likelihood=None, **options):
+def own_q(entry, seed, labels, **options):
     rng = np.random.default_rng(100 + seed)
     q_mu, q_sqrt = rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
     kernel, robust_max, Z = parts()
     options |= {"num_data": N, "mean_function": mean(), "q_mu": q_mu, "q_sqrt": q_sqrt}
-    return kind(kernel, likelihood or robust_max, Z, **options)
+    return entry.constructor(kernel, robust_max if labels else gpflow.likelihoods.Gaussian(0.2), Z, **options)
 
 
-def tied(kind, **options):
-    return lambda seed=0, fitted=True: own_q(kind, seed, alpha=0.7, **options)
-
-
-def structured(kind, **options):
-    return lambda seed=0, fitted=True: own_q(kind, seed, gpflow.likelihoods.Gaussian(0.2), **options)
-
-
-def streaming(seed=0, fitted=True):
+def in_midstream(model):
     """With a batch behind it, since when q(u) and the inducing points have moved."""
-    model = own_q(StreamingSVGP, seed)
-    if fitted:
-        model.update(make_data(99))
-        model.q_mu.assign(0.5 * model.q_mu + 0.3)
-        model.inducing_variable.Z.assign(model.inducing_variable.Z + 0.1)
+    model.update(make_data(99))
+    model.q_mu.assign(0.5 * model.q_mu + 0.3)
+    model.inducing_variable.Z.assign(model.inducing_variable.Z + 0.1)
     return model
 
 
-# Each makes a model, every time the same: of other data or another q(u) by its seed, and where it is not to be fitted
-# without sites, or a batch behind it.
-ENTRIES = {
-    "PEPClassifier of classes": classifier(separate=False),
-    "PEPClassifier separate": classifier(separate=True),
-    "ARPEP": tied(ARPEP),
-    "APEP": tied(APEP),
-    "RPAPEP": tied(RPAPEP, whiten=False),
-    "StreamingSVGP": streaming,
-    "TSVGP": structured(TSVGP),
-    "BTSVGP": structured(BTSVGP, whiten=False),
-    "PEPSVGP": structured(PEPSVGP, alpha=0.7, scale=0.8),
-}
+def new(name, seed=0, fitted=True):
+    """
+    A model of the registry, every time the same: of other data or another q(u) by its seed, and where it is not to be
+    fitted without sites, or a batch behind it.
+    """
+    entry, setting = CLASSES[name]
+    if entry.family == SITES:
+        return with_sites(entry, seed, **setting.options)
+    model = own_q(entry, seed, setting.labels, **setting.options)
+    return in_midstream(model) if entry.is_stream and fitted else model
 
 
 def is_gaussian(model):
@@ -173,20 +150,20 @@ def value_and_gradient(model, loss):
     return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, model.trainable_variables)]
 
 
-@pytest.fixture(params=ENTRIES)
+@pytest.fixture(params=CLASSES)
 def name(request):
     return request.param
 
 
 @pytest.fixture
 def make(name):
-    return ENTRIES[name]
+    return functools.partial(new, name)
 
 
 @functools.cache
 def shared(name):
     """One with sites takes seconds to compile; tests share it."""
-    model = ENTRIES[name]()
+    model = new(name)
     return model, compiled_loss_of(model)
 
 
@@ -201,7 +178,7 @@ def left_as_it_was(model):
 @pytest.fixture
 def model(name):
     if not name.startswith("PEPClassifier"):
-        yield ENTRIES[name]()
+        yield new(name)
         return
     model, _ = shared(name)
     with left_as_it_was(model):
@@ -265,7 +242,7 @@ def test_derivatives_of_a_stream_whose_points_stay():
     In all variables but Z. In Z the bound jumps there, by some 10 times the jitter: an old and a new inducing point at
     one place share it, and are two with one each otherwise.
     """
-    model = streaming()
+    model = new("StreamingSVGP")
     model.update(make_data(98))
     gpflow.set_trainable(model.inducing_variable, False)
     slope, difference = slope_and_difference(model, loss_of(model))

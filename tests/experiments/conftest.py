@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sacred.run import Run
 
-from experiments import repeated
+from experiments.protocols import repeated
 from experiments.regression import ex
 
 TINY = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 3, "log_interval": 2, "seed": 1}

@@ -15,10 +15,10 @@ from sacred.utils import ConfigAddedError
 from experiments import inducing_points, quantile_propagation, regression
 from experiments.classification import ex
 from experiments.ingredients.classifier import MODELS, classifier_title
-from experiments.predictions import FILE, save_probabilities
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
+from experiments.recording.predictions import FILE, save_probabilities
+from experiments.recording.scores import loo_nlpd
 from experiments.report import decision, figure, recorded, table
-from experiments.scores import loo_nlpd
 from gpflow_pep import PEPClassifier
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.likelihoods import Probit

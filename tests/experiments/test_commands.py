@@ -1,12 +1,18 @@
-"""Experiments as commands: Sacred runs the main function as soon as it is defined, when what follows is not."""
+"""Experiments as commands: each is in their README; Sacred runs a main function as soon as it is defined."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 MODULES = sorted(path.name for path in EXPERIMENTS.glob("*.py") if "@ex.automain" in path.read_text())
+
+
+def test_the_readme_names_every_command():
+    named = set(re.findall(r"python -m experiments\.(\w+)", (EXPERIMENTS / "README.md").read_text()))
+    assert named == {path.stem for path in EXPERIMENTS.glob("*.py")} - {"__init__"}
 
 
 def test_there_are_some():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from experiments import demo, demonstrations
+from experiments import demo
+from experiments.protocols import demonstrations
 from experiments.report import figure, recorded, table
 from gpflow_pep.datasets import Dataset
 

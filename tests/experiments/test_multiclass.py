@@ -8,11 +8,11 @@ import pytest
 from experiments import multiclass
 from experiments.classification import ex
 from experiments.ingredients.classifier import _likelihood
-from experiments.predictions import FILE
-from experiments.published import MULTICLASS
+from experiments.recording.predictions import FILE
+from experiments.recording.scores import most_probable
 from experiments.report import recorded
 from experiments.report.confusion import confusion
-from experiments.scores import most_probable
+from experiments.report.published import MULTICLASS
 from gpflow_pep import datasets
 
 SETS = ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")

@@ -3,16 +3,20 @@
 import json
 from pathlib import Path
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from sacred.utils import ConfigAddedError
 
+from experiments import regression
+from experiments.ingredients import training
 from experiments.ingredients.model import MODELS
-from experiments.predictions import FILE
-from experiments.recording import run_directory
+from experiments.recording.experiment import run_directory
+from experiments.recording.predictions import FILE
 from experiments.regression import ex
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.training import fitting
+from gpflow_pep.training.step import TrainingStep
 
 BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 STOCHASTIC = ("SVGP", "TSVGP", "BTSVGP")
@@ -31,7 +35,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     kind = "lower bound" if model in BOUNDS else "log evidence" if model == "GPR" else "approximate log evidence"
     assert run.result["objective_kind"] == kind
     assert run.result["iterations"] == 3 and not run.result["converged"]
-    assert ("Adam" if model in STOCHASTIC else "LIMIT") in run.result["message"]
+    assert ("Adam" if model in STOCHASTIC else "limit of iterations") in run.result["message"]
     assert (run.result["scale"] is None) == (model not in ("PEPR", "TPEP"))
     assert (run.result["N"], run.result["N_test"], run.result["D"]) == (60, 44, 10)
 
@@ -52,11 +56,28 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
 
 
 def test_training_improves_the_objective_and_adam_does_too(run_tiny):
-    for optimizer in ("scipy", "adam"):
+    for optimizer in ("lbfgs", "adam"):
         run = run_tiny(optimizer=optimizer, maxiter=20, learning_rate=0.05)
         values = read(run_directory(run), "metrics.json")["objective_per_point"]["values"]
         assert values[-1] > values[0]
         assert run.result["iterations"] == 20
+
+
+def test_blocks_are_scored_that_are_trained_on(run_tiny, monkeypatch):
+    made = []
+
+    def recorded(*arguments, **options):
+        made.append(Minibatches(*arguments, **options))
+        return made[-1]
+
+    for module in (fitting, training):
+        monkeypatch.setattr(module, "Minibatches", recorded)
+    run_tiny(model="BTSVGP", batch_size=20, maxiter=1)
+    scored, trained = made
+    assert len(scored.blocks) == 3
+    for one, two in zip(scored.blocks, trained.blocks, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(scored.rows(5), trained.rows(5))
 
 
 def test_tensorboard_log_holds_the_scalars(run_tiny):
@@ -88,23 +109,39 @@ def test_exact_gp_where_every_row_is_an_inducing_point(run_tiny):
 
 
 def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
-    # A model that dies on the way, as one does whose matrix can no longer be factorized.
-    def failing(self, values, *args, **kwargs):
-        if len(calls) > 2:
-            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorization of Kuu failed")
+    def failing(model):
+        if calls:
+            raise RuntimeError("no noise")
         calls.append(None)
-        return assign(values, *args, **kwargs)
+        return 1.0
 
     calls: list[None] = []
-    assign = gpflow.optimizers.Scipy.assign_tensors
-    monkeypatch.setattr(gpflow.optimizers.Scipy, "assign_tensors", failing)
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    monkeypatch.setattr(regression, "noise_sd", failing)
+    with pytest.raises(RuntimeError):
         run_tiny(log_interval=1)
     entry = read(runs / "1", "run.json")
     assert entry["status"] == "FAILED"
-    assert "Cholesky factorization of Kuu failed" in "".join(entry["fail_trace"])
-    assert read(runs / "1", "metrics.json")["noise_sd"]["steps"][0] == 0
+    assert "no noise" in "".join(entry["fail_trace"])
+    assert read(runs / "1", "metrics.json")["noise_sd"]["steps"] == [0]
     assert list((runs / "1" / "tensorboard").glob("events.*"))
+
+
+def test_training_that_cannot_go_on_says_why_and_is_scored(run_tiny, monkeypatch):
+    """As where a matrix can no longer be factorized."""
+
+    def failing(self, *rows):
+        calls.append(None)
+        if len(calls) > 3:
+            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorization of Kuu failed")
+        return evaluate(self, *rows)
+
+    calls: list[None] = []
+    evaluate = TrainingStep.__call__
+    monkeypatch.setattr(TrainingStep, "__call__", failing)
+    with pytest.warns(UserWarning, match="Kuu failed"):
+        result = run_tiny(maxiter=50).result
+    assert not result["converged"] and "Kuu failed" in result["message"] and 0 < result["iterations"] < 50
+    assert np.isfinite(result["rmse"])
 
 
 def test_library_error_is_recorded(run_tiny, runs):

@@ -12,12 +12,13 @@ from matplotlib.image import imread
 from experiments import stream_exactness, stream_protocols
 from experiments.ingredients.learner import MODELS, learner_title
 from experiments.ingredients.stream import arriving
-from experiments.learners.steps import LBFGS
-from experiments.predictions import FILE
-from experiments.recording import run_directory
+from experiments.learners.online import OnlineRegression
+from experiments.recording.experiment import run_directory
+from experiments.recording.predictions import FILE
 from experiments.report.recorded import RecordedRun
 from experiments.streaming import ex
 from gpflow_pep import StreamingSGPR
+from gpflow_pep.training import fit
 
 TINY = {
     "dataset": "periodic", "max_train": 100, "first": 40, "batch_size": 25, "M": 6, "window": 60, "maxiter": 2,
@@ -74,6 +75,8 @@ def test_labels(run_tiny):
 
 def test_adam(run_tiny):
     assert run_tiny(optimizer="adam").result["batches"] == 4
+    labels = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
+    assert run_tiny(optimizer="adam", **labels).result["batches"] == 2
 
 
 @pytest.mark.parametrize("order", ["backward", "shuffled"])
@@ -92,7 +95,6 @@ def test_orders(run_tiny, order):
     [
         ({"model": "PEPR"}, "model is 'PEPR'; accepted are STREAM, BATCH, GPR, SGPR, SVGP"),
         ({"dataset": "breast-cancer", "model": "GPR"}, "model is 'GPR'; accepted are STREAM, BATCH"),
-        ({"dataset": "breast-cancer", "optimizer": "adam"}, "optimizer is 'adam'; of labels only lbfgs"),
         ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression"),
         ({"order": "sideways"}, "order is 'sideways'; accepted are forward, backward, shuffled"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
@@ -121,10 +123,10 @@ def test_titles():
     assert learner_title(config | {"model": "GPR"}) == "GPR, last 7"
 
 
-# --- steps ----------------------------------------------------------------------------------------------------------
+# --- training -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_traced_once(monkeypatch):
+def test_a_stream_is_traced_once():
     traced = []
 
     class Counted(StreamingSGPR):
@@ -134,28 +136,16 @@ def test_a_stream_is_traced_once(monkeypatch):
 
     X, Y = stream_exactness.rows(90)
     model = Counted((X[:30], Y[:30]), stream_exactness.kernel(), X[:30:5].copy(), noise_variance=0.1)
-    steps = LBFGS(model.training_loss_closure(compile=False), model.trainable_variables, 3)
-    steps()
+
+    def train(model, iterations):
+        fit(model, max_iterations=iterations)
+
+    learner = OnlineRegression(model, train, iterations=3, fraction_to_move=0.5)
+    learner.begin(3)
     before = len(traced)
     for rows in (slice(30, 50), slice(50, 90)):  # of different sizes
-        model.update((X[rows], Y[rows]), fraction_to_move=0.5)
-        steps()
+        learner.absorb(X[rows], Y[rows])
     assert before > 0 and len(traced) == before and all(traced)
-
-
-def test_a_step_too_far_is_taken_back():
-    variable = tf.Variable(np.array([0.0]), dtype=gpflow.default_float())
-
-    def loss():  # cannot be computed above 0.5; L-BFGS's first step is to 1
-        tf.debugging.assert_less(variable, tf.constant([0.5], variable.dtype))
-        return tf.reduce_sum(tf.square(variable - 10.0))
-
-    steps = LBFGS(loss, [variable], 20)
-    steps()
-    assert steps.failures > 0 and 0.0 <= float(variable[0]) < 0.5
-    variable.assign([0.7])
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        steps()
 
 
 # --- comparisons ----------------------------------------------------------------------------------------------------

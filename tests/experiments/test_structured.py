@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from experiments import structured, svgp
-from experiments.exact import ExactGPR
+from experiments import structured
+from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.model import _block_labels, title
-from experiments.published import STRUCTURED_KIN40K
-from experiments.recording import run_directory
+from experiments.ingredients.training import minibatches
+from experiments.recording.experiment import run_directory
+from experiments.recording.scores import objective
 from experiments.regression import ex
+from experiments.report.published import STRUCTURED_KIN40K
 from experiments.report.structured_tables import beside_published, scales
 from gpflow_pep import BTSGPR, BTSVGP, TSVGP, datasets
 
@@ -45,7 +47,7 @@ def test_exact_gp_is_that_of_gpflow(rows):
 def test_objective_of_all_rows_by_blocks(rows):
     Z = rows[0][:5].copy()
     model = BTSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=55)
-    blocks = svgp.minibatches(model, 55, 20, seed=3).blocks
+    blocks = minibatches(model, 55, 20, seed=3).blocks
     assert sorted(map(len, blocks)) == [18, 18, 19]
     collapsed = BTSGPR(rows, gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1, blocks=blocks)
     q_mu, q_cov = collapsed.compute_qu()
@@ -54,7 +56,7 @@ def test_objective_of_all_rows_by_blocks(rows):
     white = np.linalg.solve(L, np.linalg.solve(L, q_cov).T)
     model.q_sqrt.assign(np.linalg.cholesky(white)[None])
     # At the optimal q(u) the bound is the collapsed one; Kuu, with a conditioning below 1e4, is solved with twice.
-    assert svgp.objective(model, rows, blocks) == pytest.approx(
+    assert objective(model, rows, blocks) == pytest.approx(
         float(collapsed.maximum_log_likelihood_objective()), rel=1e-7
     )
 
@@ -69,9 +71,9 @@ def test_blocks_of_neighbors_and_in_order():
 
 def test_minibatches_are_fixed_where_they_are_blocks(rows):
     arguments = gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), rows[0][:5].copy()
-    assert svgp.minibatches(TSVGP(*arguments), 55, 20, 0).blocks is None
-    assert svgp.minibatches(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None
-    assert len(svgp.minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1  # all rows, where they are fewer
+    assert minibatches(TSVGP(*arguments), 55, 20, 0).blocks is None
+    assert minibatches(gpflow.models.SVGP(*arguments), 55, 20, 0).blocks is None
+    assert len(minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1  # all rows, where they are fewer
 
 
 def test_tighter_bounds_are_ordered(runs):

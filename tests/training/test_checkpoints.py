@@ -31,7 +31,7 @@ import gpflow_pep
 from gpflow_pep.training import fit
 from gpflow_pep.training.run_identity import run_identity
 
-SMALL = Path(__file__).parent
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 class At:
@@ -67,8 +67,8 @@ def test_killed(tmp_path):
         files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
         runs += [[name, *files, where, count] for where, count in [*kills, ("record", 10**6)]]
         expected += [[-9, False]] * len(kills) + [[0, True]]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SMALL), *sys.path])}
-    command = [sys.executable, str(SMALL / "killed.py"), json.dumps(runs)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
+    command = [sys.executable, str(SUPPORT / "killed.py"), json.dumps(runs)]
     ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     assert json.loads(ended.stdout) == expected, ended.stderr
     for name in KILLS:

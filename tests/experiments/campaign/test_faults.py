@@ -16,7 +16,7 @@ from experiments.campaign.faults import KINDS, case_of, print_table
 from experiments.campaign.judging import compared, refusal, same_arrays, whole
 from gpflow_pep.arrays_file import DIGEST, save_arrays
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_small_share(tmp_path):

@@ -87,7 +87,7 @@ def regress(updates: dict[str, Any], runs: Path, *named_configs: str) -> Result:
 
 
 def _recorded(experiment: Any, updates: dict[str, Any], runs: Path, named_configs: Sequence[str]) -> Result:
-    from experiments.recording import run_directory
+    from experiments.recording.experiment import run_directory
 
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
     run = experiment.run(config_updates={"progress": False, **updates}, named_configs=named_configs, options=options)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.initialization import cluster_centers, median_distance, neighbor_blocks
+from experiments.ingredients.initialization import cluster_centers, median_distance, neighbor_blocks
 
 
 @pytest.fixture

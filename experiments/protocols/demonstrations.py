@@ -150,7 +150,7 @@ DEMONSTRATIONS = {
         example={"model": "STREAM", "alpha": 0.5},
         how_to_read=(
             "Terrain, from west to east. A window forgets what has left it; a stream keeps it, in as much memory as\n"
-            "its inducing points take. All have the same number of these, and of evaluations after a batch; SVGP,\n"
+            "its inducing points take. All have the same number of these, and of iterations after a batch; SVGP,\n"
             "whose inducing points lie all over the map from the start, has five steps of Adam for each."
         ),
         size=Size(M=100, max_train=None, maxiter=20),

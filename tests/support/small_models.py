@@ -1,7 +1,8 @@
-"""Models small enough to be trained in seconds, each made anew with the same values."""
+"""The models of `model_registry`, small enough to be trained in seconds, each made anew with the same values."""
 
 import gpflow
 import numpy as np
+from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
 
 import gpflow_pep
 from gpflow_pep.likelihoods import Probit
@@ -42,26 +43,21 @@ def stream():
     return model
 
 
-MAKERS = {
-    "PEPR": lambda: collapsed(gpflow_pep.PEPR),
-    "TSGPR": lambda: collapsed(gpflow_pep.TSGPR),
-    "BTSGPR": lambda: collapsed(gpflow_pep.BTSGPR, blocks=10),
-    "StreamingSGPR": lambda: collapsed(gpflow_pep.StreamingSGPR),
-    "SGPR": lambda: collapsed(gpflow.models.SGPR),
-    "PEPClassifier": classifier,
-    "StreamingPEP": stream,
-    "TSVGP": lambda: of_minibatches(gpflow_pep.TSVGP),
-    "BTSVGP": lambda: of_minibatches(gpflow_pep.BTSVGP),
-    "PEPSVGP": lambda: of_minibatches(gpflow_pep.PEPSVGP, alpha=0.5),
-    "StreamingSVGP": lambda: of_minibatches(gpflow_pep.StreamingSVGP),
-    "APEP": lambda: of_minibatches(gpflow_pep.APEP, Probit()),
-    "ARPEP": lambda: of_minibatches(gpflow_pep.ARPEP, Probit()),
-    "RPAPEP": lambda: of_minibatches(gpflow_pep.RPAPEP, Probit()),
-    "SVGP": lambda: of_minibatches(gpflow.models.SVGP),
-}
-WITH_LABELS = ("PEPClassifier", "StreamingPEP", "APEP", "ARPEP", "RPAPEP")
-WITH_SITES = ("PEPClassifier", "StreamingPEP")
-WITH_DATA = ("PEPR", "TSGPR", "BTSGPR", "StreamingSGPR", "SGPR", *WITH_SITES)
+def _maker(entry, setting):
+    def made():
+        if entry.family == COLLAPSED:
+            return collapsed(entry.constructor, **setting.options)
+        if entry.family == OWN_Q:
+            return of_minibatches(entry.constructor, Probit() if setting.labels else None, **setting.options)
+        return stream() if entry.is_stream else classifier(entry.constructor, **setting.options)
+
+    return made
+
+
+MAKERS = {name: _maker(*trained) for name, trained in TRAINED.items()}
+WITH_LABELS = tuple(name for name, (_, setting) in TRAINED.items() if setting.labels)
+WITH_SITES = tuple(name for name, (entry, _) in TRAINED.items() if entry.family == SITES)
+WITH_DATA = tuple(name for name, (entry, _) in TRAINED.items() if entry.family != OWN_Q)
 
 
 def data_for(name):

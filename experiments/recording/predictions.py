@@ -6,7 +6,7 @@ import numpy as np
 from gpflow.inducing_variables import SeparateIndependentInducingVariables
 from gpflow.models import GPR, GPModel
 
-from experiments.initialization import Floats
+from experiments.ingredients.initialization import Floats
 from gpflow_pep.datasets import Dataset
 
 FILE = "predictions.npz"

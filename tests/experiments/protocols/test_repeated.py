@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from experiments.repeated import Repeated, endings
+from experiments.protocols.repeated import Repeated, endings
 
 
 def test_a_process_does_so_many_calls():

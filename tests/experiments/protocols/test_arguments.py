@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from experiments.arguments import count, power
+from experiments.protocols.arguments import count, power
 
 
 def test_accepted():

@@ -4,7 +4,7 @@ import pytest
 from sacred import Ingredient
 from sacred.utils import SacredError
 
-from experiments.recording import RecordedExperiment
+from experiments.recording.experiment import RecordedExperiment
 
 
 @pytest.fixture

@@ -1,0 +1,118 @@
+"""
+The models under test: an entry for each class, with the settings that tests make it with. Add one for a new class.
+
+Tests of `contracts` run for each of its settings of `regression` or `classes`, those of `training` for the last.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gpflow
+import numpy as np
+from gpflow.utilities import positive
+
+import gpflow_pep
+
+COLLAPSED, SITES, OWN_Q = "collapsed", "sites", "own q"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a test makes a model."""
+
+    labels: bool
+    """Whether its observations are labels; otherwise numbers with Gaussian noise."""
+
+    given: Mapping[str, Any]
+    """Arguments of its own; functions are called for each model."""
+
+    @property
+    def options(self):
+        return {name: value() if callable(value) else value for name, value in self.given.items()}
+
+
+def of_noise(**options):
+    return Setting(False, options)
+
+
+def of_labels(**options):
+    return Setting(True, options)
+
+
+def learned_scale():
+    return gpflow.Parameter(0.8, transform=positive())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A class of models."""
+
+    constructor: Any
+
+    family: str
+    """
+    The first arguments of its constructor: data, kernel, Z ("collapsed"); data, kernel, likelihood, Z ("sites");
+    kernel, likelihood, Z ("own q", with data from outside).
+    """
+
+    regression: Mapping[str, Setting] = field(default_factory=dict)
+    """Settings of the contract for one or two outputs with Gaussian noise, by name."""
+
+    classes: Mapping[str, Setting] = field(default_factory=dict)
+    """Settings of the contract for three classes, or a column for each with Gaussian noise."""
+
+    training: Setting | None = None
+    """That in which it is trained, under the name of the class."""
+
+    @property
+    def is_stream(self):
+        return hasattr(self.constructor, "update")
+
+
+ENTRIES = (
+    Entry(
+        gpflow_pep.PEPR,
+        COLLAPSED,
+        regression={
+            "PEPR alpha 0": of_noise(alpha=0.0),
+            "PEPR alpha 0.5": of_noise(alpha=0.5, chunk_size=5),
+            "PEPR alpha per block": of_noise(alpha=[0.0, 0.3, 1.0], blocks=np.repeat([2, 0, 1], [3, 4, 5])),
+            "T-PEP learned": of_noise(scale=learned_scale, blocks=5),
+            "spherical": of_noise(alpha=0.0, scale="optimal"),
+        },
+        training=of_noise(),
+    ),
+    Entry(gpflow_pep.TSGPR, COLLAPSED, regression={"TSGPR": of_noise()}, training=of_noise()),
+    Entry(
+        gpflow_pep.BTSGPR,
+        COLLAPSED,
+        regression={"BTSGPR": of_noise(blocks=5), "BTSGPR shared": of_noise(blocks=4, shared=True)},
+        training=of_noise(blocks=10),
+    ),
+    Entry(gpflow_pep.PEP, SITES, regression={"PEP scale learned": of_noise(alpha=0.7, scale=learned_scale)}),
+    Entry(gpflow_pep.StreamingPEP, SITES, regression={"StreamingPEP": of_noise(alpha=0.7)}, training=of_labels()),
+    Entry(gpflow_pep.StreamingSGPR, COLLAPSED, regression={"StreamingSGPR": of_noise(alpha=0.5)}, training=of_noise()),
+    Entry(gpflow.models.SGPR, COLLAPSED, training=of_noise()),
+    Entry(
+        gpflow_pep.PEPClassifier,
+        SITES,
+        classes={
+            "PEPClassifier of classes": of_labels(alpha=0.7),
+            "PEPClassifier separate": of_labels(alpha=0.7, separate=True),
+        },
+        training=of_labels(),
+    ),
+    Entry(gpflow_pep.ARPEP, OWN_Q, classes={"ARPEP": of_labels(alpha=0.7)}, training=of_labels()),
+    Entry(gpflow_pep.APEP, OWN_Q, classes={"APEP": of_labels(alpha=0.7)}, training=of_labels()),
+    Entry(gpflow_pep.RPAPEP, OWN_Q, classes={"RPAPEP": of_labels(alpha=0.7, whiten=False)}, training=of_labels()),
+    Entry(gpflow_pep.StreamingSVGP, OWN_Q, classes={"StreamingSVGP": of_labels()}, training=of_noise()),
+    Entry(gpflow_pep.TSVGP, OWN_Q, classes={"TSVGP": of_noise()}, training=of_noise()),
+    Entry(gpflow_pep.BTSVGP, OWN_Q, classes={"BTSVGP": of_noise(whiten=False)}, training=of_noise()),
+    Entry(gpflow_pep.PEPSVGP, OWN_Q, classes={"PEPSVGP": of_noise(alpha=0.7, scale=0.8)}, training=of_noise(alpha=0.5)),
+    Entry(gpflow.models.SVGP, OWN_Q, training=of_noise()),
+)
+
+REGRESSION = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.regression.items()}
+CLASSES = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.classes.items()}
+TRAINED = {entry.constructor.__name__: (entry, entry.training) for entry in ENTRIES if entry.training is not None}

@@ -1,0 +1,339 @@
+"""Tilted distributions with 40 digits by mpmath: what tests/data/tilted.json holds, and what a few tests repeat.
+
+`python tests/support/tilted_references.py` renews that file, in five minutes on two cores.
+"""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import gpflow
+from mpmath import mp, mpf
+
+from gpflow_pep.likelihoods import Logit, Probit
+
+DATA = Path(__file__).parents[1] / "data"
+DIGITS = 40
+
+
+class LogDensity(NamedTuple):
+    """log p(y|f) with its first two derivatives, of one mpf; where it changes fastest, and over what length."""
+
+    at: Callable
+    where: float
+    width: float
+
+
+def probit(y, jitter=0.0):
+    """Phi(±f) without or with the 1e-3 by which GPflow keeps it from 0 and 1."""
+    sign, jitter = (1 if y == 1 else -1), mpf(jitter)
+    keep = mpf(1 - 2 * float(jitter))
+
+    def at(f):
+        x = sign * f
+        density = keep * mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+        wrong = jitter + keep * mp.erfc(x / mp.sqrt(2)) / 2
+        p = jitter + keep * mp.erfc(-x / mp.sqrt(2)) / 2
+        value = mp.log1p(-wrong) if x > 0 and not jitter else mp.log(p)
+        hazard = density / p
+        return value, sign * hazard, -hazard * (x + hazard)
+
+    return LogDensity(at, 0.0, 1.0)
+
+
+def logit(y):
+    sign = 1 if y == 1 else -1
+
+    def at(f):
+        wrong = 1 / (1 + mp.exp(sign * f))
+        value = -mp.log1p(mp.exp(-sign * f)) if sign * f > 0 else sign * f - mp.log1p(mp.exp(sign * f))
+        return value, sign * wrong, -wrong / (1 + mp.exp(-sign * f))
+
+    return LogDensity(at, 0.0, 3.0)
+
+
+def poisson(y, binsize=1.0):
+    y, log_bin, constant = mpf(y), mp.log(mpf(binsize)), mp.loggamma(mpf(y) + 1)
+
+    def at(f):
+        rate = mp.exp(f + log_bin)
+        return y * (f + log_bin) - rate - constant, y - rate, -rate
+
+    return LogDensity(at, float(mp.log(y + 1)), 1.0)
+
+
+def student_t(y, scale=1.0, df=3.0):
+    y, scale, df = mpf(y), mpf(scale), mpf(df)
+    constant = mp.loggamma((df + 1) / 2) - mp.loggamma(df / 2) - mp.log(scale) - mp.log(df * mp.pi) / 2
+
+    def at(f):
+        e, total = y - f, df * scale * scale + (y - f) ** 2
+        value = constant - (df + 1) / 2 * mp.log1p(e * e / (df * scale * scale))
+        return value, (df + 1) * e / total, (df + 1) * (2 * e * e / total - 1) / total
+
+    return LogDensity(at, float(y), float(scale))
+
+
+LIKELIHOODS = {
+    "probit": (Probit, probit),
+    "logit": (Logit, logit),
+    "poisson": (gpflow.likelihoods.Poisson, poisson),
+    "student_t": (gpflow.likelihoods.StudentT, student_t),
+    "student_t_0.1": (lambda: gpflow.likelihoods.StudentT(scale=0.1), lambda y: student_t(y, 0.1)),
+    "bernoulli": (gpflow.likelihoods.Bernoulli, lambda y: probit(y, 1e-3)),
+}
+"""As GPflow or this package has them, and in mpmath given y."""
+
+OBSERVED = [("probit", 1.0), ("logit", 1.0), ("bernoulli", 1.0), ("poisson", 0.0), ("poisson", 3.0), ("poisson", 200.0),
+            ("student_t", 0.5), ("student_t_0.1", 0.5), ("student_t_0.1", 7.0)]  # fmt: skip
+MEANS, VARIANCES = (-10.0, -1.5, 0.7, 10.0), (1e-4, 0.1, 2.0, 50.0, 1e3)
+POWERS = (0.0, 0.01, 0.5, 1.0)
+
+
+class Reference(NamedTuple):
+    """The tilted distribution, mpf each."""
+
+    log_partition: mpf
+    d1: mpf
+    d2: mpf
+    ratio: mpf
+    scales: tuple
+    """The same integrals of moduli: of what errors of the first three are relative to where these vanish."""
+    panels: list
+    """:class:`Panel`, of which the first integral is that of the density: where they are narrow enough for it."""
+    density: Callable
+    """The tilted density of f, unnormalized as in the panels."""
+
+
+class Panel(NamedTuple):
+    left: mpf
+    right: mpf
+    sums: list
+
+
+def _nodes(number=24):
+    """Gauss-Legendre on [-1, 1]."""
+    points = []
+    for k in range(1, number + 1):
+        x = mp.cos(mp.pi * (k - mpf(1) / 4) / (number + mpf(1) / 2))
+        for _ in range(8):
+            p, q = mp.legendre(number, x), mp.legendre(number - 1, x)
+            slope = number * (q - x * p) / (1 - x * x)
+            x -= p / slope
+        points.append((x, 2 / ((1 - x * x) * slope**2)))
+    return points
+
+
+_GAUSS, _SHORT = [], []
+
+
+def integrate(function, edges, watched, tolerance=1e-25):
+    """
+    Panels with the integrals of `function` (a list) over each, halved until two halves agree with the whole to a
+    `tolerance` of the sum of moduli, for the first `watched` components. The halves, better by far, are kept.
+    """
+    if not _GAUSS:
+        _GAUSS.extend(_nodes())
+        _SHORT.extend(_nodes(10))
+
+    def whole(left, right):
+        middle, half = (left + right) / 2, (right - left) / 2
+        sums, moduli = None, None
+        for x, w in _GAUSS:
+            values = [half * w * value for value in function(middle + half * x)]
+            sums = values if sums is None else [a + b for a, b in zip(sums, values, strict=True)]
+            moduli = (
+                [abs(v) for v in values]
+                if moduli is None
+                else [a + abs(b) for a, b in zip(moduli, values, strict=True)]
+            )
+        return sums, moduli
+
+    open_ = [(left, right, *whole(left, right)) for left, right in itertools.pairwise(edges)]
+    totals = [sum(column) for column in zip(*(panel[3] for panel in open_), strict=True)]
+    done = []
+    while open_:
+        left, right, sums, moduli = open_.pop()
+        middle = (left + right) / 2
+        halves = [(left, middle, *whole(left, middle)), (middle, right, *whole(middle, right))]
+        totals = [max(t, t - m + a + b) for t, m, a, b in zip(totals, moduli, halves[0][3], halves[1][3], strict=True)]
+        errors = [abs(a + b - c) for a, b, c in zip(halves[0][2], halves[1][2], sums, strict=True)]
+        if all(errors[k] <= tolerance * totals[k] for k in range(watched)):
+            done.extend(Panel(*half[:3]) for half in halves)
+        else:
+            open_.extend(halves)
+        assert len(done) < 5000
+    return sorted(done, key=lambda panel: panel.left)
+
+
+def tilted(density, m, v, alpha):
+    """
+    :class:`Reference`, from E l' and E l'' + α Var l'; asserts that moments of f say the same.
+
+    The window is 20 cavity standard deviations about m and about the mode, found by bisection (on the derivative, from
+    m towards where the density rises; a second mode is met by the panels that are graded towards `density.where`).
+    """
+    with mp.workdps(DIGITS):
+        m, v, alpha = mpf(m), mpf(v), mpf(alpha)
+        sd = mp.sqrt(v)
+
+        def uphill(f):
+            return alpha * v * density.at(f)[1] - (f - m)
+
+        mode, reach = m, sd
+        if alpha:
+            direction = 1 if uphill(m) > 0 else -1
+            while uphill(m + direction * reach) * direction > 0:
+                reach *= 2
+            low, high = mpf(0), reach
+            for _ in range(60):
+                middle = (low + high) / 2
+                low, high = (middle, high) if uphill(m + direction * middle) * direction > 0 else (low, middle)
+            mode = m + direction * low
+        top = alpha * density.at(mode)[0] - (mode - m) ** 2 / (2 * v)
+        narrow = 1 / mp.sqrt(1 / v + alpha * max(mpf(0), -density.at(mode)[2]))
+
+        ends = min(m, mode) - 20 * sd, max(m, mode) + 20 * sd
+        steps = [mpf(2) ** k for k in range(-3, 12)]
+        edges = {m + s * k * sd for k in range(0, 21, 4) for s in (-1, 1)}
+        edges |= {mode + s * k * narrow for k in steps for s in (-1, 1)} | {mode}
+        edges |= {density.where + s * k * density.width for k in steps for s in (-1, 1)} | {mpf(density.where)}
+        edges = [*sorted(edge for edge in edges if ends[0] < edge < ends[1]), ends[1]]
+        edges.insert(0, ends[0])
+
+        def function(f):
+            l0, l1, l2 = density.at(f)
+            x = (f - m) / sd
+            P = mp.exp(alpha * l0 - x * x / 2 - top)
+            change = (mp.expm1(alpha * l0) / alpha if alpha else l0) * mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+            return [P, P * x, P * x * x, P * l1, P * l1 * l1, P * l2, change, P * abs(l1), P * abs(l2), abs(change)]
+
+        resolved = integrate(function, edges, watched=7)
+        sums = [mp.fsum(column) / sd for column in zip(*(panel.sums for panel in resolved), strict=True)]
+        change, change_modulus = sums.pop(6), sums.pop(8)
+        mass, Ex, Exx, E1, E11, E2, A1, A2 = (value / sums[0] for value in sums)
+        mass = sums[0]
+        log_Z = top + mp.log(mass) - mp.log(2 * mp.pi) / 2
+        log_partition = change if not alpha else log_Z / alpha
+        if alpha and abs(alpha * change) < 0.5:
+            accurate = mp.log1p(alpha * change) / alpha
+            assert abs(accurate - log_partition) <= mpf(10) ** -20 * (abs(accurate) + 1 / alpha)
+            log_partition = accurate
+        d1, d2, ratio = E1, E2 + alpha * (E11 - E1 * E1), Exx - Ex * Ex
+        if alpha:
+            assert abs(Ex / (alpha * sd) - d1) <= mpf(10) ** -20 * (abs(d1) + (1 + abs(Ex)) / (alpha * sd))
+            assert abs((ratio - 1) / (alpha * v) - d2) <= mpf(10) ** -20 * (abs(d2) + (1 + Exx) / (alpha * v))
+        near_one = abs(log_Z) < 0.5
+        scales = (change_modulus if near_one or not alpha else abs(log_partition), A1, A2 + alpha * (E11 - E1 * E1))
+
+        def unnormalized(f):
+            return mp.exp(alpha * density.at(f)[0] - (f - m) ** 2 / (2 * v) - top)
+
+        return Reference(log_partition, d1, d2, ratio, scales, resolved, unnormalized)
+
+
+def _short(function, left, right):
+    """Gauss-Legendre with 10 nodes."""
+    middle, half = (left + right) / 2, (right - left) / 2
+    return half * mp.fsum(w * function(middle + half * x) for x, w in _SHORT)
+
+
+def _height(tail):
+    """φ(Φ⁻¹(F)) of F or 1 - F, by Newton steps on log Phi."""
+    if tail <= 0:
+        return mpf(0)
+    log_tail = mp.log(tail)
+    z = -mp.sqrt(-2 * log_tail) if tail < 0.05 else mpf(0)
+    for _ in range(60):
+        cdf = mp.erfc(-z / mp.sqrt(2)) / 2
+        step = (mp.log(cdf) - log_tail) * cdf * mp.sqrt(2 * mp.pi) * mp.exp(z * z / 2)
+        z -= step
+        if abs(step) < mpf(10) ** -22:
+            break
+    return mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
+
+
+def quantile_deviation(density, m, v, alpha):
+    """σ = ∫ φ(Φ⁻¹(F(f))) df, F integrated from node to node of the panels, from the nearer end."""
+    with mp.workdps(DIGITS):
+        found = tilted(density, m, v, alpha)
+        masses = [panel.sums[0] for panel in found.panels]
+        total, below, sigma = mp.fsum(masses), mpf(0), mpf(0)
+        gauss = sorted(_GAUSS)
+        for panel, mass in zip(found.panels, masses, strict=True):
+            middle, half = (panel.left + panel.right) / 2, (panel.right - panel.left) / 2
+            if min(below + mass, total - below) > mpf(10) ** -28 * total:
+                F, left = below, panel.left
+                for x, w in gauss:
+                    right = middle + half * x
+                    F += _short(found.density, left, right)
+                    left = right
+                    tail = min(F, total - F) / total
+                    sigma += half * w * _height(tail)
+            below += mass
+        return sigma
+
+
+def closed_poisson(y, m, v):
+    """α = 0, where the mass of exp(f) is v from m."""
+    with mp.workdps(DIGITS):
+        y, m, v = mpf(y), mpf(m), mpf(v)
+        rate, constant = mp.exp(m + v / 2), mp.loggamma(y + 1)
+        value = y * m - rate - constant
+        return Reference(value, y - rate, -rate, mpf(1), (abs(y * m) + rate + constant, y + rate, rate), None, None)
+
+
+QUANTILE_CASES = [
+    ("probit", 1.0, -1.0, 3.0, 0.5),
+    ("probit", 1.0, 4.0, 200.0, 0.01),
+    ("logit", 1.0, 0.4, 2.0, 1.0),
+    ("logit", 0.0, 3.0, 100.0, 0.5),
+    ("poisson", 3.0, 0.5, 1.5, 1.0),
+    ("poisson", 0.0, 2.0, 40.0, 0.5),
+    ("poisson", 200.0, -10.0, 1e-4, 1.0),
+    ("student_t", 0.5, 5.0, 2.0, 1.0),
+    ("student_t", 0.5, 6.0, 20.0, 0.5),
+    ("student_t_0.1", 0.5, 3.0, 0.5, 0.5),
+    ("bernoulli", 1.0, -6.0, 9.0, 1.0),
+]
+"""Likelihood, y, cavity mean and variance, alpha."""
+
+
+def _deviation(case):
+    name, y, *rest = case
+    sigma = quantile_deviation(LIKELIHOODS[name][1](y), *rest)
+    return [*case, float(sigma / mp.sqrt(rest[1]))]
+
+
+def _group(name_and_y):
+    name, y = name_and_y
+    rows = []
+    for m, v, alpha in itertools.product(MEANS, VARIANCES, POWERS):
+        closed = name == "poisson" and alpha == 0.0
+        found = closed_poisson(y, m, v) if closed else tilted(LIKELIHOODS[name][1](y), m, v, alpha)
+        scales = [float(f"{float(scale):.3g}") for scale in found.scales]
+        rows.append([m, v, alpha, *map(float, found[:4]), *scales])
+    print(name, y, flush=True)
+    return {"likelihood": name, "y": y, "cases": rows}
+
+
+def _rows(rows):
+    return "[\n   " + ",\n   ".join(map(json.dumps, rows)) + "\n  ]"
+
+
+if __name__ == "__main__":
+    from multiprocessing import Pool
+
+    with Pool(2) as pool:
+        groups = pool.map(_group, OBSERVED, chunksize=1)
+        deviations = pool.map(_deviation, QUANTILE_CASES, chunksize=1)
+    columns = ["mean", "variance", "alpha", "log_partition", "d1", "d2", "variance_ratio"]
+    columns += [f"scale of {name}" for name in columns[3:6]]
+    heads = [json.dumps({key: group[key] for key in ("likelihood", "y")})[:-1] for group in groups]
+    parts = [f'{head}, "cases": {_rows(group["cases"])}}}' for head, group in zip(heads, groups, strict=True)]
+    text = '{"columns": ' + json.dumps(columns) + ',\n "groups": [\n  ' + ",\n  ".join(parts) + "\n ],\n"
+    text += ' "quantile_deviations": ' + _rows(deviations) + "\n}\n"
+    json.loads(text)
+    (DATA / "tilted.json").write_text(text)
