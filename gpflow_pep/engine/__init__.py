@@ -16,7 +16,7 @@ from .evidence import log_gaussian, mahalanobis
 from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
-from .old_posterior import AbsorbedPosterior, OldPosterior, absorbed_posterior
+from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
@@ -46,7 +46,6 @@ __all__ = [
     "SiteSums",
     "SomeRows",
     "StructuredBlockSites",
-    "absorbed_posterior",
     "accumulate_sums",
     "collapsed_leave_one_out",
     "concatenate",

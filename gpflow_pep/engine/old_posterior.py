@@ -8,18 +8,21 @@ that has seen nothing has no old inducing variables.
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..derivatives import once_differentiable
 from ..linalg import cholesky, finite
+from ..validation import asserted
 from .old_covariances import old_covariances
 from .penalty import factored_log_det_ratio
 from .sums import OldSite, SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
+_ANOTHER_NUMBER = "The number of inducing points has changed since this function was compiled: compile it again. M is"
 
 
 class AbsorbedPosterior(NamedTuple):
@@ -35,7 +38,7 @@ class AbsorbedPosterior(NamedTuple):
     """log of the integral of p_old(a) over q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []."""
 
 
-def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
+def _absorbed(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
     """
     Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior.
 
@@ -61,16 +64,18 @@ def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
 class OldPosterior(tf.Module):
     """The old posterior in variables: compiled functions see it change, whatever the number of old points."""
 
-    def __init__(self, num_parts: int, num_inputs: int, leading: list[int], num_outputs: int, dtype: tf.DType):
+    def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
         """
         Start without old points.
 
-        :param num_parts: K, how many sets of inducing points there are, 1 or C.
-        :param num_inputs: D.
+        :param shape: K, M and D of the inducing points that the stream starts with; K, 1 or C, and D stay.
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: P, columns of η.
         """
         super().__init__()
+        num_parts, num_inducing, num_inputs = shape
+        self._leading = np.array(leading, np.int32)
+        self._num_inducing = tf.Variable(num_inducing, trainable=False)
         shapes = AbsorbedPosterior(
             Z=[num_parts, None, num_inputs],
             root=[*leading, None, None],
@@ -84,9 +89,23 @@ class OldPosterior(tf.Module):
         """The variables."""
         return self._absorbed
 
-    def assign(self, absorbed: AbsorbedPosterior) -> None:
-        """Replace it."""
-        for variable, value in zip(self._absorbed, absorbed, strict=True):
+    def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
+        """
+        Compute what to assign so that the posterior with these sums, of inducing variables at Z, becomes the old one.
+
+        :param sums: with the leading dimensions of this posterior, or without those of size 1.
+        """
+        L, A, c = sums
+        A, c = (tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0)) for values in (A, c))
+        return _absorbed(Z, SiteSums(L, A, c))
+
+    def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
+        """
+        Replace it.
+
+        :param num_inducing: M of the model from now on: functions compiled for another number raise an error.
+        """
+        for variable, value in zip((*self._absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
             variable.assign(value)
 
     def site(
@@ -132,7 +151,12 @@ class OldPosterior(tf.Module):
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables."""
+        """
+        V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
+
+        :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
+        """
+        L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _ANOTHER_NUMBER, self._num_inducing)
         same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
         return _projected(L, Kba + jitter * same, Kaa, same)
 

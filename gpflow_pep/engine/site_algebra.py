@@ -29,6 +29,11 @@ class Powers(NamedTuple):
     penalty_power: tf.Tensor
     weight: tf.Tensor
 
+    @classmethod
+    def of_pep(cls, alpha: tf.Tensor) -> "Powers":
+        """Return those of power EP."""
+        return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
+
 
 class EvidenceTerms(NamedTuple):
     """

@@ -124,6 +124,10 @@ class CollapsedRegression(SparseGP):
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._chunks.variables
 
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.in_one_chunk
+
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
 
@@ -144,7 +148,9 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _sums(self) -> SiteSums:
-        return self._accumulated(self._powers(), self._scale())[0]
+        powers = self._powers()
+        sums, _ = self._accumulated(powers, self._scale())
+        return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
     def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
         """Return the sums of the model's sites, and the other terms of its evidence."""
@@ -194,8 +200,11 @@ class CollapsedRegression(SparseGP):
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         powers, scale = self._powers(), self._scale()
         sums, terms = self._accumulated(powers, scale)
+        old = self._old_site(sums.L, powers.noise_power)
         penalty = self._penalty(terms, powers, scale)
-        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * penalty
+        objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * penalty
+        if old is not None:
+            objective += old.terms
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")

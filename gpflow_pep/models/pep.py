@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import derivatives, once_differentiable
-from ..engine import OldSite, SingleRows, SiteSums, SomeRows, floating_variables
+from ..engine import SingleRows, SiteSums, SomeRows, floating_variables
 from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     CONVERGED,
@@ -50,7 +50,7 @@ from ..observations import check_observations
 from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
 from ..validation import asserted
 from .latent_functions import independent_prior, latent_functions
-from .one_at_a_time import one_at_a_time
+from .lock import lock_of
 from .sparse import SparseGP
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
@@ -417,7 +417,7 @@ class PEP(SparseGP):
     def _converged(self) -> _Posterior:
         """Update the sites, in one thread at a time; warn once if they have not converged."""
         if tf.executing_eagerly():
-            with one_at_a_time(self):
+            with lock_of(self):
                 return self._converged_now()
         return self._converged_now()
 
@@ -538,10 +538,6 @@ class PEP(SparseGP):
         terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
         return EnergyInputs(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
 
-    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
-        """Return the site of the old posterior, which only streams have."""
-        return None
-
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
         """All rows, or some in one chunk."""
         one_chunk = self._is_one_chunk() if indices is None else True
@@ -598,7 +594,7 @@ class PEP(SparseGP):
 
     def _other_variables(self) -> tuple[tf.Variable, ...]:
         """Return the other variables that the energy depends on."""
-        return *self._data, self._alpha
+        return *self._data, self._alpha, *self._old_variables()
 
     # --- data --------------------------------------------------------------------------------------------------------
 
@@ -645,6 +641,11 @@ class PEP(SparseGP):
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._sites.variables, self._alpha
+
+    @override
+    def _batch_variables(self) -> dict[str, tf.Variable]:
+        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
+        return {**super()._batch_variables(), "alpha": self._alpha, **sites}
 
     @override
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:

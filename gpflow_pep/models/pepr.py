@@ -118,8 +118,7 @@ class PEPR(UpperBound, CollapsedRegression):
 
     @override
     def _powers(self) -> Powers:
-        alpha = self._checked_alpha()
-        return Powers(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
+        return Powers.of_pep(self._checked_alpha())
 
     @override
     def _scale(self) -> tf.Tensor:
