@@ -1,4 +1,4 @@
-"""Identity of a model: its classes, settings, functions and priors, described alike in every process."""
+"""Identity of a model and of a training run: classes, settings, functions, priors and data, alike in every process."""
 
 import functools
 import types
@@ -9,13 +9,40 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, Parameter
+from gpflow.base import AnyNDArray, Parameter, RegressionData
+from gpflow.config import default_jitter
+from gpflow.utilities import parameter_dict
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
 _IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")
+_IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
+"""Settings that models hold in variables, so that compiled functions see them change."""
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
 """Packages whose functions and classes are known by name."""
+
+
+def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any]:
+    """
+    Return the identity of a training run as JSON data: equal exactly if parameters have the same meaning in both runs.
+
+    :param data: X and Y for a model without data of its own.
+    """
+    parameters = parameter_dict(model)
+    fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}
+    held = [getattr(model, name, None) for name in ("_chunks", "_old")]
+    variables = [variable for part in held if part is not None for variable in part.variables]
+    values = {name: getattr(model, name, None) for name in _IN_VARIABLES}
+    return {
+        "model": type(model).__name__,
+        "settings": [list(setting) for setting in settings_of(model)],
+        "shapes of parameters": {name: list(p.shape) for name, p in parameters.items() if p.trainable},
+        "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
+        **{name: None if value is None else np.asarray(value).tolist() for name, value in values.items()},
+        "blocks or old posterior": fingerprint(*map(np.asarray, variables)),
+        "data": fingerprint(*map(np.asarray, model.data if data is None else data)),
+        "jitter": default_jitter(),
+    }
 
 
 def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:

@@ -129,6 +129,9 @@ class PEP(SparseGP):
         {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
 
+    has_sites = True
+    """Declared for training: see :class:`gpflow_pep.training.declared.ModelWithSites`."""
+
     def __init__(
         self,
         data: RegressionData,
@@ -258,6 +261,11 @@ class PEP(SparseGP):
         """Status of the last update of the sites, in a compiled function too."""
         converged, sweeps, change, log_evidence, damping = self._status.numpy().tolist()
         return SitesStatus(bool(converged), int(sweeps), change, log_evidence, damping)
+
+    @property
+    def sites_variables(self) -> dict[str, tf.Variable]:
+        """The sites and their status, which holds the damping that the next sweeps start with."""
+        return {"precision": self._sites.precision, "linear": self._sites.linear, "status": self._status}
 
     @property
     def is_lower_bound(self) -> bool:
@@ -441,7 +449,7 @@ class PEP(SparseGP):
             return tf.constant(True)
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def without_warnings(self) -> Iterator[None]:
         """Do not warn of sites that have not converged."""
         before = bool(self._warned)
         self._warned.assign(True)

@@ -93,10 +93,10 @@ class Checkpoints:
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
         try:
-            found = json.loads(str(about))
-            if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
+            record = json.loads(str(about))
+            if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return found["run"], saved_history_of(found.get("history"))
+            return record["run"], saved_history_of(record.get("history"))
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, _WHAT, str(error)) from error
 

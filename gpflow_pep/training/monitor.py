@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from ..arrays_file import check_writable
 from ..models.inducing_points import are_inducing_points, single_output_variables
+from .declared import without_warnings
 from .history import History
-from .objectives import quiet
 
 _PICTURES = 10  # records between pictures
 _POINTS = 1000  # rows of data in a picture
@@ -76,7 +76,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
     places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
-    with quiet(model):
+    with without_warnings(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))
     if X.shape[1] == 1:
         axes.plot(X, Y, ".", color="gray", alpha=0.5)

@@ -19,9 +19,9 @@ def training_step(model: GPModel) -> "TrainingStep":
     step = vars(model).get(_KEY)
     if step is None:
         step = model.__dict__[_KEY] = TrainingStep(model)
-    found: TrainingStep = step
-    found.renew()
-    return found
+    training_step: TrainingStep = step
+    training_step.renew()
+    return training_step
 
 
 class TrainingStep:
@@ -46,8 +46,8 @@ class TrainingStep:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         if signature not in self._compiled:
             self._compiled[signature] = compiled(self._loss_and_gradient, input_signature=signature)
-        found: tuple[tf.Tensor, list[tf.Tensor]] = self._compiled[signature](*map(tf.constant, rows))
-        return found
+        loss, gradient = self._compiled[signature](*map(tf.constant, rows))
+        return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
