@@ -15,7 +15,7 @@ from gpflow.utilities import parameter_dict
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
-_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")
+_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_retracing")
 _IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
 """Settings that models hold in variables, so that compiled functions see them change."""
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")

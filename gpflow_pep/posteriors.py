@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from .engine import Prior, SiteSums, concatenate, possible_given_u
+from .engine import Prior, SiteSums, concatenate, with_checked_variance
 from .graphs import no_autograph
 from .linalg import finite
 
@@ -109,7 +109,7 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
         conditional_variance = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
         variance = tf.nn.relu(
-            possible_given_u(conditional_variance, conditional_variance, Kff, cache[0])
+            with_checked_variance(conditional_variance, conditional_variance, Kff, cache[0])
             + tf.reduce_sum(tf.square(T2), axis=-2)
         )
         if variance.shape.rank == 1:
@@ -133,7 +133,7 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         num_outputs = self._num_outputs(*cache[1:])
         conditional_variance = Kff - gram(T1)
-        conditional_variance = possible_given_u(
+        conditional_variance = with_checked_variance(
             conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
         )
         covariance = (conditional_variance + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)

@@ -4,6 +4,7 @@ from .accumulation import accumulate_sums
 from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
+from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import (
     Prior,
     covariance_with_rows,
@@ -13,7 +14,6 @@ from .covariances import (
     prior_variances,
 )
 from .evidence import log_gaussian, mahalanobis
-from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
@@ -21,7 +21,7 @@ from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
-from .sums import InducingPosterior, OldSite, SiteSums, factorize_B, precision_B
+from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -34,7 +34,7 @@ __all__ = [
     "IndependentSites",
     "InducingPosterior",
     "OldPosterior",
-    "OldSite",
+    "OldPosteriorSite",
     "Powers",
     "Prior",
     "RegressionRows",
@@ -49,6 +49,7 @@ __all__ = [
     "accumulate_sums",
     "collapsed_leave_one_out",
     "concatenate",
+    "conditional_variance_of_f",
     "covariance_with_rows",
     "factored_log_det_ratio",
     "factorize_B",
@@ -59,11 +60,10 @@ __all__ = [
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
-    "possible_given_u",
     "precision_B",
     "prior_covariance",
     "prior_variances",
     "sum_over_chunks",
-    "variance_given_u",
     "watched",
+    "with_checked_variance",
 ]

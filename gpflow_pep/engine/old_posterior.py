@@ -16,9 +16,9 @@ from gpflow.kernels import Kernel
 from ..derivatives import once_differentiable
 from ..linalg import cholesky, finite
 from ..validation import asserted
-from .old_covariances import old_covariances
+from .covariances import Prior, independent_parts, stacked
 from .penalty import factored_log_det_ratio
-from .sums import OldSite, SiteSums
+from .sums import OldPosteriorSite, SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
@@ -110,7 +110,7 @@ class OldPosterior(tf.Module):
 
     def site(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor, jitter: float
-    ) -> OldSite:
+    ) -> OldPosteriorSite:
         """
         The site under the present hyperparameters, for the power alpha; differentiable (their eq. 140).
 
@@ -121,7 +121,7 @@ class OldPosterior(tf.Module):
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldSite(A, c, self._absorbed.log_normalizer + terms)
+        return OldPosteriorSite(A, c, self._absorbed.log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -157,7 +157,7 @@ class OldPosterior(tf.Module):
         :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
         """
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _ANOTHER_NUMBER, self._num_inducing)
-        same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
+        same, Kba, Kaa = _covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
         return _projected(L, Kba + jitter * same, Kaa, same)
 
 
@@ -236,3 +236,51 @@ def _site(
 def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
     zeros = tf.zeros([size or 0 for size in shape], dtype)
     return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
+
+
+class _Covariances(NamedTuple):
+    """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
+
+    same: tf.Tensor
+    """1 where a new point equals the old one, otherwise 0, [M, Ma]."""
+    Kba: tf.Tensor
+    """[M, Ma], without jitter."""
+    Kaa: tf.Tensor
+    """[Ma, Ma], with it."""
+
+
+def _covariances(inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float) -> _Covariances:
+    """
+    Covariances with old inducing points.
+
+    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each.
+    """
+    Z_old = tf.convert_to_tensor(Z_old)
+    parts = independent_parts(inducing_variable, kernel)
+    separate = [
+        _single_covariances(*part, Z_old[number % Z_old.shape[0]], jitter) for number, part in enumerate(parts)
+    ]  # (the remainder is 0 where they are the same)
+    return _Covariances(*(stacked(values) for values in zip(*separate, strict=True)))
+
+
+def _single_covariances(
+    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
+) -> _Covariances:
+    Z, prior = tf.convert_to_tensor(inducing_variable.Z), Prior(inducing_variable, kernel)
+    Kba, Kaa = prior.Kuf(Z_old, *prior.inputs), prior.Kff(Z_old, *prior.inputs)
+    return _Covariances(_same(Z, Z_old), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
+
+
+def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
+    """Whether points are equal, [M, Ma]; duplicates are matched in order, the first with the first and so on."""
+    with tf.device("CPU"):  # other devices have it for vectors only
+        both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
+        place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
+    new, old = tf.split(place, [tf.shape(Z)[0], tf.shape(Z_old)[0]])
+    same = (new[:, None] == old) & (_occurrence(new)[:, None] == _occurrence(old))
+    return tf.cast(same, Z.dtype)
+
+
+def _occurrence(place: tf.Tensor) -> tf.Tensor:
+    """Count the earlier points equal to each one, [n]."""
+    return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)

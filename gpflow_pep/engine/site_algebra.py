@@ -71,7 +71,7 @@ class ChunkAdjoint(NamedTuple):
     """With respect to the scale m, [...]."""
 
 
-class Removal(NamedTuple):
+class LeaveOneOutTerms(NamedTuple):
     """
     The contribution of each row of a chunk to the sums, to be removed when the row is left out.
 
@@ -110,5 +110,5 @@ class SiteAlgebra(Protocol):
     ) -> ChunkAdjoint:
         """A chunk's part of the derivatives, given those with respect to the sums."""
 
-    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
         """Compute what leaving out each single row of a chunk removes from the sums."""

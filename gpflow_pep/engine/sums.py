@@ -31,7 +31,7 @@ class InducingPosterior(NamedTuple):
     """B^-1 c, [..., M, P]."""
 
 
-class OldSite(NamedTuple):
+class OldPosteriorSite(NamedTuple):
     """What the old posterior of a stream adds to the sums of the batch, and to its log evidence."""
 
     A: tf.Tensor
@@ -61,7 +61,7 @@ class SiteSums(NamedTuple):
         """The sums with more sites on the same inducing variables."""
         return self._replace(A=self.A + A, c=self.c + c)
 
-    def with_old(self, old: OldSite | None) -> "SiteSums":
+    def with_old(self, old: OldPosteriorSite | None) -> "SiteSums":
         """The sums with the site of an old posterior, if there is one."""
         return self if old is None else self.plus(old.A, old.c)
 

@@ -18,7 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
-from ..engine import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
+from ..engine import conditional_variance_of_f, covariance_with_rows, inducing_covariance, prior_variances
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..graphs import no_autograph
@@ -181,7 +181,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
         V = tf.linalg.triangular_solve(L, covariance(X, *inputs))
-        conditional_variance = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
+        conditional_variance = conditional_variance_of_f(prior_variances(self.inducing_variable, self.kernel, X), V, L)
         return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
 
     def _marginals(self, rows: Projected, q: WhitenedQ) -> MeanAndVariance:

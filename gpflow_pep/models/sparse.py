@@ -8,7 +8,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
@@ -18,14 +18,15 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import OldPosterior, OldSite, Prior, SiteSums
+from ..engine import OldPosterior, OldPosteriorSite, Prior, SiteSums
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from . import predictions
 from .atomic import atomic
 from .copying import Copyable
-from .structure import CompiledSteps
+from .latent_functions import shared_prior
+from .retracing import CompiledSteps
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
@@ -132,9 +133,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
     ) -> InducingVariables:
         """Check kernel and inducing variable, both shared by all outputs here, and return the inducing variable."""
-        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
-            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
-        return validation.single_output_inducing_variable(inducing_variable, num_inputs)
+        return shared_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check the pair (X, Y) and return it as arrays."""
@@ -147,7 +146,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     def _sums(self) -> SiteSums:
         """Return the sums over the sites."""
 
-    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
+    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """
         Return the site of the old posterior; None if the model is no stream.
 

@@ -26,7 +26,7 @@ from .inducing_points import (
     single_output_variables,
     validated_points,
 )
-from .structure import CompiledSteps
+from .retracing import CompiledSteps
 
 _Model = TypeVar("_Model", bound="Stream")
 
@@ -111,7 +111,7 @@ class Stream(CompiledSteps):
         """
         X, Y = self._replacement(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
-        posterior = self._absorb(self._current_structure())
+        posterior = self._absorb(self._retracing_key())
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)
@@ -119,7 +119,7 @@ class Stream(CompiledSteps):
             self._hold(X, Y)
 
     @compiled
-    def _absorb(self, structure: int) -> AbsorbedPosterior:
+    def _absorb(self, key: int) -> AbsorbedPosterior:
         """Return the current posterior, which becomes the old one."""
         absorbed: AbsorbedPosterior = self._old.absorb(inducing_points(self.inducing_variable), self._sums())
         return absorbed
@@ -140,15 +140,15 @@ class Stream(CompiledSteps):
             return validated_points(self.inducing_variable, inducing_variable)
         if not fraction_to_move:
             return None
-        structure, count = self._current_structure(), int(self.inducing_variable.num_inducing)
+        key, count = self._retracing_key(), int(self.inducing_variable.num_inducing)
 
         def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:
-            return self._greedy(structure, number, *map(tf.constant, (candidates, count, num_kept)))
+            return self._greedy(key, number, *map(tf.constant, (candidates, count, num_kept)))
 
         return moved_points(self.inducing_variable, X, float(fraction_to_move), select)
 
     @compiled(reduce_retracing=True)
-    def _greedy(self, structure: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+    def _greedy(self, key: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
 

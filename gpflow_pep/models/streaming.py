@@ -42,7 +42,7 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
     ):
         """
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
-        :param kernel: any single-output kernel.
+        :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
         :param mean_function: m(x), zero by default.

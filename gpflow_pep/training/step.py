@@ -9,7 +9,7 @@ from gpflow.models import GPModel
 
 from ..derivatives import derivatives
 from ..graphs import compiled
-from ..models.structure import Structure
+from ..models.retracing import RetracingKey
 
 _KEY = "_training_step"
 
@@ -28,12 +28,12 @@ class TrainingStep:
     """Loss and its gradient in the trainable variables, for the model's own data or for given rows."""
 
     def __init__(self, model: GPModel):
-        self._model, self._structure, self._number = model, Structure(), -1
+        self._model, self._retracing, self._number = model, RetracingKey(), -1
         self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
-        number = self._structure.number([self._model], [default_jitter(), default_float()])
+        number = self._retracing.number([self._model], [default_jitter(), default_float()])
         if number != self._number:
             self._number, self._compiled = number, {}
 

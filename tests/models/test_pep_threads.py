@@ -36,15 +36,15 @@ class Watched:
         self._step, self._count, self._guard = step, 0, threading.Lock()
         self.most = 0
 
-    def get_concrete_function(self, structure):
-        found = self._step.get_concrete_function(structure)
+    def get_concrete_function(self, key):
+        found = self._step.get_concrete_function(key)
 
-        def run(structure):
+        def run(key):
             with self._guard:
                 self._count += 1
                 self.most = max(self.most, self._count)
             try:
-                return found(structure)
+                return found(key)
             finally:
                 with self._guard:
                     self._count -= 1
