@@ -105,12 +105,12 @@ def select_alpha(
     seed = validation.seed(seed)
     parts = None if folds is None else _parts(len(X), folds, seed)
     make = _ReusedModel(make)
-    found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
-    densities = np.stack([each for each, _ in found])
+    compared = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
+    densities = np.stack([of_rows for of_rows, _ in compared])
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
     rest = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)  # -inf less -inf is none
-    trainings = tuple(tuple(results) for _, results in found)
+    trainings = tuple(tuple(results) for _, results in compared)
     return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities, trainings)
 
 

@@ -24,12 +24,9 @@ _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN,
 class Whitened(NamedTuple):
     """Terms of the marginals at n inputs, for outputs that share the covariance of q(u) or C with one each."""
 
-    T1: tf.Tensor
-    """L^-1 Ku*, [M, n] or [C, M, n]."""
-    T2: tf.Tensor
-    """R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]."""
-    mean: tf.Tensor
-    """T1' times the mean of q(v), [n, P] or [n, C]."""
+    T1: tf.Tensor  # L^-1 Ku*, [M, n] or [C, M, n]
+    T2: tf.Tensor  # R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]
+    mean: tf.Tensor  # T1' times the mean of q(v), [n, P] or [n, C]
 
 
 class WhitenedPosterior(AbstractPosterior):
@@ -80,11 +77,7 @@ class WhitenedPosterior(AbstractPosterior):
     @inherit_check_shapes
     @no_autograph
     def _conditional_with_precompute(
-        self,
-        cache: tuple[tf.Tensor, ...],
-        Xnew: TensorType,
-        full_cov: bool = False,
-        full_output_cov: bool = False,
+        self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
         if full_cov:
@@ -163,11 +156,7 @@ class SitesPosterior(WhitenedPosterior):
         :param sums: computes the sums; called once per cache, or per prediction without one.
         """
         return cls(
-            kernel,
-            inducing_variable,
-            mean_function,
-            lambda: sums().posterior(),
-            precompute_cache=precompute_cache,
+            kernel, inducing_variable, mean_function, lambda: sums().posterior(), precompute_cache=precompute_cache
         )
 
     def _num_outputs(self, *values: tf.Tensor) -> int:

@@ -48,7 +48,7 @@ class StreamState:
         """
         Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file.
 
-        :raises ValueError: where it is of another version.
+        :raises ValueError: if it is of another version.
         """
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
@@ -96,7 +96,7 @@ class StreamState:
             settings = json.loads(text)
         except ValueError as error:
             raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
-        if not isinstance(settings, list) or not all(isinstance(each, list) and each for each in settings):
+        if not isinstance(settings, list) or not all(isinstance(setting, list) and setting for setting in settings):
             raise ValueError(f"the state's {SETTINGS} must be a list of settings, got {text[:40]!r}.")
         return settings
 

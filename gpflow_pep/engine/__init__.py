@@ -5,14 +5,7 @@ from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
-from .covariances import (
-    Prior,
-    covariance_with_rows,
-    independent_parts,
-    inducing_covariance,
-    prior_covariance,
-    prior_variances,
-)
+from .covariances import Prior, independent_parts
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
@@ -50,19 +43,15 @@ __all__ = [
     "collapsed_leave_one_out",
     "concatenate",
     "conditional_variance_of_f",
-    "covariance_with_rows",
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",
     "independent_parts",
-    "inducing_covariance",
     "kernel_matrix",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
     "precision_B",
-    "prior_covariance",
-    "prior_variances",
     "sum_over_chunks",
     "watched",
     "with_checked_variance",

@@ -31,7 +31,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
 
     :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
-    :raises tf.errors.InvalidArgumentError: where a variance is negative beyond rounding error.
+    :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     diagonal = tf.linalg.diag_part(L)
     condition = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))

@@ -241,12 +241,9 @@ def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
 class _Covariances(NamedTuple):
     """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
 
-    same: tf.Tensor
-    """1 where a new point equals the old one, otherwise 0, [M, Ma]."""
-    Kba: tf.Tensor
-    """[M, Ma], without jitter."""
-    Kaa: tf.Tensor
-    """[Ma, Ma], with it."""
+    same: tf.Tensor  # 1 where a new point equals the old one, otherwise 0, [M, Ma]
+    Kba: tf.Tensor  # [M, Ma], without jitter
+    Kaa: tf.Tensor  # [Ma, Ma], with it
 
 
 def _covariances(inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float) -> _Covariances:

@@ -78,16 +78,11 @@ class LeaveOneOutTerms(NamedTuple):
     A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
     """
 
-    V: tf.Tensor
-    """L^-1 Kuf, [M, n]."""
-    conditional_variance: tf.Tensor
-    """Variance of f given u, [n]."""
-    direction: tf.Tensor
-    """e, [M, n]."""
-    noise: tf.Tensor
-    """v, [n]."""
-    residual: tf.Tensor
-    """r, [n, P]."""
+    V: tf.Tensor  # L^-1 Kuf, [M, n]
+    conditional_variance: tf.Tensor  # Variance of f given u, [n]
+    direction: tf.Tensor  # e, [M, n]
+    noise: tf.Tensor  # v, [n]
+    residual: tf.Tensor  # r, [n, P]
 
 
 class SiteAlgebra(Protocol):

@@ -107,22 +107,24 @@ def _step(problem: SitesProblem, options: Options, loop: Loop) -> Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Sites that are given or returned to are evaluated as they are: converged ones stay so to the last digit.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~returns_to_best(loop)
-    found, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift)
+    evaluated, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift)
     last, sweeping, probing = loop.iterate, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
-    accepted = tf.math.is_finite(found.log_evidence) & tf.math.is_finite(found.change) & (cavity_ratio > 0.0)
-    accepted &= probing | (_keeps_bound(problem, options, loop, found) & (sweeping | is_nearer(problem, loop, found)))
+    accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
+    accepted &= probing | (
+        _keeps_bound(problem, options, loop, evaluated) & (sweeping | is_nearer(problem, loop, evaluated))
+    )
     loop = loop._replace(sweeps=loop.sweeps + 1)
-    preliminary_ends = _preliminary_ends(options, loop, found)
+    preliminary_ends = _preliminary_ends(options, loop, evaluated)
 
     moves = accepted & ~probing
     limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
     secants = loop.secants.updated(
-        found.sites - last.sites,
-        found.update - last.update,
+        evaluated.sites - last.sites,
+        evaluated.update - last.update,
         add=accepted & (probing | (sweeping & loop.comparable)),
-        forget=tf.where(sweeping, ~accepted | (found.change > limit) | preliminary_ends, moves),
+        forget=tf.where(sweeping, ~accepted | (evaluated.change > limit) | preliminary_ends, moves),
     )
-    iterate: Iterate = _select(moves, found, last)
+    iterate: Iterate = _select(moves, evaluated, last)
     step = secants.step(iterate.update, iterate.normalized)
     better = tf.where(problem.is_bound, iterate.log_evidence >= loop.best_evidence, iterate.change < loop.best_change)
     is_best = moves & ~loop.preliminary & better
@@ -152,7 +154,7 @@ def _evaluate(
     """
     Sweep at the given sites. The log evidence is NaN where B is not positive definite.
 
-    :return: what is found, and the smallest ratio of a marginal's and a cavity's variance.
+    :return: the iterate, and the smallest ratio of a marginal's and a cavity's variance.
     """
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
@@ -166,14 +168,14 @@ def _evaluate(
     least = tf.where(preliminary, tf.constant(_PRELIMINARY_POWER, LB.dtype), 0.0)
     rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
-    found = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
-    terms = found.terms if problem.old is None else found.terms + problem.old.terms
+    swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
+    terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
-    of_marginals = found.mean, found.variance
-    change = tf.reduce_max(tf.abs(normalized(found.update, *of_marginals)))
+    of_marginals = swept.mean, swept.variance
+    change = tf.reduce_max(tf.abs(normalized(swept.update, *of_marginals)))
     energy = integral + terms, tf.abs(integral) + tf.abs(terms)
-    iterate = Iterate(found.sites, found.update, found.tilted_derivatives, A, c, *of_marginals, change, *energy)
-    return iterate, found.cavity_ratio
+    iterate = Iterate(swept.sites, swept.update, swept.tilted_derivatives, A, c, *of_marginals, change, *energy)
+    return iterate, swept.cavity_ratio
 
 
 def _without_common_shift(

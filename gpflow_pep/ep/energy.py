@@ -33,9 +33,9 @@ def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_lat
 
     whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
     """
-    each = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
-    count = tf.cast(num_data, each.dtype) if each.shape.rank == 0 else tf.ones([], each.dtype)
-    return 0.5 * num_latent_gps * count * tf.reduce_sum(each)
+    terms = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
+    count = tf.cast(num_data, terms.dtype) if terms.shape.rank == 0 else tf.ones([], terms.dtype)
+    return 0.5 * num_latent_gps * count * tf.reduce_sum(terms)
 
 
 class EnergyInputs(NamedTuple):
@@ -43,14 +43,10 @@ class EnergyInputs(NamedTuple):
 
     rows: LatentRows
     Kuu: tf.Tensor
-    L: tf.Tensor
-    """Its Cholesky factor."""
-    scale: tf.Tensor
-    """m of T-PEP, []."""
-    old: OldPosteriorSite | None
-    """The site of the old posterior in a stream; None in other models."""
-    terms: tf.Tensor
-    """:func:`scale_terms`, []."""
+    L: tf.Tensor  # Its Cholesky factor
+    scale: tf.Tensor  # m of T-PEP, []
+    old: OldPosteriorSite | None  # The site of the old posterior in a stream; None in other models
+    terms: tf.Tensor  # scale_terms, []
 
 
 def energy_derivatives(

@@ -31,8 +31,7 @@ class SitesProblem(NamedTuple):
     rule: TiltedRule
     L: tf.Tensor
     old: OldPosteriorSite | None
-    is_bound: tf.Tensor
-    """Whether the energy is a lower bound of the log evidence, []."""
+    is_bound: tf.Tensor  # Whether the energy is a lower bound of the log evidence, []
 
 
 class Options(NamedTuple):
@@ -46,26 +45,16 @@ class Options(NamedTuple):
 class Iterate(NamedTuple):
     """Sites, and the results of a sweep at them."""
 
-    sites: tf.Tensor
-    """[N, 2, C]"""
-    update: tf.Tensor
-    """The undamped update, [N, 2, C]."""
-    tilted_derivatives: tf.Tensor
-    """d1 and d2 of the tilted distributions, [N, 2, C]."""
-    A: tf.Tensor
-    """V diag(τ) V', [C, M, M]."""
-    c: tf.Tensor
-    """V h, [C, M, 1]."""
-    mean: tf.Tensor
-    """μ of the marginals of w, [N, C]."""
-    variance: tf.Tensor
-    """s of the marginals of w, [N, C]."""
-    change: tf.Tensor
-    """The largest change of a marginal by the update of its own site, []."""
-    log_evidence: tf.Tensor
-    """The energy, []."""
-    canceling: tf.Tensor
-    """The size of the terms that cancel in it, []."""
+    sites: tf.Tensor  # [N, 2, C]
+    update: tf.Tensor  # The undamped update, [N, 2, C]
+    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
+    A: tf.Tensor  # V diag(τ) V', [C, M, M]
+    c: tf.Tensor  # V h, [C, M, 1]
+    mean: tf.Tensor  # μ of the marginals of w, [N, C]
+    variance: tf.Tensor  # s of the marginals of w, [N, C]
+    change: tf.Tensor  # The largest change of a marginal by the update of its own site, []
+    log_evidence: tf.Tensor  # The energy, []
+    canceling: tf.Tensor  # The size of the terms that cancel in it, []
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
         """Express changes of the sites [..., N, 2, C] as those of their own marginals, without unit."""

@@ -40,9 +40,9 @@ def update_rows(
     """
     projected, total = ProjectedRows(rows, sums.L, scale, keep=False), sums.with_old(old)
     values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
-    found = sweep(rows, projected, rule, values, total.posterior())
-    finite = tf.reduce_all(tf.math.is_finite(found.update), axis=[1, 2], keepdims=True)  # of each row
-    update = tf.where(finite, found.update, tf.zeros_like(found.update))
+    swept = sweep(rows, projected, rule, values, total.posterior())
+    finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
+    update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
     A, c = sum_sites(rows, projected, update, sums.L)
 
     def is_improper(fraction: tf.Tensor) -> tf.Tensor:
@@ -61,12 +61,7 @@ def update_rows(
 
 
 def minibatch_objective(
-    rows: LatentRows,
-    projected: Projected,
-    rule: TiltedRule,
-    site: Site,
-    q: InducingPosterior,
-    num_data: tf.Tensor,
+    rows: LatentRows, projected: Projected, rule: TiltedRule, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
     Return a value whose derivatives in the hyperparameters estimate those of the energy, []. The value has no meaning.

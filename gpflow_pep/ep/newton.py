@@ -23,7 +23,7 @@ def returns_to_best(loop: Loop) -> tf.Tensor:
 
 def is_nearer(problem: SitesProblem, loop: Loop, iterate: Iterate) -> tf.Tensor:
     """Return whether a Newton step has made the update smaller, or a bound larger."""
-    before, now = (tf.norm(each.normalized(each.update)) for each in (loop.iterate, iterate))
+    before, now = (tf.norm(there.normalized(there.update)) for there in (loop.iterate, iterate))
     gains = problem.is_bound & (iterate.log_evidence > loop.iterate.log_evidence + rounding(loop.iterate))
     return (now < (1.0 - _LEAST_DECREASE * loop.step_size) * before) | gains | returns_to_best(loop)
 

@@ -13,11 +13,10 @@ from gpflow.mean_functions import MeanFunction
 from ..engine import (
     CHUNKS_IN_FLIGHT,
     Chunks,
+    Prior,
     concatenate,
     conditional_variance_of_f,
-    covariance_with_rows,
     floating_variables,
-    prior_variances,
     sum_over_chunks,
 )
 from ..tilted import Observations
@@ -26,23 +25,17 @@ from ..tilted import Observations
 class Latent(NamedTuple):
     """The prior of n rows, whose C latent functions share one covariance or have one each."""
 
-    Kuf: tf.Tensor
-    """Covariance of u with f, [M, n] or [C, M, n]."""
-    Kff: tf.Tensor
-    """Prior variances of f, [n] or [C, n]."""
-    mean: tf.Tensor
-    """Mean function m(x), [C, n]."""
+    Kuf: tf.Tensor  # Covariance of u with f, [M, n] or [C, M, n]
+    Kff: tf.Tensor  # Prior variances of f, [n] or [C, n]
+    mean: tf.Tensor  # Mean function m(x), [C, n]
 
 
 class Projected(NamedTuple):
     """n rows given u = L v: f = w + m(x) + N(0, d), w = V'v."""
 
-    V: tf.Tensor
-    """L^-1 Kuf, [M, n] or [C, M, n]."""
-    conditional_variance: tf.Tensor
-    """d, the variance of f given u times the scale of T-PEP, [n] or [C, n]."""
-    mean: tf.Tensor
-    """m(x), [C, n]."""
+    V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
+    conditional_variance: tf.Tensor  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
+    mean: tf.Tensor  # m(x), [C, n]
 
 
 class LatentRows:
@@ -66,8 +59,8 @@ class LatentRows:
         """
         self.chunks, self.num_latent_gps, self.single_chunk, self._alpha = chunks, num_latent_gps, single_chunk, alpha
         self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
-        self._kernel, self._inducing_variable, self._mean_function = kernel, inducing_variable, mean_function
-        self._covariance, self.inputs = covariance_with_rows(inducing_variable, kernel)
+        self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
+        self.inputs = self._prior.inputs
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
 
     @property
@@ -110,8 +103,7 @@ class LatentRows:
         """Compute the prior of one chunk from `inputs`."""
         X = self.take(self._X, chunk)  # [n, D]
         mean = tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
-        variances = prior_variances(self._inducing_variable, self._kernel, X)
-        return Latent(self._covariance(X, *inputs), variances, tf.transpose(mean))
+        return Latent(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(mean))
 
     def observations(self, chunk: tf.Tensor) -> Observations:
         """Return inputs and observations of one chunk."""

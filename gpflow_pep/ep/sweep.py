@@ -10,16 +10,7 @@ import tensorflow as tf
 from ..engine import InducingPosterior, log1p_ratio
 from ..linalg import symmetric_product
 from ..tilted import Tilted, TiltedRule
-from .cavity import (
-    CavityOfW,
-    Marginals,
-    Site,
-    accumulate_linear,
-    cavity_of_f,
-    cavity_of_w,
-    marginals,
-    matching_site,
-)
+from .cavity import CavityOfW, Marginals, Site, accumulate_linear, cavity_of_f, cavity_of_w, marginals, matching_site
 from .rows import LatentRows, ProjectedRows
 
 
@@ -114,8 +105,8 @@ def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alp
     """
     (t, h), (mu, s) = site, marginal
     quadratic = (t * mu - 2.0 * h) * mu + alpha * tf.square(h) * s
-    each = 0.5 * (quadratic / w.ratio - log1p_ratio(alpha, -t * s))
-    return tf.reduce_sum(tilted.log_partition) + tf.reduce_sum(each)
+    of_sites = 0.5 * (quadratic / w.ratio - log1p_ratio(alpha, -t * s))
+    return tf.reduce_sum(tilted.log_partition) + tf.reduce_sum(of_sites)
 
 
 def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:

@@ -19,16 +19,7 @@ from .. import validation
 from ..derivatives import once_differentiable
 from ..engine import SingleRows, SiteSums, SomeRows, floating_variables
 from ..engine.chunks import ROWS_PER_CHUNK
-from ..ep import (
-    EnergyInputs,
-    LatentRows,
-    Options,
-    ProjectedRows,
-    Sites,
-    energy_derivatives,
-    leave_one_out,
-    scale_terms,
-)
+from ..ep import EnergyInputs, LatentRows, Options, ProjectedRows, Sites, energy_derivatives, leave_one_out, scale_terms
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations
@@ -183,8 +174,6 @@ class PEP(SiteOptions, SparseGP):
         mean = self.mean_function(self._data[0])
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
-    # --- objective and posterior -------------------------------------------------------------------------------------
-
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
@@ -196,7 +185,7 @@ class PEP(SiteOptions, SparseGP):
         2006, sec. 5.5.2), which treats the sites' moments as matched. It is close to the derivative of the converged
         energy.
 
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the sites cannot be updated.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
         variables = self._floating_variables()
         dependencies = (*variables, *self._other_variables())
@@ -237,7 +226,7 @@ class PEP(SiteOptions, SparseGP):
         Row n is predicted from q without its site. This approximates the posterior given the other rows, and equals
         it if the likelihood is Gaussian.
 
-        :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
+        :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converged()
         densities = self._leave_one_out(self._retracing_key(), posterior.sites, posterior.total)
@@ -319,8 +308,6 @@ class PEP(SiteOptions, SparseGP):
     def _other_variables(self) -> tuple[tf.Variable, ...]:
         """Return the other variables that the energy depends on."""
         return *self._data, self._alpha, *self._old_variables()
-
-    # --- data --------------------------------------------------------------------------------------------------------
 
     @override
     def _parts(self) -> tuple[tf.Module, ...]:

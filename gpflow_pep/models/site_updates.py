@@ -52,18 +52,13 @@ _ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again
 class ConvergedPosterior(NamedTuple):
     """Converged sites, and quantities computed from them."""
 
-    sites: tf.Tensor
-    """[N, 2, C]"""
-    tilted_derivatives: tf.Tensor
-    """d1 and d2 of the tilted distributions, [N, 2, C]."""
+    sites: tf.Tensor  # [N, 2, C]
+    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
     L: tf.Tensor
-    A: tf.Tensor
-    """Of the sites, [C, M, M]."""
-    c: tf.Tensor
-    """Of the sites, [C, M, 1]."""
+    A: tf.Tensor  # Of the sites, [C, M, M]
+    c: tf.Tensor  # Of the sites, [C, M, 1]
     log_evidence: tf.Tensor
-    total: SiteSums
-    """Of the sites, and of an old posterior if there is one."""
+    total: SiteSums  # Of the sites, and of an old posterior if there is one
 
 
 def converged(model: "PEP") -> ConvergedPosterior:

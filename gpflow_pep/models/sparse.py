@@ -173,10 +173,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
             covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
         )
 
-    @check_shapes(
-        "return[0]: [M, P]",
-        "return[1]: [covariances..., M, M]",
-    )
+    @check_shapes("return[0]: [M, P]", "return[1]: [covariances..., M, M]")
     @no_autograph
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """

@@ -42,8 +42,8 @@ class Stream(CompiledSteps):
 
     A stream asks a model for two things, which every collapsed model and every model with sites has:
 
-    - `_sums`: the sums A and c of its posterior q(v) ∝ exp(-v'(I + A)v/2 + c'v), u = L v;
-    - `_replacement` and `_hold`: to check another batch, and to take it.
+    - its posterior's sums: `_sums` returns A and c of q(v) ∝ exp(-v'(I + A)v/2 + c'v), u = L v;
+    - to take other data: `_replacement` checks a batch, `_hold` takes it, `_batch_variables` names where it is kept.
 
     In return the model has :attr:`_old`, whose site belongs to its sums and its objective. Name the mixin after the
     model among the base classes, and call `_begin_stream` at the end of the constructor.
@@ -152,8 +152,6 @@ class Stream(CompiledSteps):
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
 
-    # --- state -------------------------------------------------------------------------------------------------------
-
     @property
     def state(self) -> StreamState:
         """The state from which :meth:`from_state` continues the stream exactly."""
@@ -174,7 +172,11 @@ class Stream(CompiledSteps):
         """
         state.check_has({POINTS, SETTINGS, *cls._NEEDED}, f"a {cls.__name__}")
         Z = state.points
-        points = Z[0] if len(Z) == 1 else SeparateIndependentInducingVariables([InducingPoints(each) for each in Z])
+        points = (
+            Z[0]
+            if len(Z) == 1
+            else SeparateIndependentInducingVariables([InducingPoints(of_latent) for of_latent in Z])
+        )
         try:
             model = cls._of_batch(state.arrays, *parts, points, **options)
         except ValueError as error:  # it names the argument that came from the state

@@ -41,16 +41,11 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
         max_jitter: float | None = None,
     ):
         """
+        Take the arguments of :class:`PEPR`, without scale and blocks, except these.
+
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
-        :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
-        :param mean_function: m(x), zero by default.
-        :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
-        :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
-        :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
-            default raise an error instead.
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(

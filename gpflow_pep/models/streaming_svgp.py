@@ -88,7 +88,7 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
 
         :param data: X [n, D] and Y [n, P], some or all rows of the batch.
         :return: [], nats.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()

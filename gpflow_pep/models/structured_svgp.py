@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import factored_log_det_ratio, log1p_ratio, prior_covariance
+from ..engine import Prior, factored_log_det_ratio, log1p_ratio
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..graphs import no_autograph
@@ -48,12 +48,9 @@ _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller min
 class BoundSettings(NamedTuple):
     """What distinguishes the bounds; see the module's table."""
 
-    power: tf.Tensor
-    """a, []"""
-    in_noise: bool
-    """Whether p is a, or 0."""
-    scale: tf.Tensor
-    """m, []"""
+    power: tf.Tensor  # a, []
+    in_noise: bool  # Whether p is a, or 0
+    scale: tf.Tensor  # m, []
 
 
 class StructuredSVGP(MinibatchSVGP):
@@ -78,7 +75,7 @@ class StructuredSVGP(MinibatchSVGP):
 
         :param data: X [n, D] and Y [n, C], some or all of the N rows.
         :return: [], nats.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()
@@ -93,13 +90,14 @@ class StructuredSVGP(MinibatchSVGP):
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:
-            D = _conditional_covariance(prior_covariance(self.inducing_variable, self.kernel, X), rows.V)
+            prior = Prior(self.inducing_variable, self.kernel)
+            D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
         else:
             D = rows.conditional_variance
         a, m = bound.power, bound.scale
         shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
-        each = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
-        return -0.5 * (_total(each, residual) + of_blocks(D, noise, residual, T, bound))
+        of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
+        return -0.5 * (_total(of_noise, residual) + of_blocks(D, noise, residual, T, bound))
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:

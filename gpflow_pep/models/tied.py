@@ -46,12 +46,9 @@ from .power import SinglePower
 class TiedCavity(NamedTuple):
     """The cavity that all observations share, and the other term of the objective."""
 
-    mean: tf.Tensor
-    """of v, [C, M]"""
-    variance: tf.Tensor
-    """of w = V'v at the rows, [C, n]"""
-    term: tf.Tensor
-    """The term in q and the prior, without log|S|/2, []."""
+    mean: tf.Tensor  # of v, [C, M]
+    variance: tf.Tensor  # of w = V'v at the rows, [C, n]
+    term: tf.Tensor  # The term in q and the prior, without log|S|/2, []
 
 
 class TiedFactors(SinglePower, MinibatchSVGP):
@@ -118,7 +115,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
 
         :param data: X [n, D] and Y [n, P], some or all of the N rows.
         :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
@@ -202,7 +199,7 @@ def tied_cavity(
 
         μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
 
-    :raises tf.errors.InvalidArgumentError: where W is not positive definite.
+    :raises tf.errors.InvalidArgumentError: if W is not positive definite.
     """
 
     @tf.custom_gradient

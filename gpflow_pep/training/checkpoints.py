@@ -125,7 +125,8 @@ def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[s
 def _differing_setting(ours: Any, theirs: Any) -> str | None:
     """Return the first setting that differs; None if a file lists no settings."""
     known = all(
-        isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
+        isinstance(value, list) and all(isinstance(setting, list) and setting for setting in value)
+        for value in (ours, theirs)
     )
     return difference(ours, theirs) if known else None
 

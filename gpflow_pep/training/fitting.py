@@ -34,7 +34,6 @@ from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
-_INTERVAL = 100  # steps of minibatch training between records
 _MAX_LOSS = 1e-2  # largest relative loss of objective when the sites converge after training
 
 Data = tuple[AnyNDArray, AnyNDArray]
@@ -196,7 +195,7 @@ def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | 
 def _checked_interval(objective: Objective, interval: int | None) -> int:
     """Round up to a multiple of the objective's own interval."""
     if interval is None:
-        return _INTERVAL if isinstance(objective, MinibatchObjective) else objective.interval
+        return objective.default_interval
     return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
 
 

@@ -28,6 +28,7 @@ _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
 _MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
 _FINAL_SWEEPS = 1000  # after training
+_INTERVAL = 100  # steps of minibatch training between records
 _LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats)
 
 
@@ -61,6 +62,11 @@ class Objective:
     def interval(self) -> int:
         """Steps between records, or a divisor of that."""
         return 1
+
+    @property
+    def default_interval(self) -> int:
+        """Steps between records, unless the user gives them."""
+        return self.interval
 
     @property
     def state(self) -> dict[str, tf.Variable]:
@@ -101,6 +107,11 @@ class MinibatchObjective(Objective):
     def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
         super().__init__(model)
         self._data, self._batches = data, batches
+
+    @property
+    @override
+    def default_interval(self) -> int:
+        return _INTERVAL
 
     @override
     def evaluate(self, step: int) -> Evaluation:

@@ -22,7 +22,7 @@ def saved_history_of(value: Any) -> SavedHistory:
     """
     Validate a `SavedHistory` decoded from JSON.
 
-    :raises ValueError: where it is not one.
+    :raises ValueError: if it is not one.
     """
     if not isinstance(value, dict) or value.keys() != set(SavedHistory._fields):
         raise ValueError("it has no record of the training")
