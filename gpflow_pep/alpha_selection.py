@@ -17,7 +17,7 @@ from .training import fit
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-Make = Callable[[RegressionData, float], GPModel]
+ModelConstructor = Callable[[RegressionData, float], GPModel]
 """Constructs a new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
 
 
@@ -65,7 +65,7 @@ class AlphaSelection:
 
 
 def select_alpha(
-    make: Make,
+    make: ModelConstructor,
     data: RegressionData,
     alphas: Sequence[float] = ALPHAS,
     *,
@@ -104,24 +104,24 @@ def select_alpha(
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
     seed = validation.seed(seed)
     parts = None if folds is None else _parts(len(X), folds, seed)
-    make = _Reusing(make)
-    found = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
-    densities = np.stack([each for each, _ in found])
+    make = _ReusedModel(make)
+    compared = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
+    densities = np.stack([of_rows for of_rows, _ in compared])
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
     rest = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)  # -inf less -inf is none
-    trainings = tuple(tuple(results) for _, results in found)
+    trainings = tuple(tuple(results) for _, results in compared)
     return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities, trainings)
 
 
-class _Reusing:
+class _ReusedModel:
     """
     Construct models, but reuse the last one if only data, alpha and parameter values differ.
 
     Functions compiled for one power or fold then serve all others.
     """
 
-    def __init__(self, make: Make):
+    def __init__(self, make: ModelConstructor):
         self._make = make
         self._model: GPModel | None = None
 
@@ -154,7 +154,11 @@ def _are_alike(kept: GPModel, new: GPModel) -> bool:
 
 
 def _densities(
-    make: Make, data: RegressionData, alpha: float, parts: list[AnyNDArray] | None, train: Callable[..., Any]
+    make: ModelConstructor,
+    data: RegressionData,
+    alpha: float,
+    parts: list[AnyNDArray] | None,
+    train: Callable[..., Any],
 ) -> tuple[AnyNDArray, list[Any]]:
     """Return the log densities of all rows [N], left out one by one or by fold, and the training results."""
     X, Y = data

@@ -17,15 +17,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 # What zipfile and NumPy raise of files that are damaged, encrypted or of something else.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    OverflowError,
-    SyntaxError,
-    tokenize.TokenError,
-)
+_DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
 DIGEST = "sha256"
 """The member that holds the digest of all others; earlier files have none."""
 ALTERED = "its arrays are not those that were written"
@@ -39,7 +31,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
 
     The new file has the mode of the earlier one, or else that of any new file.
 
-    :raises OSError: where that fails, also where `path` is a device, a pipe or a folder, which would be replaced.
+    :raises OSError: if that fails, also where `path` is a device, a pipe or a folder, which would be replaced.
     """
     path = _replaceable(path)
     temporary = None
@@ -66,7 +58,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """
     Find out now whether :func:`save_arrays` can write there later.
 
-    :raises OSError: where it cannot.
+    :raises OSError: if it cannot.
     """
     path = _replaceable(path)
     handle, temporary = _new_file(path, 0o600)
@@ -79,7 +71,7 @@ def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray
     Read what :func:`save_arrays` wrote. Pickles are refused, and no more memory is allocated than the file has bytes.
 
     :param what: name of the file in error messages.
-    :raises ValueError: where it is damaged or another kind of file, saying why.
+    :raises ValueError: if it is damaged or another kind of file, saying why.
     """
     arrays, are_those_written = read_arrays(path, what)
     if not are_those_written:

@@ -1,4 +1,4 @@
-"""Identity of a model: its classes, settings, functions and priors, described alike in every process."""
+"""Identity of a model and of a training run: classes, settings, functions, priors and data, alike in every process."""
 
 import functools
 import types
@@ -9,13 +9,40 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import AnyNDArray, Parameter
+from gpflow.base import AnyNDArray, Parameter, RegressionData
+from gpflow.config import default_jitter
+from gpflow.utilities import parameter_dict
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
-_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_structure")
+_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_retracing")
+_IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
+"""Settings that models hold in variables, so that compiled functions see them change."""
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
 """Packages whose functions and classes are known by name."""
+
+
+def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any]:
+    """
+    Return the identity of a training run as JSON data: equal exactly if parameters have the same meaning in both runs.
+
+    :param data: X and Y for a model without data of its own.
+    """
+    parameters = parameter_dict(model)
+    fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}
+    held = [getattr(model, name, None) for name in ("_chunks", "_old")]
+    variables = [variable for part in held if part is not None for variable in part.variables]
+    values = {name: getattr(model, name, None) for name in _IN_VARIABLES}
+    return {
+        "model": type(model).__name__,
+        "settings": [list(setting) for setting in settings_of(model)],
+        "shapes of parameters": {name: list(p.shape) for name, p in parameters.items() if p.trainable},
+        "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
+        **{name: None if value is None else np.asarray(value).tolist() for name, value in values.items()},
+        "blocks or old posterior": fingerprint(*map(np.asarray, variables)),
+        "data": fingerprint(*map(np.asarray, model.data if data is None else data)),
+        "jitter": default_jitter(),
+    }
 
 
 def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
@@ -36,7 +63,7 @@ def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
 
 def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> str | None:
     """Name the first setting in which two models differ, or None if they agree."""
-    ours, theirs = ([list(each) for each in settings] for settings in (some, others))
+    ours, theirs = ([list(setting) for setting in settings] for settings in (some, others))
     for one, other in zip(ours, theirs, strict=False):
         if one != other:
             return one[0] if one[0] == other[0] else f"{one[0]} or {other[0]}"
@@ -68,11 +95,11 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> str:
     if isinstance(value, (*_PLAIN, slice, range)):
         return repr(value)
     if isinstance(value, Mapping):
-        return _all({described(key, outer): described(each, outer) for key, each in value.items()}.items())
+        return _all({described(key, outer): described(part, outer) for key, part in value.items()}.items())
     if isinstance(value, set | frozenset):
-        return _all(sorted(described(each, outer) for each in value))
+        return _all(sorted(described(part, outer) for part in value))
     if isinstance(value, list | tuple):
-        return _all(described(each, outer) for each in value)
+        return _all(described(part, outer) for part in value)
     if isinstance(value, types.CodeType):
         return _all([str(zlib.crc32(value.co_code)), str(value.co_names), described(value.co_consts, outer)])
     return _described_callable(value, outer) if callable(value) else _name(type(value))
@@ -88,9 +115,9 @@ def _described_array(value: Any) -> str:
 
 def _described_callable(value: Any, outer: tuple[int, ...]) -> str:
     if isinstance(value, functools.partial):
-        return _all(described(each, outer) for each in (value.func, value.args, value.keywords))
+        return _all(described(part, outer) for part in (value.func, value.args, value.keywords))
     if isinstance(value, types.MethodType):
-        return _all(described(each, outer) for each in (value.__func__, value.__self__))
+        return _all(described(part, outer) for part in (value.__func__, value.__self__))
     inner = getattr(value, "python_function", None)  # of tf.function
     if inner is not None:
         return described(inner, outer)
@@ -117,7 +144,7 @@ def _described_function(function: types.FunctionType, outer: tuple[int, ...]) ->
 
 def _names(code: types.CodeType) -> set[str]:
     """What the code refers to by name, also that of functions in it."""
-    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
 
@@ -128,8 +155,8 @@ def _is_referred(value: Any) -> bool:
 
 def _code_of_class(kind: type, outer: tuple[int, ...] = ()) -> list[str]:
     """Of the functions of a class, and of those that it inherits from; nothing of installed ones."""
-    own = [each for each in kind.__mro__ if not _is_installed(each)]
-    functions = ((name, _function(value)) for each in own for name, value in sorted(vars(each).items()))
+    own = [base for base in kind.__mro__ if not _is_installed(base)]
+    functions = ((name, _function(value)) for base in own for name, value in sorted(vars(base).items()))
     return [f"{name} {described(value, outer)}" for name, value in functions if value is not None]
 
 
@@ -156,7 +183,7 @@ def _is_setting(value: Any) -> bool:
     if isinstance(value, (tf.Module, tf.Variable, tf.Tensor, type(None))):
         return False
     if isinstance(value, list | tuple):
-        return not any(isinstance(each, (tf.Module, tf.Variable)) for each in value)
+        return not any(isinstance(part, (tf.Module, tf.Variable)) for part in value)
     if isinstance(value, Mapping):
         return _is_setting(list(value.values()))
     return isinstance(value, (*_PLAIN, slice, np.ndarray, set, frozenset)) or callable(value)

@@ -21,10 +21,7 @@ _STRIP = 64  # rows; narrower products are slower than what they save
 _FEW_ROWS = 3 * _STRIP  # below, one plain operation is quicker than several that do less arithmetic
 
 
-@check_shapes(
-    "matrix: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
     Lower Cholesky factor of a symmetric positive definite matrix, or an error: eagerly, compiled and in gradients.
@@ -35,7 +32,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     :param name: what the error message calls the matrix.
     :param advice: what the reader of that message can try; a string or a string tensor [].
     :return: the lower triangular factor; always finite.
-    :raises tf.errors.InvalidArgumentError: where the matrix is not positive definite in floating point. (With
+    :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point. (With
         ``jit_compile=True`` the message cannot be expressed, and TensorFlow refuses to compile it.)
     """
 
@@ -55,10 +52,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     return result
 
 
-@check_shapes(
-    "matrix: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_with_growing_jitter(
     matrix: TensorType, *, jitter: float, max_jitter: float, name: str, advice: str
 ) -> tf.Tensor:
@@ -144,10 +138,7 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     )
 
 
-@check_shapes(
-    "value: [shape...]",
-    "return: [shape...]",
-)
+@check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """
     `value` itself, or an error that names it where an entry is NaN or infinite.
@@ -162,11 +153,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     return asserted(value, num_broken == 0, tf.strings.as_string(num_broken) + message)
 
 
-@check_shapes(
-    "left: [batch..., M, N]",
-    "right: [batch..., M, N]",
-    "return: [batch..., N]",
-)
+@check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., N]")
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     """diag(left' right). Many rows are summed by a product with ones, which is faster than a reduction over them."""
     if left.shape[-2] is not None and left.shape[-2] < _STRIP:
@@ -174,11 +161,7 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
     return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
 
 
-@check_shapes(
-    "left: [batch..., M, N]",
-    "right: [batch..., M, N]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
     left right' where that is known to be symmetric (right = left diag(w), say), and symmetric to the last bit: of many
@@ -204,10 +187,7 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
     return tf.ensure_shape(whole, [*left.shape[:-1], left.shape[-2]])
 
 
-@check_shapes(
-    "L: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
     """(L L')^-1 of a lower triangular L, for where every entry is needed, as of the derivative of a log det."""
     root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else _HALVINGS))
@@ -232,11 +212,7 @@ def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
     return tf.concat([tf.concat([A, below], axis=-2), right], axis=-1)
 
 
-@check_shapes(
-    "L: [batch..., M, M]",
-    "LtL_bar: [batch..., M, M]",
-    "return: [batch..., M, M]",
-)
+@check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     """
     Derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1), Phi the lower triangle with half the diagonal

@@ -17,7 +17,7 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
     :return: the error, 0 at best; it scales with ``y``.
-    :raises ValueError: where an argument is empty, not finite or of another shape.
+    :raises ValueError: if an argument is empty, not finite or of another shape.
     """
     y, mean = _finite("y", y), _finite("mean", mean)
     _check_same_shape("mean", mean, y)
@@ -36,7 +36,7 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     :param mean: predicted means, the shape of ``y``.
     :param variance: predicted variances of the targets, noise included, the shape of ``y``.
     :return: the mean negative log density per entry; smaller is better.
-    :raises ValueError: where an argument is empty, not finite or of another shape, or a variance is not positive.
+    :raises ValueError: if an argument is empty, not finite or of another shape, or a variance is not positive.
     """
     y, mean, variance = _finite("y", y), _finite("mean", mean), _finite("variance", variance)
     _check_same_shape("mean", mean, y)
@@ -55,7 +55,7 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     :param y: test targets [N, P] or [N], no column of which is constant.
     :param mean: predicted means, the shape of ``y``.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
-    :raises ValueError: where an argument is empty, not finite or of another shape, or a column of ``y`` is constant.
+    :raises ValueError: if an argument is empty, not finite or of another shape, or a column of ``y`` is constant.
     """
     y, mean = _finite("y", y), _finite("mean", mean)
     _check_same_shape("mean", mean, y)
@@ -75,7 +75,7 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     :param variance: predicted variances of the targets, noise included, the shape of ``y``.
     :param y_train: training targets [N_train, P] or [N_train], no column of which is constant.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
-    :raises ValueError: where an argument is empty, not finite or of another shape, a variance is not positive, or a
+    :raises ValueError: if an argument is empty, not finite or of another shape, a variance is not positive, or a
         column of ``y_train`` is constant.
     """
     loss = nlpd(y, mean, variance)

@@ -54,7 +54,7 @@ class Minibatches:
         Minibatches of X [N, D] and Y [N, P] without end, for ``training_loss_closure(iter(...))``.
 
         :param first: the number of the step that they begin with.
-        :raises ValueError: where there are not N rows, or `first` is no number of a step.
+        :raises ValueError: if there are not N rows, or `first` is no number of a step.
         """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)

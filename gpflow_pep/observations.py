@@ -32,10 +32,8 @@ _ADVICE = "leaving out rows whose observation is missing"
 class Accepted(NamedTuple):
     """What a likelihood accepts."""
 
-    mask: tf.Tensor
-    """Which values it accepts, [N, P]."""
-    what: str
-    """What they are called."""
+    mask: tf.Tensor  # Which values it accepts, [N, P]
+    what: str  # What they are called
     hint: str = ""
 
 

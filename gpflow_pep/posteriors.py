@@ -13,7 +13,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from .engine import Prior, SiteSums, concatenate, possible_given_u
+from .engine import Prior, SiteSums, concatenate, with_checked_variance
 from .graphs import no_autograph
 from .linalg import finite
 
@@ -24,12 +24,9 @@ _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN,
 class Whitened(NamedTuple):
     """Terms of the marginals at n inputs, for outputs that share the covariance of q(u) or C with one each."""
 
-    T1: tf.Tensor
-    """L^-1 Ku*, [M, n] or [C, M, n]."""
-    T2: tf.Tensor
-    """R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]."""
-    mean: tf.Tensor
-    """T1' times the mean of q(v), [n, P] or [n, C]."""
+    T1: tf.Tensor  # L^-1 Ku*, [M, n] or [C, M, n]
+    T2: tf.Tensor  # R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]
+    mean: tf.Tensor  # T1' times the mean of q(v), [n, P] or [n, C]
 
 
 class WhitenedPosterior(AbstractPosterior):
@@ -80,11 +77,7 @@ class WhitenedPosterior(AbstractPosterior):
     @inherit_check_shapes
     @no_autograph
     def _conditional_with_precompute(
-        self,
-        cache: tuple[tf.Tensor, ...],
-        Xnew: TensorType,
-        full_cov: bool = False,
-        full_output_cov: bool = False,
+        self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
         if full_cov:
@@ -109,7 +102,7 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
         conditional_variance = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
         variance = tf.nn.relu(
-            possible_given_u(conditional_variance, conditional_variance, Kff, cache[0])
+            with_checked_variance(conditional_variance, conditional_variance, Kff, cache[0])
             + tf.reduce_sum(tf.square(T2), axis=-2)
         )
         if variance.shape.rank == 1:
@@ -133,7 +126,7 @@ class WhitenedPosterior(AbstractPosterior):
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
         num_outputs = self._num_outputs(*cache[1:])
         conditional_variance = Kff - gram(T1)
-        conditional_variance = possible_given_u(
+        conditional_variance = with_checked_variance(
             conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
         )
         covariance = (conditional_variance + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
@@ -163,11 +156,7 @@ class SitesPosterior(WhitenedPosterior):
         :param sums: computes the sums; called once per cache, or per prediction without one.
         """
         return cls(
-            kernel,
-            inducing_variable,
-            mean_function,
-            lambda: sums().posterior(),
-            precompute_cache=precompute_cache,
+            kernel, inducing_variable, mean_function, lambda: sums().posterior(), precompute_cache=precompute_cache
         )
 
     def _num_outputs(self, *values: tf.Tensor) -> int:

@@ -7,12 +7,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter
 from gpflow.config import default_float, default_likelihood_positive_minimum
-from gpflow.inducing_variables import (
-    InducingPatches,
-    InducingPoints,
-    InducingVariables,
-    MultioutputInducingVariables,
-)
+from gpflow.inducing_variables import InducingPatches, InducingPoints, InducingVariables, MultioutputInducingVariables
 from gpflow.inducing_variables.inducing_variables import InducingPointsBase
 from gpflow.likelihoods import Gaussian
 from gpflow.models.util import InducingPointsLike
@@ -57,7 +52,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     """
     A tensor of ``default_float()``; in a graph, too.
 
-    :raises ValueError: where there are other things than numbers, naming the argument and their type.
+    :raises ValueError: if there are other things than numbers, naming the argument and their type.
     """
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
         values = np.asarray(values)
@@ -85,7 +80,7 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
     """
     An inducing variable of GPflow, or an array Z [M, D] made into inducing points.
 
-    :raises ValueError: where it is empty, not finite, of another width than X, or meant for several outputs.
+    :raises ValueError: if it is empty, not finite, of another width than X, or meant for several outputs.
     """
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -181,7 +176,7 @@ def partition(blocks: Any, num_data: int) -> Partition:
     The blocks that N rows are divided into.
 
     :param blocks: block size | integer labels [N], blocks in ascending order of them | list of arrays of row indices.
-    :raises ValueError: where that is no partition of the rows.
+    :raises ValueError: if that is no partition of the rows.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
         return _partition_of_indices([np.asarray(block) for block in blocks], num_data)
@@ -241,7 +236,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     Alpha as [] or one per block or row, [B] or [N].
 
     :param count: B or N.
-    :raises ValueError: where a value is outside [0, 1] or their number is another one.
+    :raises ValueError: if a value is outside [0, 1] or their number is another one.
     """
     if isinstance(alpha, Parameter):
         raise ValueError(
@@ -264,7 +259,7 @@ def single_power(alpha: Any) -> AnyNDArray:
     """
     Alpha as [].
 
-    :raises ValueError: where it is not one number in [0, 1].
+    :raises ValueError: if it is not one number in [0, 1].
     """
     if np.ndim(_numpy(alpha)) != 0:
         raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
@@ -275,7 +270,7 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     """
     Alpha's value now, in a graph too; it is not differentiated.
 
-    :raises tf.errors.InvalidArgumentError: where a value outside [0, largest] was assigned to it.
+    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
     """
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)

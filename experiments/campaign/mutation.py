@@ -47,7 +47,6 @@ _PACKAGE = _ROOT / "gpflow_pep"
 
 TESTS = {
     "engine/old_posterior.py": "models/test_streaming.py engine",
-    "engine/old_covariances.py": "models/test_streaming.py engine",
     "engine/collapsed_leave_one_out.py": "models/test_leave_one_out.py",
     "engine/covariances.py": "engine test_conditioning.py",
     "engine/kernel_matrices.py": "engine test_conditioning.py",
@@ -55,6 +54,7 @@ TESTS = {
     "tilted/densities.py": "tilted/test_densities.py tilted",
     "tilted": "tilted",
     "ep/convergence.py": "ep models/test_pep_oracle.py",
+    "ep/newton.py": "ep models/test_pep_oracle.py",
     "ep": "models/test_pep_oracle.py ep models/test_pep_dense.py",
     "quadrature/softmax_integrals.py": "quadrature/test_softmax.py tilted/test_softmax.py",
     "quadrature/largest.py": "quadrature/test_largest.py likelihoods/test_robust_max.py",

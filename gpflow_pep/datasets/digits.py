@@ -74,9 +74,7 @@ DIGITS = (
     binary_entry(
         "mnist-even-odd",
         TrainAndTest(
-            partial(read_parity, *MNIST_TRAIN),
-            partial(read_parity, *MNIST_TEST),
-            files=(*MNIST_TRAIN, *MNIST_TEST),
+            partial(read_parity, *MNIST_TRAIN), partial(read_parity, *MNIST_TEST), files=(*MNIST_TRAIN, *MNIST_TEST)
         ),
         N=70000,
         D=784,

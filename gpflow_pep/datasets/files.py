@@ -63,8 +63,8 @@ def local_copy(file: PublishedFile) -> Path:
 
     :param file: the file wanted.
     :return: a path whose content has the published sha256.
-    :raises ChecksumError: where the copy below ``GPFLOW_PEP_DATA``, or what the address serves, has another sha256.
-    :raises ConnectionError: where the file must be downloaded and cannot be.
+    :raises ChecksumError: if the copy below ``GPFLOW_PEP_DATA``, or what the address serves, has another sha256.
+    :raises ConnectionError: if the file must be downloaded and cannot be.
     :raises OSError: naming the path, where the cache cannot be read or written.
     """
     directory = os.environ.get(DIRECTORY_VARIABLE)
@@ -78,10 +78,10 @@ def local_copy(file: PublishedFile) -> Path:
 
 
 def _check_sha256(path: Path, file: PublishedFile) -> None:
-    found = _sha256(path, file.packed)
-    if found != file.sha256:
+    digest = _sha256(path, file.packed)
+    if digest != file.sha256:
         raise ChecksumError(
-            f"{path} is not the published file: expected sha256 {file.sha256}, found {found}. "
+            f"{path} is not the published file: expected sha256 {file.sha256}, found {digest}. "
             f"Replace it by what {file.url} serves, or remove it from the directory {DIRECTORY_VARIABLE} names."
         )
 
@@ -132,6 +132,6 @@ def _cached(file: PublishedFile) -> Path:
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
     """Pooch's download, and its kind of error where the file unpacks to something else; pooch then removes it."""
     pooch.HTTPDownloader()(url, output_file, pooch_)
-    found = _sha256(Path(output_file), packed=True)
-    if found != sha256:
-        raise ValueError(f"Unpacked, its sha256 should be {sha256}, and is {found}.")
+    digest = _sha256(Path(output_file), packed=True)
+    if digest != sha256:
+        raise ValueError(f"Unpacked, its sha256 should be {sha256}, and is {digest}.")

@@ -57,7 +57,7 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
     :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming" (regression, with rows
         in an order): only the sets of this task. None: all.
     :return: the names.
-    :raises ValueError: where there is no such task.
+    :raises ValueError: if there is no such task.
     """
     if task is not None and task not in get_args(Task):
         raise ValueError(f"task is {task!r}; accepted are {', '.join(get_args(Task))} and None.")
@@ -70,7 +70,7 @@ def describe(name: str) -> DatasetInfo:
 
     :param name: one of ``names()``.
     :return: the description.
-    :raises ValueError: where there is no such data set.
+    :raises ValueError: if there is no such data set.
     """
     return _entry(name).info
 
@@ -92,9 +92,9 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
         its standard deviation (that of the population, not the sample); a column that is constant in the training part
         is divided by 1. False leaves the published values.
     :return: training and test part, and the means and scales.
-    :raises ValueError: where there is no such data set or no such split.
-    :raises ChecksumError: where a file is not the published one.
-    :raises ConnectionError: where a file must be downloaded and cannot be.
+    :raises ValueError: if there is no such data set or no such split.
+    :raises ChecksumError: if a file is not the published one.
+    :raises ConnectionError: if a file must be downloaded and cannot be.
     """
     entry = _entry(name)
     _check_split(entry.info, split)

@@ -69,19 +69,9 @@ MULTICLASS = (
         ),
         notes="Trains on 20 % of the rows, as published. The last class is type 7; of type 6 there is none.",
     ),
+    _archived("svmguide2", N=391, D=20, target="class of a protein, without a name", classes=("1", "2", "3")),
     _archived(
-        "svmguide2",
-        N=391,
-        D=20,
-        target="class of a protein, without a name",
-        classes=("1", "2", "3"),
-    ),
-    _archived(
-        "vehicle",
-        N=846,
-        D=18,
-        target="vehicle whose silhouette was measured",
-        classes=("bus", "opel", "saab", "van"),
+        "vehicle", N=846, D=18, target="vehicle whose silhouette was measured", classes=("bus", "opel", "saab", "van")
     ),
     _archived(
         "vowel",

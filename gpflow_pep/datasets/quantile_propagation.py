@@ -17,8 +17,7 @@ _QP_IONOSPHERE = _qp(
     path="data/ionosphere.data", sha256="46d52186b84e20be52918adb93e8fb9926b34795ff7504c24350ae0616a04bbd"
 )
 _QP_CANCER = _qp(
-    path="data/breast-cancer-wisconsin.data",
-    sha256="402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
+    path="data/breast-cancer-wisconsin.data", sha256="402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64"
 )
 _QP_PIMA = (
     _qp(path="data/pima.tr", sha256="789098206b1ef9482743f197aaf98d27d98b49a0f46317fd773563f200c4449a"),

@@ -33,7 +33,7 @@ def read_words(
     :param delimiter: what separates the columns; None is white space.
     :param num_header_lines: lines to leave out at the top of each file.
     :return: the numbers [N, columns].
-    :raises ValueError: where a word has no code.
+    :raises ValueError: if a word has no code.
     """
     rows = [
         line.split(delimiter)

@@ -4,24 +4,17 @@ from .accumulation import accumulate_sums
 from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
-from .covariances import (
-    Prior,
-    covariance_with_rows,
-    independent_parts,
-    inducing_covariance,
-    prior_covariance,
-    prior_variances,
-)
+from .conditional_variance import conditional_variance_of_f, with_checked_variance
+from .covariances import Prior, independent_parts
 from .evidence import log_gaussian, mahalanobis
-from .given_u import possible_given_u, variance_given_u
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
-from .old_posterior import AbsorbedPosterior, OldPosterior, absorbed_posterior
+from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
-from .sums import InducingPosterior, OldSite, SiteSums, factorize_B, precision_B
+from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -34,7 +27,7 @@ __all__ = [
     "IndependentSites",
     "InducingPosterior",
     "OldPosterior",
-    "OldSite",
+    "OldPosteriorSite",
     "Powers",
     "Prior",
     "RegressionRows",
@@ -46,25 +39,20 @@ __all__ = [
     "SiteSums",
     "SomeRows",
     "StructuredBlockSites",
-    "absorbed_posterior",
     "accumulate_sums",
     "collapsed_leave_one_out",
     "concatenate",
-    "covariance_with_rows",
+    "conditional_variance_of_f",
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",
     "independent_parts",
-    "inducing_covariance",
     "kernel_matrix",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",
-    "possible_given_u",
     "precision_B",
-    "prior_covariance",
-    "prior_variances",
     "sum_over_chunks",
-    "variance_given_u",
     "watched",
+    "with_checked_variance",
 ]

@@ -136,11 +136,7 @@ class _ManyChunks(NamedTuple):
         return sums, pull_back
 
     def _backward(
-        self,
-        scale: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
-        sums: ChunkSums,
-        bar: ChunkSums,
+        self, scale: tf.Tensor, sources: Sequence[tf.Tensor | tf.Variable], sums: ChunkSums, bar: ChunkSums
     ) -> tuple[tf.Tensor, ...]:
         inputs = sources[: len(self.rows.inputs)]
         zeros = [tf.zeros_like(source) for source in sources]

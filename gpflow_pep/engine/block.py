@@ -10,10 +10,10 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import cholesky, inverse_of_product
-from .given_u import possible_given_u
+from .conditional_variance import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, log_det_ratio_slope
 from .rows import Rows
-from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
+from .site_algebra import ChunkAdjoint, ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -29,7 +29,7 @@ def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _
     V = tf.linalg.matrix_transpose(tf.linalg.triangular_solve(L, rows.Kuf))  # [n, M]
     V = tf.reshape(V, [groups, size, tf.shape(L)[-1]])
     D = rows.Kff - tf.matmul(V, V, transpose_b=True)
-    D = possible_given_u(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
+    D = with_checked_variance(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
     s = tf.reshape(rows.noise, [groups, size])
     r = tf.reshape(rows.residual, [groups, size, rows.residual.shape[-1]])
     Sigma = tf.linalg.diag(s) + (powers.noise_power * scale)[..., None, None] * D
@@ -109,14 +109,16 @@ class BlockSites(SiteAlgebra):
         )
 
     @override
-    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
         """With Sigma^-1 = [..., p_n, ...], without row n it is less by p_n p_n' / p_nn."""
         V, D, _, r, factor = _quantities(L, rows, powers, scale)
         precision = inverse_of_product(factor)  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
         e, residual = (_flat(noise[..., None] * tf.matmul(precision, values)) for values in (V, r))
         conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return Removal(tf.transpose(_flat(V)), conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual)
+        return LeaveOneOutTerms(
+            tf.transpose(_flat(V)), conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual
+        )
 
 
 def _symmetric(X: tf.Tensor) -> tf.Tensor:

@@ -22,7 +22,7 @@ def collapsed_leave_one_out(
     """
     log N(y_n; mean, variance) of every row given the others, hyperparameters held, summed over outputs, [N].
 
-    Without row n, B is less by e e'/v and c by e r/v (:class:`Removal`), so that with s_VV = V'B^-1 V and so on
+    Without row n, B is less by e e'/v and c by e r/v (:class:`LeaveOneOutTerms`). With s_VV = V'B^-1 V and so on
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """
@@ -35,7 +35,7 @@ def collapsed_leave_one_out(
 
     def step(chunk: tf.Tensor, densities: tf.TensorArray, places: tf.TensorArray) -> tuple[tf.Tensor, ...]:
         values = rows(chunk, *rows.inputs)
-        V, d, e, v, r = sites.removal(L, values, _of_chunk(powers, chunks, chunk), scale)
+        V, d, e, v, r = sites.leave_one_out_terms(L, values, _of_chunk(powers, chunks, chunk), scale)
         TV, Te = tf.linalg.triangular_solve(LB, V), tf.linalg.triangular_solve(LB, e)  # [M, n]
         cavity_variance = v - column_products(Te, Te)
         cross = column_products(TV, Te)

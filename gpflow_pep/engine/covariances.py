@@ -5,7 +5,7 @@ computed once, and with their derivatives written out. Those of other kernels at
 `kernel_matrix`. Both stay accurate far from the origin. All others are left to GPflow.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,7 +24,6 @@ from .kernel_matrices import kernel_matrix, num_active, within_reach
 
 _ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
 
-Covariance = Callable[..., tf.Tensor]
 Part = tuple[InducingVariables, Kernel]
 
 
@@ -32,7 +31,7 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
     """
     The inducing variable and the kernel of each latent function, or one pair of them that all share.
 
-    :raises ValueError: where the latent functions are not independent, or do not match in number.
+    :raises ValueError: if the latent functions are not independent, or do not match in number.
     """
     kernels, variables = [kernel], [inducing_variable]
     if isinstance(kernel, SharedIndependent):
@@ -72,7 +71,7 @@ class Prior:
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         """
-        :raises ValueError: where the latent functions are not independent, or do not match in number.
+        :raises ValueError: if the latent functions are not independent, or do not match in number.
         """
         self._parts = [_part(*part) for part in independent_parts(inducing_variable, kernel)]
         self.inputs = tuple(value for part in self._parts for value in part.inputs)
@@ -263,30 +262,6 @@ def _exponential(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> Any:
 
 
 _Part = _SquaredExponential | _SquaredExponentialOfOne | _Other
-
-
-def inducing_covariance(inducing_variable: InducingVariables, kernel: Kernel, jitter: float) -> tf.Tensor:
-    """:meth:`Prior.Kuu`."""
-    return Prior(inducing_variable, kernel).Kuu(jitter)
-
-
-def covariance_with_rows(
-    inducing_variable: InducingVariables, kernel: Kernel
-) -> tuple[Covariance, tuple[tf.Tensor, ...]]:
-    """:meth:`Prior.Kuf` and the inputs of the prior."""
-    prior = Prior(inducing_variable, kernel)
-    return prior.Kuf, prior.inputs
-
-
-def prior_covariance(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """:meth:`Prior.Kff`."""
-    prior = Prior(inducing_variable, kernel)
-    return prior.Kff(X, *prior.inputs)
-
-
-def prior_variances(inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    """Variances of rows X [n, D], [n] or [C, n]."""
-    return stacked(part(X, full_cov=False) for _, part in independent_parts(inducing_variable, kernel))
 
 
 def stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:

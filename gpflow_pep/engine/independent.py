@@ -10,10 +10,10 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import column_products, symmetric_product
-from .given_u import variance_given_u
+from .conditional_variance import conditional_variance_of_f
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows
-from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
+from .site_algebra import ChunkAdjoint, ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -26,7 +26,7 @@ class _Quantities(NamedTuple):
 
 def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
     V = tf.linalg.triangular_solve(L, rows.Kuf)
-    d = variance_given_u(rows.Kff, V, L)
+    d = conditional_variance_of_f(rows.Kff, V, L)
     w = 1.0 / (rows.noise + powers.noise_power * scale * d)
     return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
 
@@ -104,9 +104,9 @@ class IndependentSites(SiteAlgebra):
         )
 
     @override
-    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
         V, _, d, w, _ = _quantities(L, rows, powers, scale)
-        return Removal(V, d, V, 1.0 / w, rows.residual)
+        return LeaveOneOutTerms(V, d, V, 1.0 / w, rows.residual)
 
 
 class LinearAdjoint:

@@ -28,7 +28,7 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     """
     Covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
 
-    :raises tf.errors.InvalidArgumentError: where rows of X are too many lengthscales apart; see :func:`within_reach`.
+    :raises tf.errors.InvalidArgumentError: if rows of X are too many lengthscales apart; see :func:`within_reach`.
     """
     if type(kernel) in _REDUCTIONS:
         return _REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
@@ -43,7 +43,7 @@ def num_active(kernel: Kernel, num_inputs: int) -> int:
     """
     Count the inputs that a kernel uses.
 
-    :raises ValueError: where it has other active_dims.
+    :raises ValueError: if it has other active_dims.
     """
     try:
         return len(np.arange(num_inputs)[kernel.active_dims])

@@ -8,18 +8,21 @@ that has seen nothing has no old inducing variables.
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from ..derivatives import once_differentiable
 from ..linalg import cholesky, finite
-from .old_covariances import old_covariances
+from ..validation import asserted
+from .covariances import Prior, independent_parts, stacked
 from .penalty import factored_log_det_ratio
-from .sums import OldSite, SiteSums
+from .sums import OldPosteriorSite, SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
+_ANOTHER_NUMBER = "The number of inducing points has changed since this function was compiled: compile it again. M is"
 
 
 class AbsorbedPosterior(NamedTuple):
@@ -35,7 +38,7 @@ class AbsorbedPosterior(NamedTuple):
     """log of the integral of p_old(a) over q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []."""
 
 
-def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
+def _absorbed(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
     """
     Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior.
 
@@ -61,16 +64,18 @@ def absorbed_posterior(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
 class OldPosterior(tf.Module):
     """The old posterior in variables: compiled functions see it change, whatever the number of old points."""
 
-    def __init__(self, num_parts: int, num_inputs: int, leading: list[int], num_outputs: int, dtype: tf.DType):
+    def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
         """
         Start without old points.
 
-        :param num_parts: K, how many sets of inducing points there are, 1 or C.
-        :param num_inputs: D.
+        :param shape: K, M and D of the inducing points that the stream starts with; K, 1 or C, and D stay.
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: P, columns of η.
         """
         super().__init__()
+        num_parts, num_inducing, num_inputs = shape
+        self._leading = np.array(leading, np.int32)
+        self._num_inducing = tf.Variable(num_inducing, trainable=False)
         shapes = AbsorbedPosterior(
             Z=[num_parts, None, num_inputs],
             root=[*leading, None, None],
@@ -84,14 +89,28 @@ class OldPosterior(tf.Module):
         """The variables."""
         return self._absorbed
 
-    def assign(self, absorbed: AbsorbedPosterior) -> None:
-        """Replace it."""
-        for variable, value in zip(self._absorbed, absorbed, strict=True):
+    def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
+        """
+        Compute what to assign so that the posterior with these sums, of inducing variables at Z, becomes the old one.
+
+        :param sums: with the leading dimensions of this posterior, or without those of size 1.
+        """
+        L, A, c = sums
+        A, c = (tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0)) for values in (A, c))
+        return _absorbed(Z, SiteSums(L, A, c))
+
+    def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
+        """
+        Replace it.
+
+        :param num_inducing: M of the model from now on: functions compiled for another number raise an error.
+        """
+        for variable, value in zip((*self._absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
             variable.assign(value)
 
     def site(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor, jitter: float
-    ) -> OldSite:
+    ) -> OldPosteriorSite:
         """
         The site under the present hyperparameters, for the power alpha; differentiable (their eq. 140).
 
@@ -102,7 +121,7 @@ class OldPosterior(tf.Module):
         """
         R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldSite(A, c, self._absorbed.log_normalizer + terms)
+        return OldPosteriorSite(A, c, self._absorbed.log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -132,8 +151,13 @@ class OldPosterior(tf.Module):
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables."""
-        same, Kba, Kaa = old_covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
+        """
+        V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
+
+        :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
+        """
+        L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _ANOTHER_NUMBER, self._num_inducing)
+        same, Kba, Kaa = _covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
         return _projected(L, Kba + jitter * same, Kaa, same)
 
 
@@ -212,3 +236,48 @@ def _site(
 def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
     zeros = tf.zeros([size or 0 for size in shape], dtype)
     return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
+
+
+class _Covariances(NamedTuple):
+    """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
+
+    same: tf.Tensor  # 1 where a new point equals the old one, otherwise 0, [M, Ma]
+    Kba: tf.Tensor  # [M, Ma], without jitter
+    Kaa: tf.Tensor  # [Ma, Ma], with it
+
+
+def _covariances(inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float) -> _Covariances:
+    """
+    Covariances with old inducing points.
+
+    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each.
+    """
+    Z_old = tf.convert_to_tensor(Z_old)
+    parts = independent_parts(inducing_variable, kernel)
+    separate = [
+        _single_covariances(*part, Z_old[number % Z_old.shape[0]], jitter) for number, part in enumerate(parts)
+    ]  # (the remainder is 0 where they are the same)
+    return _Covariances(*(stacked(values) for values in zip(*separate, strict=True)))
+
+
+def _single_covariances(
+    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
+) -> _Covariances:
+    Z, prior = tf.convert_to_tensor(inducing_variable.Z), Prior(inducing_variable, kernel)
+    Kba, Kaa = prior.Kuf(Z_old, *prior.inputs), prior.Kff(Z_old, *prior.inputs)
+    return _Covariances(_same(Z, Z_old), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
+
+
+def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
+    """Whether points are equal, [M, Ma]; duplicates are matched in order, the first with the first and so on."""
+    with tf.device("CPU"):  # other devices have it for vectors only
+        both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
+        place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
+    new, old = tf.split(place, [tf.shape(Z)[0], tf.shape(Z_old)[0]])
+    same = (new[:, None] == old) & (_occurrence(new)[:, None] == _occurrence(old))
+    return tf.cast(same, Z.dtype)
+
+
+def _occurrence(place: tf.Tensor) -> tf.Tensor:
+    """Count the earlier points equal to each one, [n]."""
+    return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)

@@ -19,14 +19,10 @@ from .covariances import Prior
 class Rows(NamedTuple):
     """What a chunk of n rows contributes; blocks of b rows are n = G b consecutive rows."""
 
-    Kuf: tf.Tensor
-    """Covariance of u with f, [..., M, n]."""
-    Kff: tf.Tensor
-    """Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks."""
-    noise: tf.Tensor
-    """Variance s of the observation noise, [..., n]."""
-    residual: tf.Tensor
-    """y - m(x), [..., n, P]."""
+    Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
+    Kff: tf.Tensor  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
+    noise: tf.Tensor  # Variance s of the observation noise, [..., n]
+    residual: tf.Tensor  # y - m(x), [..., n, P]
 
 
 class RowSource(Protocol):

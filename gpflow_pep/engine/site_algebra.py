@@ -29,6 +29,11 @@ class Powers(NamedTuple):
     penalty_power: tf.Tensor
     weight: tf.Tensor
 
+    @classmethod
+    def of_pep(cls, alpha: tf.Tensor) -> "Powers":
+        """Return those of power EP."""
+        return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
+
 
 class EvidenceTerms(NamedTuple):
     """
@@ -66,23 +71,18 @@ class ChunkAdjoint(NamedTuple):
     """With respect to the scale m, [...]."""
 
 
-class Removal(NamedTuple):
+class LeaveOneOutTerms(NamedTuple):
     """
     The contribution of each row of a chunk to the sums, to be removed when the row is left out.
 
     A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
     """
 
-    V: tf.Tensor
-    """L^-1 Kuf, [M, n]."""
-    conditional_variance: tf.Tensor
-    """Variance of f given u, [n]."""
-    direction: tf.Tensor
-    """e, [M, n]."""
-    noise: tf.Tensor
-    """v, [n]."""
-    residual: tf.Tensor
-    """r, [n, P]."""
+    V: tf.Tensor  # L^-1 Kuf, [M, n]
+    conditional_variance: tf.Tensor  # Variance of f given u, [n]
+    direction: tf.Tensor  # e, [M, n]
+    noise: tf.Tensor  # v, [n]
+    residual: tf.Tensor  # r, [n, P]
 
 
 class SiteAlgebra(Protocol):
@@ -105,5 +105,5 @@ class SiteAlgebra(Protocol):
     ) -> ChunkAdjoint:
         """A chunk's part of the derivatives, given those with respect to the sums."""
 
-    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
         """Compute what leaving out each single row of a chunk removes from the sums."""

@@ -10,11 +10,11 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..linalg import inverse_of_product, symmetric_product
-from .given_u import possible_given_u
+from .conditional_variance import with_checked_variance
 from .independent import weighted, weighted_adjoint, weighted_sums
 from .penalty import penalty_factor
 from .rows import Rows
-from .site_algebra import ChunkAdjoint, ChunkSums, Powers, Removal, SiteAlgebra
+from .site_algebra import ChunkAdjoint, ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra
 
 
 class _Quantities(NamedTuple):
@@ -29,7 +29,7 @@ def _quantities(L: tf.Tensor, rows: Rows) -> _Quantities:
     blocks = tf.shape(rows.Kff)[:2]
     Vt = tf.reshape(tf.transpose(V), tf.concat([blocks, tf.shape(V)[:1]], 0))
     D = rows.Kff - symmetric_product(Vt, Vt)
-    D = possible_given_u(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
+    D = with_checked_variance(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
     return _Quantities(V, Vt, D, tf.reshape(tf.math.rsqrt(rows.noise), blocks))
 
 
@@ -73,10 +73,10 @@ class StructuredBlockSites(SiteAlgebra):
         )
 
     @override
-    def removal(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Removal:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
         V, _, D, _ = _quantities(L, rows)
         conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return Removal(V, conditional_variance, V, rows.noise, rows.residual)
+        return LeaveOneOutTerms(V, conditional_variance, V, rows.noise, rows.residual)
 
     def _penalty(self, X: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         return 2.0 * tf.reduce_sum(weight * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(_factor(X))), axis=-1))

@@ -23,23 +23,17 @@ def precision_B(A: tf.Tensor) -> tf.Tensor:
 class InducingPosterior(NamedTuple):
     """q(v) = N(b, B^-1) of the whitened inducing variables, u = L v."""
 
-    L: tf.Tensor
-    """Cholesky factor of Kuu, [M, M] or [C, M, M]."""
-    LB: tf.Tensor
-    """Cholesky factor of B, [..., M, M]."""
-    b: tf.Tensor
-    """B^-1 c, [..., M, P]."""
+    L: tf.Tensor  # Cholesky factor of Kuu, [M, M] or [C, M, M]
+    LB: tf.Tensor  # Cholesky factor of B, [..., M, M]
+    b: tf.Tensor  # B^-1 c, [..., M, P]
 
 
-class OldSite(NamedTuple):
+class OldPosteriorSite(NamedTuple):
     """What the old posterior of a stream adds to the sums of the batch, and to its log evidence."""
 
-    A: tf.Tensor
-    """[..., M, M]"""
-    c: tf.Tensor
-    """[..., M, P]"""
-    terms: tf.Tensor
-    """[]"""
+    A: tf.Tensor  # [..., M, M]
+    c: tf.Tensor  # [..., M, P]
+    terms: tf.Tensor  # []
 
 
 class SiteSums(NamedTuple):
@@ -50,18 +44,15 @@ class SiteSums(NamedTuple):
     not have one each, [C, M, M] and [C, M, 1], and may share L.
     """
 
-    L: tf.Tensor
-    """Cholesky factor of Kuu, [M, M] or [C, M, M]."""
-    A: tf.Tensor
-    """V diag(τ) V', [..., M, M]."""
-    c: tf.Tensor
-    """V h, [..., M, P]."""
+    L: tf.Tensor  # Cholesky factor of Kuu, [M, M] or [C, M, M]
+    A: tf.Tensor  # V diag(τ) V', [..., M, M]
+    c: tf.Tensor  # V h, [..., M, P]
 
     def plus(self, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
         """The sums with more sites on the same inducing variables."""
         return self._replace(A=self.A + A, c=self.c + c)
 
-    def with_old(self, old: OldSite | None) -> "SiteSums":
+    def with_old(self, old: OldPosteriorSite | None) -> "SiteSums":
         """The sums with the site of an old posterior, if there is one."""
         return self if old is None else self.plus(old.A, old.c)
 
@@ -73,7 +64,7 @@ class SiteSums(NamedTuple):
         """
         Compute q(v), with B = I + A.
 
-        :raises tf.errors.InvalidArgumentError: where B is not positive definite.
+        :raises tf.errors.InvalidArgumentError: if B is not positive definite.
         """
         LB = factorize_B(self.A)
         return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))

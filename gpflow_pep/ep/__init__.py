@@ -1,8 +1,9 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
-from .convergence import CONVERGED, IMPROPER, Converged, Options, SitesProblem, converge
+from .convergence import converge
 from .energy import EnergyInputs, energy_derivatives, scale_terms
 from .leave_one_out import leave_one_out
+from .loop_state import CONVERGED, IMPROPER, Converged, Options, SitesProblem
 from .minibatch import minibatch_objective, old_objective, update_rows
 from .rows import LatentRows, ProjectedRows, project
 from .sites import Sites, SitesStatus

@@ -5,7 +5,7 @@ With the undamped update f of the sites x, and the last K secants Δx and Δf,
     γ = argmin |f - ΔF γ|,    Newton's step -ΔX γ for what they span,    f - ΔF γ what is left of f
 
 (Walker and Ni 2011). Anderson's move is that step and a fraction β of what is left: f itself where there is no secant.
-Norms are those of normalized changes (:meth:`.convergence.Point.normalized`).
+Norms are those of normalized changes (:meth:`.convergence.Iterate.normalized`).
 """
 
 from collections.abc import Callable
@@ -20,10 +20,8 @@ _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the roun
 class Step(NamedTuple):
     """The step to the fixed point that the secants predict, [N, 2, C] each."""
 
-    newton: tf.Tensor
-    """Newton's step for what the secants span."""
-    left: tf.Tensor
-    """What is then left of the update."""
+    newton: tf.Tensor  # Newton's step for what the secants span
+    left: tf.Tensor  # What is then left of the update
 
     def move(self, fraction: tf.Tensor) -> tf.Tensor:
         """Return Anderson's move from a fraction [] of what is left, [N, 2, C]."""
@@ -33,12 +31,9 @@ class Step(NamedTuple):
 class Secants(NamedTuple):
     """The last few secants: a ring of K places, and one more for what is not added."""
 
-    steps: tf.Tensor
-    """Δx, [K + 1, N, 2, C]."""
-    changes: tf.Tensor
-    """Δf, [K + 1, N, 2, C]."""
-    count: tf.Tensor
-    """How many have been added since the last reset, []; the last K are remembered."""
+    steps: tf.Tensor  # Δx, [K + 1, N, 2, C]
+    changes: tf.Tensor  # Δf, [K + 1, N, 2, C]
+    count: tf.Tensor  # How many have been added since the last reset, []; the last K are remembered
 
     @classmethod
     def none(cls, depth: int, sites: tf.Tensor) -> "Secants":

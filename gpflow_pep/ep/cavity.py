@@ -20,19 +20,15 @@ _SMALLEST_VARIANCE = 1e-30  # of a cavity; where the prior's is 0 the likelihood
 class Site(NamedTuple):
     """Natural parameters of the sites of n rows, [C, n] each."""
 
-    precision: tf.Tensor
-    """τ"""
-    linear: tf.Tensor
-    """h, precision times mean."""
+    precision: tf.Tensor  # τ
+    linear: tf.Tensor  # h, precision times mean
 
 
 class Marginals(NamedTuple):
     """Moments of w under q, [C, n] each."""
 
-    mean: tf.Tensor
-    """μ"""
-    variance: tf.Tensor
-    """s"""
+    mean: tf.Tensor  # μ
+    variance: tf.Tensor  # s
 
 
 class CavityOfW(NamedTuple):

@@ -18,16 +18,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..derivatives import derivatives
-from ..engine import InducingPosterior, OldSite, SiteSums, log1p_ratio, watched
+from ..engine import OldPosteriorSite, SiteSums, log1p_ratio, watched
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
 from .rows import Latent, LatentRows, project
-
-
-def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
-    """Compute c'B^-1 c/2 - log|B|/2, the integral over v, summed over latent functions, []."""
-    return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
 def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_latent_gps: int) -> tf.Tensor:
@@ -38,9 +33,9 @@ def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_lat
 
     whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
     """
-    each = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
-    count = tf.cast(num_data, each.dtype) if each.shape.rank == 0 else tf.ones([], each.dtype)
-    return 0.5 * num_latent_gps * count * tf.reduce_sum(each)
+    terms = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
+    count = tf.cast(num_data, terms.dtype) if terms.shape.rank == 0 else tf.ones([], terms.dtype)
+    return 0.5 * num_latent_gps * count * tf.reduce_sum(terms)
 
 
 class EnergyInputs(NamedTuple):
@@ -48,21 +43,17 @@ class EnergyInputs(NamedTuple):
 
     rows: LatentRows
     Kuu: tf.Tensor
-    L: tf.Tensor
-    """Its Cholesky factor."""
-    scale: tf.Tensor
-    """m of T-PEP, []."""
-    old: OldSite | None
-    """The site of the old posterior in a stream; None in other models."""
-    terms: tf.Tensor
-    """:func:`scale_terms`, []."""
+    L: tf.Tensor  # Its Cholesky factor
+    scale: tf.Tensor  # m of T-PEP, []
+    old: OldPosteriorSite | None  # The site of the old posterior in a stream; None in other models
+    terms: tf.Tensor  # scale_terms, []
 
 
 def energy_derivatives(
     prior: Callable[[], EnergyInputs],
     rule: TiltedRule,
     sites: tf.Tensor,
-    slopes: tf.Tensor,
+    tilted_derivatives: tf.Tensor,
     sums: tuple[tf.Tensor, tf.Tensor],
     variables: Sequence[tf.Variable],
     likelihood_variables: Sequence[tf.Variable],
@@ -77,7 +68,7 @@ def energy_derivatives(
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
     :param sites: [N, 2, C].
-    :param slopes: d1 and d2 of the tilted distributions, [N, 2, C].
+    :param tilted_derivatives: d1 and d2 of the tilted distributions, [N, 2, C].
     :param sums: A [C, M, M] and c [C, M, 1] of the sites.
     :param likelihood_variables: those of `variables` that belong to the likelihood.
     """
@@ -95,7 +86,7 @@ def energy_derivatives(
         latent, pull_back = watched(rows, chunk, rows.inputs, sources)
         V, d, mean = here = project(L, latent, scale)
         site, alpha = Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
-        d1, d2 = rows.take_natural(slopes, chunk)  # [C, n]
+        d1, d2 = rows.take_natural(tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * (scale * d_bar)[..., None, :]
@@ -123,7 +114,7 @@ def energy_derivatives(
     if old is not None:
         A_bar = -0.5 * (P + tf.matmul(b[..., None], b[..., None], transpose_b=True))
         values += old
-        bars += OldSite(A_bar, b[..., None], tf.ones_like(old.terms))
+        bars += OldPosteriorSite(A_bar, b[..., None], tf.ones_like(old.terms))
     indirect = derivatives(tape, values, variables, bars)
     return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
 

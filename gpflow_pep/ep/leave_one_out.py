@@ -16,7 +16,7 @@ def leave_one_out(
     Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N].
 
     :param sites: [N, 2, C].
-    :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
+    :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
     """
     one = tf.ones([], q.L.dtype)
 

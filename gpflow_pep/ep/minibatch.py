@@ -6,7 +6,7 @@ distributions the derivatives are a sum over rows (see :mod:`.energy`), which a 
 
 import tensorflow as tf
 
-from ..engine import InducingPosterior, OldSite, SiteSums
+from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
 from ..linalg import inverse_of_product
 from ..tilted import TiltedRule, log_partition
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals
@@ -23,7 +23,7 @@ def update_rows(
     rule: TiltedRule,
     sites: Sites,
     sums: SiteSums,
-    old: OldSite | None,
+    old: OldPosteriorSite | None,
     scale: tf.Tensor,
     damping: tf.Tensor,
 ) -> SiteSums:
@@ -40,9 +40,9 @@ def update_rows(
     """
     projected, total = ProjectedRows(rows, sums.L, scale, keep=False), sums.with_old(old)
     values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
-    found = sweep(rows, projected, rule, values, total.posterior())
-    finite = tf.reduce_all(tf.math.is_finite(found.update), axis=[1, 2], keepdims=True)  # of each row
-    update = tf.where(finite, found.update, tf.zeros_like(found.update))
+    swept = sweep(rows, projected, rule, values, total.posterior())
+    finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
+    update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
     A, c = sum_sites(rows, projected, update, sums.L)
 
     def is_improper(fraction: tf.Tensor) -> tf.Tensor:
@@ -61,12 +61,7 @@ def update_rows(
 
 
 def minibatch_objective(
-    rows: LatentRows,
-    projected: Projected,
-    rule: TiltedRule,
-    site: Site,
-    q: InducingPosterior,
-    num_data: tf.Tensor,
+    rows: LatentRows, projected: Projected, rule: TiltedRule, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
     Return a value whose derivatives in the hyperparameters estimate those of the energy, []. The value has no meaning.
@@ -88,7 +83,7 @@ def minibatch_objective(
     return weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z))
 
 
-def old_objective(old: OldSite, q: InducingPosterior) -> tf.Tensor:
+def old_objective(old: OldPosteriorSite, q: InducingPosterior) -> tf.Tensor:
     """Return the same for an old posterior's part of the energy, []: E_q[c'v - v'Av/2] + terms, with q held fixed."""
     second = inverse_of_product(q.LB) + tf.matmul(q.b, q.b, transpose_b=True)  # E[v v']
     linear = tf.reduce_sum(old.c * tf.stop_gradient(q.b))

@@ -13,12 +13,11 @@ from gpflow.mean_functions import MeanFunction
 from ..engine import (
     CHUNKS_IN_FLIGHT,
     Chunks,
+    Prior,
     concatenate,
-    covariance_with_rows,
+    conditional_variance_of_f,
     floating_variables,
-    prior_variances,
     sum_over_chunks,
-    variance_given_u,
 )
 from ..tilted import Observations
 
@@ -26,23 +25,17 @@ from ..tilted import Observations
 class Latent(NamedTuple):
     """The prior of n rows, whose C latent functions share one covariance or have one each."""
 
-    Kuf: tf.Tensor
-    """Covariance of u with f, [M, n] or [C, M, n]."""
-    Kff: tf.Tensor
-    """Prior variances of f, [n] or [C, n]."""
-    mean: tf.Tensor
-    """Mean function m(x), [C, n]."""
+    Kuf: tf.Tensor  # Covariance of u with f, [M, n] or [C, M, n]
+    Kff: tf.Tensor  # Prior variances of f, [n] or [C, n]
+    mean: tf.Tensor  # Mean function m(x), [C, n]
 
 
 class Projected(NamedTuple):
     """n rows given u = L v: f = w + m(x) + N(0, d), w = V'v."""
 
-    V: tf.Tensor
-    """L^-1 Kuf, [M, n] or [C, M, n]."""
-    conditional_variance: tf.Tensor
-    """d, the variance of f given u times the scale of T-PEP, [n] or [C, n]."""
-    mean: tf.Tensor
-    """m(x), [C, n]."""
+    V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
+    conditional_variance: tf.Tensor  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
+    mean: tf.Tensor  # m(x), [C, n]
 
 
 class LatentRows:
@@ -58,16 +51,16 @@ class LatentRows:
         mean_function: MeanFunction,
         num_latent_gps: int,
         *,
-        is_one_chunk: bool = False,
+        single_chunk: bool = False,
     ):
         """
         :param alpha: the power of all rows [], or one for each row [N].
-        :param is_one_chunk: work on all rows together, whatever their number, without a loop.
+        :param single_chunk: work on all rows together, whatever their number, without a loop.
         """
-        self.chunks, self.num_latent_gps, self.is_one_chunk, self._alpha = chunks, num_latent_gps, is_one_chunk, alpha
+        self.chunks, self.num_latent_gps, self.single_chunk, self._alpha = chunks, num_latent_gps, single_chunk, alpha
         self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
-        self._kernel, self._inducing_variable, self._mean_function = kernel, inducing_variable, mean_function
-        self._covariance, self.inputs = covariance_with_rows(inducing_variable, kernel)
+        self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
+        self.inputs = self._prior.inputs
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
 
     @property
@@ -87,7 +80,7 @@ class LatentRows:
 
     def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         """Return a chunk's rows of `values` [N, ...]."""
-        return values if self.is_one_chunk else self.chunks.take(values, chunk)
+        return values if self.single_chunk else self.chunks.take(values, chunk)
 
     def take_natural(self, values: tf.Tensor, chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
@@ -97,21 +90,20 @@ class LatentRows:
     def sum_over_chunks(self, part: Callable[[tf.Tensor], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
         return (
-            tuple(part(tf.constant(0))) if self.is_one_chunk else sum_over_chunks(self.num_chunks(), part, tuple(zero))
+            tuple(part(tf.constant(0))) if self.single_chunk else sum_over_chunks(self.num_chunks(), part, tuple(zero))
         )
 
     def concatenate(
         self, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """Concatenate what `part` returns for each chunk, some rows each."""
-        return part(tf.constant(0)) if self.is_one_chunk else concatenate(self.num_chunks(), part, dtype, shapes)
+        return part(tf.constant(0)) if self.single_chunk else concatenate(self.num_chunks(), part, dtype, shapes)
 
     def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Latent:
         """Compute the prior of one chunk from `inputs`."""
         X = self.take(self._X, chunk)  # [n, D]
         mean = tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
-        variances = prior_variances(self._inducing_variable, self._kernel, X)
-        return Latent(self._covariance(X, *inputs), variances, tf.transpose(mean))
+        return Latent(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(mean))
 
     def observations(self, chunk: tf.Tensor) -> Observations:
         """Return inputs and observations of one chunk."""
@@ -125,7 +117,7 @@ class LatentRows:
 def project(L: tf.Tensor, latent: Latent, scale: tf.Tensor) -> Projected:
     """Condition the rows on u, Kuu = L L'; the conditional variance is multiplied by `scale`."""
     V = tf.linalg.triangular_solve(L, latent.Kuf)
-    return Projected(V, scale * variance_given_u(latent.Kff, V, L), latent.mean)
+    return Projected(V, scale * conditional_variance_of_f(latent.Kff, V, L), latent.mean)
 
 
 class ProjectedRows:
@@ -146,7 +138,7 @@ class ProjectedRows:
         return project(self._L, self._rows(chunk, *self._rows.inputs), self._scale)
 
     def _compute_all(self) -> Callable[[tf.Tensor], Projected]:
-        if self._rows.is_one_chunk:
+        if self._rows.single_chunk:
             whole = self._compute(tf.constant(0))
             return lambda chunk: whole
         count = self._rows.num_chunks()

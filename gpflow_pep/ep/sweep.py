@@ -1,4 +1,4 @@
-"""One sweep over all rows under a fixed q: updates of the sites, and the rows' part of the energy.
+"""One sweep over all rows under a fixed q: updates of the sites, and both parts of the energy.
 
 Cost O(n M²) a chunk of n rows. See :mod:`.cavity` for the algebra of one row.
 """
@@ -10,16 +10,7 @@ import tensorflow as tf
 from ..engine import InducingPosterior, log1p_ratio
 from ..linalg import symmetric_product
 from ..tilted import Tilted, TiltedRule
-from .cavity import (
-    CavityOfW,
-    Marginals,
-    Site,
-    accumulate_linear,
-    cavity_of_f,
-    cavity_of_w,
-    marginals,
-    matching_site,
-)
+from .cavity import CavityOfW, Marginals, Site, accumulate_linear, cavity_of_f, cavity_of_w, marginals, matching_site
 from .rows import LatentRows, ProjectedRows
 
 
@@ -30,7 +21,7 @@ class Sweep(NamedTuple):
     """The sites of the sweep, [N, 2, C]: those given, after the shift."""
     update: tf.Tensor
     """The undamped change of the sites' natural parameters τ and h, [N, 2, C]."""
-    slopes: tf.Tensor
+    tilted_derivatives: tf.Tensor
     """d1 and d2 of the tilted distributions, [N, 2, C]."""
     mean: tf.Tensor
     """μ of the marginals of w, [N, C]."""
@@ -114,5 +105,10 @@ def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alp
     """
     (t, h), (mu, s) = site, marginal
     quadratic = (t * mu - 2.0 * h) * mu + alpha * tf.square(h) * s
-    each = 0.5 * (quadratic / w.ratio - log1p_ratio(alpha, -t * s))
-    return tf.reduce_sum(tilted.log_partition) + tf.reduce_sum(each)
+    of_sites = 0.5 * (quadratic / w.ratio - log1p_ratio(alpha, -t * s))
+    return tf.reduce_sum(tilted.log_partition) + tf.reduce_sum(of_sites)
+
+
+def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
+    """Compute the other part, the integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
+    return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))

@@ -38,8 +38,8 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters without rows, which are mended here
-        found = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
-    return _occupied(X, found.cluster_centers_, found.labels_)
+        clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
+    return _occupied(X, clusters.cluster_centers_, clusters.labels_)
 
 
 def _occupied(X: AnyNDArray, centers: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:

@@ -29,14 +29,14 @@ def first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
     """
     The first M of all `rows` [N] of X [N, D] that equal none before them; no more is looked at than is needed.
 
-    :raises ValueError: where there are fewer, naming ``M``.
+    :raises ValueError: if there are fewer, naming ``M``.
     """
     size = M
     while True:
         some = rows[:size]
-        found = some[distinct(X[some])]
-        if len(found) >= M or size >= len(rows):
-            return enough(found, M)[:M]
+        chosen = some[distinct(X[some])]
+        if len(chosen) >= M or size >= len(rows):
+            return enough(chosen, M)[:M]
         size *= 2
 
 
@@ -44,7 +44,7 @@ def enough(rows: AnyNDArray, M: int) -> AnyNDArray:
     """
     The distinct rows themselves.
 
-    :raises ValueError: where they are fewer than M, naming it.
+    :raises ValueError: if they are fewer than M, naming it.
     """
     if len(rows) < M:
         raise ValueError(f"M must be at most the number of distinct rows of X, {len(rows)}, got {M}.")

@@ -134,7 +134,7 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     """
     Y [..., 1] as integers [...].
 
-    :raises tf.errors.InvalidArgumentError: where one of them is none of 0, ..., C - 1.
+    :raises tf.errors.InvalidArgumentError: if one of them is none of 0, ..., C - 1.
     """
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
@@ -148,7 +148,7 @@ def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         rows = slice(chunk * size, (chunk + 1) * size)
-        found = largest(label[rows], tf.transpose(mean[rows]), tf.transpose(variance[rows]))
-        return found.log_prob, tf.transpose(found.slope), tf.transpose(found.curvature)
+        integral = largest(label[rows], tf.transpose(mean[rows]), tf.transpose(variance[rows]))
+        return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
 
     return concatenate(count, part, mean.dtype, ([None], mean.shape, mean.shape))

@@ -60,7 +60,7 @@ class PEPClassifier(PEP):
         if likelihood is None:
             likelihood = _likelihood_for(validation.regression_data(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
-            names = ", ".join(each.__name__ for each in CLASSIFICATION)
+            names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
             raise ValueError(
                 f"likelihood must be a likelihood of class labels ({names}) or None, got "
                 f"{type(likelihood).__name__}; use gpflow_pep.PEP for any other."

@@ -51,7 +51,7 @@ class CollapsedRegression(SparseGP):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_chunks", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES})
     _NOT_IN_CHECKPOINTS = frozenset({"_data", "_chunks"})
 
-    in_one_chunk: bool
+    single_chunk: bool
     """
     Whether functions compiled from now on work on all rows at once: true while the model's data have never exceeded one
     chunk. Without a loop, compiling and running take half the time. Results stay correct for any number of rows, but
@@ -87,7 +87,7 @@ class CollapsedRegression(SparseGP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self.in_one_chunk = len(X) <= SingleRows(self._chunk_size).chunk_size
+        self.single_chunk = len(X) <= SingleRows(self._chunk_size).chunk_size
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         if blocks is None:
             self._chunks: SingleRows | Blocks = SingleRows(self._chunk_size)
@@ -103,7 +103,7 @@ class CollapsedRegression(SparseGP):
     @override
     def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         super()._hold(X, Y)
-        self.in_one_chunk &= len(X) <= SingleRows(self._chunk_size).chunk_size
+        self.single_chunk &= len(X) <= SingleRows(self._chunk_size).chunk_size
 
     @override
     def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -123,6 +123,10 @@ class CollapsedRegression(SparseGP):
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._chunks.variables
+
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.single_chunk
 
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
@@ -144,7 +148,9 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _sums(self) -> SiteSums:
-        return self._accumulated(self._powers(), self._scale())[0]
+        powers = self._powers()
+        sums, _ = self._accumulated(powers, self._scale())
+        return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
     def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
         """Return the sums of the model's sites, and the other terms of its evidence."""
@@ -152,7 +158,7 @@ class CollapsedRegression(SparseGP):
 
     def _visited(self, chunks: Chunks) -> Chunks:
         """Return `chunks`, or a single chunk of all rows if they are few."""
-        return AllRows() if self.in_one_chunk and isinstance(chunks, SingleRows) else chunks
+        return AllRows() if self.single_chunk and isinstance(chunks, SingleRows) else chunks
 
     def _accumulate_sums(
         self,
@@ -194,8 +200,11 @@ class CollapsedRegression(SparseGP):
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         powers, scale = self._powers(), self._scale()
         sums, terms = self._accumulated(powers, scale)
+        old = self._old_site(sums.L, powers.noise_power)
         penalty = self._penalty(terms, powers, scale)
-        objective = log_gaussian(sums, terms, self.num_data) + self.num_latent_gps * penalty
+        objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * penalty
+        if old is not None:
+            objective += old.terms
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
 
     @check_shapes("return: [N]")

@@ -2,7 +2,7 @@
 
 from gpflow.base import AnyNDArray
 from gpflow.inducing_variables import InducingVariables, MultioutputInducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
@@ -15,6 +15,39 @@ def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:
     if isinstance(likelihood, ScalarLikelihood):
         return int(Y.shape[1]) - isinstance(likelihood, SwitchedLikelihood)
     return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
+
+
+def shared_prior(
+    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
+) -> InducingVariables:
+    """
+    Return the inducing variable of latent functions that all share it and the kernel.
+
+    :param num_inputs: columns of X.
+    :param num_latent_gps: P, columns of Y.
+    :raises ValueError: naming the argument that cannot be used, and what to use instead.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
+    if isinstance(kernel, MultioutputKernel):
+        if not isinstance(kernel, SharedIndependent):
+            raise ValueError(
+                "kernel must be one that all columns of Y share: a kernel of one output, or SharedIndependent, got "
+                f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
+                "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
+                "on a column of X that holds the index of the output."
+            )
+        if kernel.num_latent_gps != num_latent_gps:
+            raise ValueError(
+                f"kernel must have as many outputs as Y has columns, {num_latent_gps}, got {kernel.num_latent_gps}."
+            )
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(
+            "inducing_variable must be one that all columns of Y share, Z [M, D] or one of a single output, got "
+            f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
+            "gpflow.likelihoods.Gaussian()."
+        )
+    return validation.single_output_inducing_variable(inducing_variable, num_inputs)
 
 
 def independent_prior(

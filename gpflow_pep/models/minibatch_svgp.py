@@ -18,7 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
-from ..engine import covariance_with_rows, inducing_covariance, prior_variances, variance_given_u
+from ..engine import Prior, conditional_variance_of_f
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..graphs import no_autograph
@@ -38,10 +38,8 @@ _NOT_SOME_OF_ALL = "data must have at least one row and at most num_data of them
 class WhitenedQ(NamedTuple):
     """q(v) = N(m, R R'), whitened: u = L v with Kuu = L L'."""
 
-    m: tf.Tensor
-    """[C, M]"""
-    R: tf.Tensor
-    """[C, M, M], lower triangular"""
+    m: tf.Tensor  # [C, M]
+    R: tf.Tensor  # [C, M, M], lower triangular
 
     def half_log_det(self) -> tf.Tensor:
         """log|S|/2, summed over latent functions, []."""
@@ -77,19 +75,8 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         whiten: bool = True,
     ):
         """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
-        :param likelihood: see the docstring of the model.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
-        :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
-        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
-        :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
-        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
+        Take the arguments of :class:`TSVGP`.
+
         :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
@@ -143,7 +130,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
         :raises ValueError: if that is not so, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: where X is not finite; in a graph also where Y is not accepted, or
+        :raises tf.errors.InvalidArgumentError: if X is not finite; in a graph also where Y is not accepted, or
             numbers of rows that are unknown when it is traced do not match.
         """
         X = validation.real_numbers(data[0], "data[0] (X)")
@@ -169,8 +156,8 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """Return L, and q(v)."""
-        covariance = inducing_covariance(self.inducing_variable, self.kernel, default_jitter())
-        L = cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
+        Kuu = Prior(self.inducing_variable, self.kernel).Kuu(default_jitter())
+        L = cholesky(Kuu, name="Kuu", advice=ADVICE_KUU)
         m = tf.transpose(self.q_mu)
         R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.whiten:
@@ -179,9 +166,9 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         return L, WhitenedQ(m, tf.linalg.triangular_solve(L, R))
 
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
-        covariance, inputs = covariance_with_rows(self.inducing_variable, self.kernel)
-        V = tf.linalg.triangular_solve(L, covariance(X, *inputs))
-        conditional_variance = variance_given_u(prior_variances(self.inducing_variable, self.kernel, X), V, L)
+        prior = Prior(self.inducing_variable, self.kernel)
+        V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
+        conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
         return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
 
     def _marginals(self, rows: Projected, q: WhitenedQ) -> MeanAndVariance:
@@ -220,11 +207,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
 
-@check_shapes(
-    "data[0]: [N, D]",
-    "data[1]: [N, P]",
-    "return: []",
-)
+@check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
 def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
     """
     Return the objective, estimated from the rows of a minibatch, in nats; of a stream that of the batch.

@@ -1,9 +1,6 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
-import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,78 +13,32 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from tensorflow.python.eager import record
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import derivatives, once_differentiable
-from ..engine import OldSite, SingleRows, SiteSums, SomeRows, floating_variables
+from ..derivatives import once_differentiable
+from ..engine import SingleRows, SiteSums, SomeRows, floating_variables
 from ..engine.chunks import ROWS_PER_CHUNK
-from ..ep import (
-    CONVERGED,
-    IMPROPER,
-    EnergyInputs,
-    LatentRows,
-    Options,
-    ProjectedRows,
-    Sites,
-    SitesProblem,
-    SitesStatus,
-    converge,
-    energy_derivatives,
-    leave_one_out,
-    minibatch_objective,
-    old_objective,
-    project,
-    scale_terms,
-    sum_sites,
-    update_rows,
-)
-from ..ep.cavity import Site
+from ..ep import EnergyInputs, LatentRows, Options, ProjectedRows, Sites, energy_derivatives, leave_one_out, scale_terms
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations
-from ..tilted import KL, Projection, TiltedRule, Wasserstein, rule_for
+from ..tilted import Projection, TiltedRule, rule_for
 from ..validation import asserted
+from . import site_updates
 from .latent_functions import independent_prior, latent_functions
-from .one_at_a_time import one_at_a_time
+from .site_options import SiteOptions
+from .site_updates import differ
 from .sparse import SparseGP
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
-_IMPROPER = (
-    "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
-    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0, "
-    "E[log p(y|f)] may overflow: try a larger alpha."
-)
-_NOT_CONVERGED = (
-    "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
-    "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
-)
 
 
 _CHANGED = (
     "Data, alpha, hyperparameters or the old posterior have changed between the objective and its gradient. Take the "
     "gradient first."
 )
-_ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
-
-
-class _Posterior(NamedTuple):
-    """Converged sites, and quantities computed from them."""
-
-    sites: tf.Tensor
-    """[N, 2, C]"""
-    slopes: tf.Tensor
-    """d1 and d2 of the tilted distributions, [N, 2, C]."""
-    L: tf.Tensor
-    A: tf.Tensor
-    """Of the sites, [C, M, M]."""
-    c: tf.Tensor
-    """Of the sites, [C, M, 1]."""
-    log_evidence: tf.Tensor
-    total: SiteSums
-    """Of the sites, and of an old posterior if there is one."""
 
 
 class Surrogate(NamedTuple):
@@ -99,7 +50,7 @@ class Surrogate(NamedTuple):
     """v, [N, C]."""
 
 
-class PEP(SparseGP):
+class PEP(SiteOptions, SparseGP):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
 
@@ -128,6 +79,17 @@ class PEP(SparseGP):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
+
+    update_sites = site_updates.update_sites
+    minibatches = site_updates.minibatches
+    _converged = site_updates.converged
+    _converge = site_updates.converge_step
+    _sum_sites = site_updates.sum_sites_step
+    _sweep_in_batches = site_updates.sweep_in_batches_step
+    _minibatch = site_updates.minibatch_step
+
+    has_sites = True
+    """Declared for training: see :class:`gpflow_pep.training.declared.ModelWithSites`."""
 
     def __init__(
         self,
@@ -200,143 +162,6 @@ class PEP(SparseGP):
         self._status = tf.Variable([0.0, 0.0, np.inf, np.nan, damping], trainable=False, dtype=default_float())
         self._warned = tf.Variable(False, trainable=False)
 
-    # --- what may be changed -----------------------------------------------------------------------------------------
-
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power, [] or [N]. Set it, or ``.assign`` to it: compiled functions see the new value.
-
-        :raises ValueError: when it is set to a value outside [0, 1], or to one number where there was one for each row.
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: Any) -> None:
-        powers = validation.power(alpha, self._num_rows, "row")
-        if powers.ndim != self._alpha.shape.rank:
-            kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
-            raise ValueError(f"alpha must stay {kept}, got an array of shape {list(powers.shape)}.")
-        self._alpha.assign(powers)
-
-    @property
-    def tol(self) -> float:
-        """Convergence tolerance of the sites; see the constructor. Compiled functions see a new value."""
-        return float(self._options.tol)
-
-    @tol.setter
-    def tol(self, tol: float) -> None:
-        self._options.tol.assign(validation.positive_number(tol, "tol"))
-
-    @property
-    def max_sweeps(self) -> int:
-        """The largest number of sweeps in one update. Compiled functions see a new value."""
-        return int(self._options.max_sweeps)
-
-    @max_sweeps.setter
-    def max_sweeps(self, max_sweeps: int) -> None:
-        self._options.max_sweeps.assign(validation.positive_integer(max_sweeps, "max_sweeps"))
-
-    @property
-    def damping(self) -> float:
-        """The largest fraction of an update that is taken. Compiled functions see a new value."""
-        return float(self._options.damping)
-
-    @damping.setter
-    def damping(self, damping: float) -> None:
-        self._options.damping.assign(validation.fraction(damping, "damping"))
-
-    # --- sites -------------------------------------------------------------------------------------------------------
-
-    @property
-    def sites(self) -> Sites:
-        """Natural parameters of the sites: ``precision`` τ and ``linear`` h, variables [N, C]."""
-        return self._sites
-
-    @property
-    def sites_status(self) -> SitesStatus:
-        """Status of the last update of the sites, in a compiled function too."""
-        converged, sweeps, change, log_evidence, damping = self._status.numpy().tolist()
-        return SitesStatus(bool(converged), int(sweeps), change, log_evidence, damping)
-
-    @property
-    def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound of the log evidence: where alpha is 0."""
-        return bool(self._is_bound())
-
-    def reset_sites(self) -> None:
-        """Make q the prior; the next update starts from there."""
-        self._sites.reset(self._num_rows)
-
-    def update_sites(
-        self, *, batch_size: int | None = None, report: Callable[[SitesStatus], None] | None = None
-    ) -> SitesStatus:
-        """
-        Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
-
-        Objective and predictions do this themselves. The fraction of an update to take is adaptive. An update that
-        makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
-
-        :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
-            q after each batch, at an extra cost of O(M³) per batch.
-        :param report: called with the final status and, with `batch_size`, with the status between sweeps.
-        :return: the status: whether the sites have converged, and the log evidence.
-        :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
-        """
-        if not tf.executing_eagerly():
-            raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
-        if batch_size is not None:
-            size = min(validation.positive_integer(batch_size, "batch_size"), self._num_rows)
-            self._update_in_batches(size, report)
-        self._converged()
-        if report is not None:
-            report(self.sites_status)
-        return self.sites_status
-
-    def _update_in_batches(self, size: int, report: Callable[[SitesStatus], None] | None) -> None:
-        structure, rng, limit = self._current_structure(), np.random.default_rng(0), self.max_sweeps
-        try:
-            for _ in range(limit):
-                self._options.max_sweeps.assign(0)  # only the status
-                self._converge(structure)
-                if report is not None:
-                    report(self.sites_status)
-                if self.sites_status.converged:
-                    break
-                order = tf.constant(rng.permutation(self._num_rows), tf.int32)
-                self._sweep_in_batches(structure, order, tf.constant(size))
-        finally:
-            self._options.max_sweeps.assign(limit)
-
-    def minibatches(self, batch_size: int, *, damping: float = 1.0, seed: int = 0) -> Iterator[list[tf.Tensor]]:
-        """
-        Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
-
-        The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
-        of the other rows to q follows them at the next call, for the next epoch.
-
-        :param batch_size: rows of a minibatch.
-        :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
-        :param seed: seed for the partition.
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        batch_size = validation.positive_integer(batch_size, "batch_size")
-        damping = validation.fraction(damping, "damping")
-        return self._epoch(batch_size, damping, validation.seed(seed))
-
-    def _epoch(self, batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
-        structure, fraction = self._current_structure(), tf.constant(damping, default_float())
-        order = np.random.default_rng(seed).permutation(self._num_rows).astype(np.int32)
-        data, sites = [tf.convert_to_tensor(each) for each in self._data], None
-        for start in range(0, len(order), batch_size):
-            if bool(_differ(data, self._data)):
-                raise RuntimeError(_ANOTHER_EPOCH)
-            if sites is None or bool(_differ(sites, self._sites.values())):  # predictions may have updated the sites
-                A, c = self._sums_of_sites(structure)
-            A, c, gradients = self._minibatch(structure, A, c, tf.constant(order[start : start + batch_size]), fraction)
-            sites = self._sites.values()
-            yield gradients
-
     @no_autograph
     def surrogate(self) -> Surrogate:
         """
@@ -349,8 +174,6 @@ class PEP(SparseGP):
         mean = self.mean_function(self._data[0])
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
-    # --- objective and posterior -------------------------------------------------------------------------------------
-
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
@@ -362,35 +185,35 @@ class PEP(SparseGP):
         2006, sec. 5.5.2), which treats the sites' moments as matched. It is close to the derivative of the converged
         energy.
 
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the sites cannot be updated.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
         variables = self._floating_variables()
         dependencies = (*variables, *self._other_variables())
         # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
         fixed = [variable for variable in variables if not variable.trainable]
-        structure = self._current_structure()
+        key = self._retracing_key()
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
             # Gradient tapes record these reads; they do not record the next line.
             before = [tf.convert_to_tensor(variable) for variable in dependencies]
-            found = self._converged()
+            posterior = self._converged()
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in dependencies]
-                sites = asserted(found.sites, ~_differ(before, now), _CHANGED)
-                slopes = self._energy_derivatives(structure, sites, found.slopes, found.A, found.c)
-                by_variable = {
-                    variable.ref(): slope
-                    for variable, slope in zip(self._floating_variables(), once_differentiable(*slopes), strict=True)
-                }
+                sites = asserted(posterior.sites, ~differ(before, now), _CHANGED)
+                gradients = once_differentiable(
+                    *self._energy_derivatives(key, sites, posterior.tilted_derivatives, posterior.A, posterior.c)
+                )
+                pairs = zip(self._floating_variables(), gradients, strict=True)
+                by_variable = {variable.ref(): derivative for variable, derivative in pairs}
                 scaled = [
                     bar * by_variable[variable.ref()] if variable.ref() in by_variable else tf.zeros_like(variable)
                     for variable in (*fixed, *variables)
                 ]
                 return scaled[: len(fixed)], scaled[len(fixed) :]
 
-            return tf.identity(found.log_evidence), gradient
+            return tf.identity(posterior.log_evidence), gradient
 
         return finite(energy(*map(tf.convert_to_tensor, fixed)), name="the energy", advice=_ADVICE)
 
@@ -403,10 +226,10 @@ class PEP(SparseGP):
         Row n is predicted from q without its site. This approximates the posterior given the other rows, and equals
         it if the likelihood is Gaussian.
 
-        :raises tf.errors.InvalidArgumentError: where q without a site is not proper.
+        :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
-        found = self._converged()
-        densities = self._leave_one_out(self._current_structure(), found.sites, found.total)
+        posterior = self._converged()
+        densities = self._leave_one_out(self._retracing_key(), posterior.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
@@ -414,122 +237,17 @@ class PEP(SparseGP):
         L, A, c = self._converged().total
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
-    def _converged(self) -> _Posterior:
-        """Update the sites, in one thread at a time; warn once if they have not converged."""
-        if tf.executing_eagerly():
-            with one_at_a_time(self):
-                return self._converged_now()
-        return self._converged_now()
-
-    def _converged_now(self) -> _Posterior:
-        # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
-        structure = self._current_structure()
-        converge = self._converge.get_concrete_function(structure)
-        with record.stop_recording():  # derivatives are written out
-            found: _Posterior = converge(structure)
-        if tf.executing_eagerly():
-            if not self.sites_status.converged and not self._warned:
-                self._warned.assign(True)
-                warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=4)
-            return found
-        tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
-        return found
-
-    def _print_warning(self) -> tf.Tensor:
-        said = tf.print("gpflow_pep:", _NOT_CONVERGED, output_stream=sys.stderr)
-        with tf.control_dependencies([said, self._warned.assign(True)]):
-            return tf.constant(True)
-
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Do not warn of sites that have not converged."""
-        before = bool(self._warned)
-        self._warned.assign(True)
-        try:
-            yield
-        finally:
-            self._warned.assign(before)
-
-    # --- compiled once each: `structure` is a number that changes with the parts that the model is made of -----------
-
-    @compiled
-    def _converge(self, structure: int) -> _Posterior:
-        prior = self._prior()
-        problem = SitesProblem(prior.rows, self._projected(prior), self._rule, prior.L, prior.old, self._is_bound())
-        options = Options(*map(tf.convert_to_tensor, self._options))
-        fraction = tf.where(self._status[0] > 0.0, options.damping, self._status[4])
-        point, sweeps, fraction, ending = converge(
-            problem, self._sites.stacked(), options, num_data=self._num_rows, fraction=fraction
-        )
-        proper = tf.debugging.Assert(ending != IMPROPER, [_IMPROPER])
-        log_evidence = point.log_evidence + prior.terms
-        is_converged = tf.cast(tf.equal(ending, CONVERGED), point.change.dtype)
-        status = [is_converged, tf.cast(sweeps, point.change.dtype), point.change, log_evidence, fraction]
-        with tf.control_dependencies([proper]):
-            precision, linear = tf.unstack(point.sites, axis=1)
-            assigned = [
-                self._sites.precision.assign(precision),
-                self._sites.linear.assign(linear),
-                self._status.assign(tf.stack(status)),
-            ]
-        with tf.control_dependencies(assigned):
-            A, c = tf.identity(point.A), tf.identity(point.c)
-        total = SiteSums(prior.L, A, c).with_old(prior.old)
-        return _Posterior(point.sites, point.slopes, prior.L, A, c, log_evidence, total)
-
     @compiled(reduce_retracing=True)
     def _energy_derivatives(
-        self, structure: int, sites: tf.Tensor, slopes: tf.Tensor, A: tf.Tensor, c: tf.Tensor
+        self, key: int, sites: tf.Tensor, tilted_derivatives: tf.Tensor, A: tf.Tensor, c: tf.Tensor
     ) -> list[tf.Tensor]:
         variables, of_likelihood = self._floating_variables(), floating_variables(self.likelihood)
-        return energy_derivatives(self._prior, self._rule, sites, slopes, (A, c), variables, of_likelihood)
+        return energy_derivatives(self._prior, self._rule, sites, tilted_derivatives, (A, c), variables, of_likelihood)
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out(self, structure: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+    def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         prior = self._prior()
         return leave_one_out(prior.rows, self._projected(prior), self._rule, sites, sums.posterior())
-
-    @compiled
-    def _sums_of_sites(self, structure: int) -> tuple[tf.Tensor, tf.Tensor]:
-        prior = self._prior()
-        return sum_sites(prior.rows, self._projected(prior), self._sites.stacked(), prior.L)
-
-    @compiled(reduce_retracing=True)
-    def _sweep_in_batches(self, structure: int, order: tf.Tensor, size: tf.Tensor) -> None:
-        prior, damping = self._prior(), tf.convert_to_tensor(self._options.damping)
-        start = sum_sites(prior.rows, self._projected(prior), self._sites.stacked(), prior.L)
-
-        def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            sums = self._updated(prior, SiteSums(prior.L, A, c), order[first : first + size], damping)
-            return first + size, sums.A, sums.c
-
-        tf.while_loop(lambda first, *_: first < tf.size(order), step, (tf.constant(0), *start), parallel_iterations=1)
-
-    @compiled(reduce_retracing=True)
-    def _minibatch(
-        self, structure: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        variables = self.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            prior = self._prior()
-            with tape.stop_recording():
-                sums = self._updated(prior, SiteSums(prior.L, A, c), indices, damping)
-                q = sums.with_old(prior.old).posterior()
-            with tf.control_dependencies([sums.A]):  # the sites of the minibatch have been updated
-                site = Site(*(tf.transpose(tf.gather(v, indices)) for v in (self._sites.precision, self._sites.linear)))
-                batch = self._rows(indices)
-                projected = project(prior.L, batch(tf.constant(0), *batch.inputs), prior.scale)
-                objective = minibatch_objective(batch, projected, self._rule, site, q, self.num_data)
-            loss = -objective - prior.terms - self.log_prior_density()
-            if prior.old is not None:
-                loss -= old_objective(prior.old, q)
-        return sums.A, sums.c, list(derivatives(tape, loss, variables))
-
-    def _updated(self, prior: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
-        """Update the sites of some rows."""
-        rows = self._rows(indices)
-        return update_rows(rows, indices, self._rule, self._sites, sums, prior.old, prior.scale, damping)
 
     def _prior(self) -> EnergyInputs:
         Kuu = self._inducing_covariance()
@@ -538,13 +256,9 @@ class PEP(SparseGP):
         terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
         return EnergyInputs(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
 
-    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldSite | None:
-        """Return the site of the old posterior, which only streams have."""
-        return None
-
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
         """All rows, or some in one chunk."""
-        one_chunk = self._is_one_chunk() if indices is None else True
+        one_chunk = self._single_chunk() if indices is None else True
         chunks, alpha = self._chunks, self._checked_alpha()
         data: Any = self._checked_data()
         if indices is not None:
@@ -559,7 +273,7 @@ class PEP(SparseGP):
             self.inducing_variable,
             self.mean_function,
             self.num_latent_gps,
-            is_one_chunk=one_chunk,
+            single_chunk=one_chunk,
         )
 
     def _checked_data(self) -> RegressionData:
@@ -573,7 +287,7 @@ class PEP(SparseGP):
     def _projected(self, prior: EnergyInputs) -> ProjectedRows:
         return ProjectedRows(prior.rows, prior.L, prior.scale, keep=self._keeps_projections())
 
-    def _is_one_chunk(self) -> bool:
+    def _single_chunk(self) -> bool:
         return self._num_rows <= (self._chunk_size or ROWS_PER_CHUNK)
 
     def _keeps_projections(self) -> bool:
@@ -586,11 +300,6 @@ class PEP(SparseGP):
     def _checked_alpha(self) -> tf.Tensor:
         return validation.checked_power(self._alpha)
 
-    def _is_bound(self) -> tf.Tensor:
-        projection = self.projection
-        zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
-        return tf.reduce_all(tf.equal(self._alpha, 0.0)) & zero
-
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables that the energy is differentiated with respect to."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
@@ -598,9 +307,7 @@ class PEP(SparseGP):
 
     def _other_variables(self) -> tuple[tf.Variable, ...]:
         """Return the other variables that the energy depends on."""
-        return *self._data, self._alpha
-
-    # --- data --------------------------------------------------------------------------------------------------------
+        return *self._data, self._alpha, *self._old_variables()
 
     @override
     def _parts(self) -> tuple[tf.Module, ...]:
@@ -609,7 +316,7 @@ class PEP(SparseGP):
     @override
     def _settings(self) -> tuple[Any, ...]:
         projection = self.projection if isinstance(self.projection, str) else id(self.projection)
-        return *super()._settings(), projection, self._is_one_chunk(), self._keeps_projections()
+        return *super()._settings(), projection, self._single_chunk(), self._keeps_projections()
 
     @staticmethod
     def _observed(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
@@ -647,15 +354,13 @@ class PEP(SparseGP):
         return *super()._resizable_variables(), *self._sites.variables, self._alpha
 
     @override
+    def _batch_variables(self) -> dict[str, tf.Variable]:
+        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
+        return {**super()._batch_variables(), "alpha": self._alpha, **sites}
+
+    @override
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Leave out compiled steps: an exported model has those that its own functions call."""
         children = super()._trackable_children(save_type, **kwargs)
         step, own = type(PEP._converge), type(self)
         return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}
-
-
-def _differ(some: Iterable[Any], others: Iterable[Any]) -> tf.Tensor:
-    """Whether any of these tensors differs from its counterpart in shape or value, []."""
-    pairs = zip(some, others, strict=True)
-    unequal = [tf.raw_ops.NotEqual(x=x, y=y, incompatible_shape_error=False) for x, y in pairs]
-    return tf.reduce_any([tf.reduce_any(each) for each in unequal])

@@ -49,7 +49,7 @@ class PEPR(UpperBound, CollapsedRegression):
     ):
         """
         :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise.
-        :param kernel: any single-output kernel.
+        :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].
         :param scale: m > 0 of the structured conditional: a number (fixed), a :class:`gpflow.Parameter` (learned if
@@ -118,8 +118,7 @@ class PEPR(UpperBound, CollapsedRegression):
 
     @override
     def _powers(self) -> Powers:
-        alpha = self._checked_alpha()
-        return Powers(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
+        return Powers.of_pep(self._checked_alpha())
 
     @override
     def _scale(self) -> tf.Tensor:

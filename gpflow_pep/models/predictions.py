@@ -18,11 +18,7 @@ from ..validation import real_numbers
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
 
-@check_shapes(
-    "Xnew: [batch..., N, D]",
-    "return[0]: [batch..., N, P]",
-    "return[1]: [batch..., N, P]",
-)
+@check_shapes("Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]")
 def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
     """
     Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
@@ -36,18 +32,14 @@ def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_outpu
     return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 
 
-@check_shapes(
-    "data[0]: [batch..., N, D]",
-    "data[1]: [batch..., N, P]",
-    "return: [batch..., N]",
-)
+@check_shapes("data[0]: [batch..., N, D]", "data[1]: [batch..., N, P]", "return: [batch..., N]")
 def predict_log_density(
     self: GPModel, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
 ) -> tf.Tensor:
     """
     Log density of new observations Y at X, in nats.
 
-    :raises ValueError: where the likelihood does not accept Y.
+    :raises ValueError: if the likelihood does not accept Y.
     :raises tf.errors.InvalidArgumentError: if a density is NaN.
     """
     X, Y = data
@@ -69,16 +61,12 @@ def predict_log_density(
     "return: [batch..., S, N, P] if (num_samples is not None)",
 )
 def predict_f_samples(
-    self: GPModel,
-    Xnew: InputData,
-    num_samples: int | None = None,
-    full_cov: bool = True,
-    full_output_cov: bool = False,
+    self: GPModel, Xnew: InputData, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
 ) -> tf.Tensor:
     """
     Samples of the latent function at Xnew; see :meth:`gpflow.models.GPModel.predict_f_samples`.
 
-    :raises tf.errors.InvalidArgumentError: where their covariance cannot be factorized.
+    :raises tf.errors.InvalidArgumentError: if their covariance cannot be factorized.
     """
     samples = GPModel.predict_f_samples(self, Xnew, num_samples, full_cov, full_output_cov)
     return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")

@@ -1,7 +1,6 @@
 """Base class of models with data, inducing variables and Gaussian sites: data, Kuu, posterior and predictions."""
 
 from abc import abstractmethod
-from copy import deepcopy
 from typing import Any
 
 import tensorflow as tf
@@ -9,7 +8,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel
+from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
@@ -19,13 +18,15 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Prior, SiteSums
+from ..engine import OldPosterior, OldPosteriorSite, Prior, SiteSums
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from . import predictions
-from .all_or_nothing import all_or_nothing
-from .structure import CompiledSteps
+from .atomic import atomic
+from .copying import Copyable
+from .latent_functions import shared_prior
+from .retracing import CompiledSteps
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
@@ -33,7 +34,7 @@ ADVICE_KUU = (
 )
 
 
-class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
+class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 
@@ -42,9 +43,12 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
 
     # Data, and what a subclass adds here, are variables, so that compiled functions see them change. They are not
     # parameters: the listings of GPflow and TensorFlow leave them out.
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
     # Left out of TensorFlow checkpoints, but not of exported models, whose predictions need it.
     _NOT_IN_CHECKPOINTS = frozenset({"_data"})
+
+    _old: OldPosterior | None = None
+    """The old posterior of a stream (:class:`.stream.Stream`)."""
 
     predict_y = predictions.predict_y
     predict_log_density = predictions.predict_log_density
@@ -77,26 +81,17 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
             for values in (X, Y)
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "SparseGP":
-        """Copy the model; TensorFlow alone would fix the shapes of variables whose number of rows may change."""
-        memo |= {id(variable): _resizable(variable, variable.shape) for variable in self._resizable_variables()}
-        clone = type(self).__new__(type(self))
-        memo[id(self)] = clone
-        attributes = dict(self.__dict__)  # at once: other threads may predict, and compile, meanwhile
-        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
-        return clone
-
-    def __getstate__(self) -> tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]:
-        """Return all attributes, and the static shapes of resizable variables, which pickling would fix."""
-        return dict(self.__dict__), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
-
-    def __setstate__(self, state: tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]) -> None:
-        attributes, resizable = state
-        memo = {id(variable): _resizable(variable, shape) for variable, shape in resizable}
-        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
-
+    @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return tuple(self._data)
+        return *super()._resizable_variables(), *self._data, *self._old_variables()
+
+    def _old_variables(self) -> tuple[tf.Variable, ...]:
+        return () if self._old is None else tuple(self._old.variables)
+
+    def _batch_variables(self) -> dict[str, tf.Variable]:
+        """Return the variables that a stream replaces with its batch, by name."""
+        X, Y = self._data
+        return {"data.X": X, "data.Y": Y}
 
     @property
     def data(self) -> RegressionData:
@@ -109,7 +104,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     @data.setter
     def data(self, data: RegressionData) -> None:
         X, Y = self._replacement(data)
-        with all_or_nothing([self], self._resizable_variables()):
+        with atomic([self], self._resizable_variables()):
             self._hold(X, Y)
 
     def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -138,9 +133,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
     ) -> InducingVariables:
         """Check kernel and inducing variable, both shared by all outputs here, and return the inducing variable."""
-        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
-            raise ValueError(f"kernel must be a gpflow Kernel shared by all outputs, got {type(kernel).__name__}.")
-        return validation.single_output_inducing_variable(inducing_variable, num_inputs)
+        return shared_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check the pair (X, Y) and return it as arrays."""
@@ -152,6 +145,17 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
     @abstractmethod
     def _sums(self) -> SiteSums:
         """Return the sums over the sites."""
+
+    def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
+        """
+        Return the site of the old posterior; None if the model is no stream.
+
+        :param L: Cholesky factor of Kuu.
+        :param alpha: one power, [].
+        """
+        if self._old is None:
+            return None
+        return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
 
     def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
         """
@@ -169,10 +173,7 @@ class SparseGP(CompiledSteps, GPModel, InternalDataTrainingLossMixin):
             covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
         )
 
-    @check_shapes(
-        "return[0]: [M, P]",
-        "return[1]: [covariances..., M, M]",
-    )
+    @check_shapes("return[0]: [M, P]", "return[1]: [covariances..., M, M]")
     @no_autograph
     def compute_qu(self) -> tuple[tf.Tensor, tf.Tensor]:
         """
@@ -249,8 +250,3 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
         return tf.identity(covariance), gradient
 
     return guarded(covariance)
-
-
-def _resizable(variable: tf.Variable, shape: Any) -> tf.Variable:
-    """Copy a variable so that its number of rows may change."""
-    return tf.Variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)

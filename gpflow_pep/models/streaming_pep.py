@@ -1,21 +1,18 @@
 """StreamingPEP: power expectation propagation of data that arrive in batches, for any likelihood."""
 
-import tensorflow as tf
 from gpflow.base import Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from typing_extensions import override
 
 from .. import validation
-from ..engine import SiteSums
 from ..tilted import Projection
 from .pep import PEP
-from .stream import StreamOfBatches
+from .stream import Stream
 
 
-class StreamingPEP(StreamOfBatches, PEP):
+class StreamingPEP(PEP, Stream):
     r"""
     Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
 
@@ -27,8 +24,6 @@ class StreamingPEP(StreamOfBatches, PEP):
     :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches are not
     updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`.
     """
-
-    _TF_MODULE_IGNORED_PROPERTIES = StreamOfBatches._TF_MODULE_IGNORED_PROPERTIES | PEP._TF_MODULE_IGNORED_PROPERTIES
 
     def __init__(
         self,
@@ -73,16 +68,3 @@ class StreamingPEP(StreamOfBatches, PEP):
             max_jitter=max_jitter,
         )
         self._begin_stream([self.num_latent_gps], 1)
-
-    @override
-    def _other_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._other_variables(), *self._old.variables
-
-    @override
-    def _absorbed_sums(self) -> SiteSums:
-        return self._converged().total
-
-    @override
-    def _stream_variables(self) -> dict[str, tf.Variable]:
-        sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
-        return {**super()._stream_variables(), **sites}

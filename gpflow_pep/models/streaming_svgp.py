@@ -15,19 +15,20 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import AbsorbedPosterior, SiteSums, absorbed_posterior, independent_parts, kernel_matrix
-from ..graphs import compiled, no_autograph
+from ..engine import SiteSums, independent_parts, kernel_matrix
+from ..graphs import no_autograph
 from ..linalg import cholesky, finite
 from ..observations import check_observations
+from .copying import Copyable
+from .inducing_points import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
-from .moving_points import all_points, place, replaced
 from .sparse import ADVICE_KUU
 from .stream import Stream
 
 _Model = TypeVar("_Model", bound="StreamingSVGP")
 
 
-class StreamingSVGP(Stream, MinibatchSVGP):
+class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
     r"""
     Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
 
@@ -40,7 +41,7 @@ class StreamingSVGP(Stream, MinibatchSVGP):
 
     _NEEDED = ("old.linear",)
     elbo = elbo
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", "_num_inducing", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_old", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
 
     def __init__(
         self,
@@ -87,11 +88,11 @@ class StreamingSVGP(Stream, MinibatchSVGP):
 
         :param data: X [n, D] and Y [n, P], some or all rows of the batch.
         :return: [], nats.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()
-        mean, variance = self._marginals(self._projected(self._with_same_points(L), X), q)
+        mean, variance = self._marginals(self._projected(L, X), q)
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
@@ -101,20 +102,19 @@ class StreamingSVGP(Stream, MinibatchSVGP):
         return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
 
     @override
-    @compiled
-    def _absorb(self, structure: int) -> AbsorbedPosterior:
-        """q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
+    def _sums(self) -> SiteSums:
+        """Return those of q(v) = N(m, S) in natural parameters: S^-1 = I + A, c = S^-1 m."""
         L, q = self._whitened()
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]
         A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
         c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
-        return absorbed_posterior(all_points(self.inducing_variable), SiteSums(L, A, c))
+        return SiteSums(L, A, c)
 
     @override
-    def _place(self, Z: AnyNDArray) -> None:
+    def _move_inducing_points(self, Z: AnyNDArray) -> None:
         """Set the inducing points to Z, and q(u) to the current posterior at Z."""
-        if np.array_equal(Z, all_points(self.inducing_variable)):
+        if np.array_equal(Z, inducing_points(self.inducing_variable)):
             return
         kernels = [kernel for _, kernel in independent_parts(self.inducing_variable, self.kernel)]
         posterior, means, roots = self.posterior(), [], []
@@ -130,32 +130,36 @@ class StreamingSVGP(Stream, MinibatchSVGP):
                 m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
             means.append(m)
             roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)
-        place(self.inducing_variable, Z)
-        self.q_mu = replaced(self.q_mu, tf.concat(means, axis=1))
-        self.q_sqrt = replaced(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
+        assign_inducing_points(self.inducing_variable, Z)
+        self.q_mu = assigned(self.q_mu, tf.concat(means, axis=1))
+        self.q_sqrt = assigned(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
 
     @override
-    def _new_batch(self, new_data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        X, Y = validation.regression_data(new_data)
+    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        X, Y = validation.regression_data(data)
         check_observations(self.likelihood, Y, self.num_latent_gps)
-        num_inputs = all_points(self.inducing_variable).shape[-1]
+        num_inputs = inducing_points(self.inducing_variable).shape[-1]
         if X.shape[1] != num_inputs:
             raise ValueError(f"data (X) must have {num_inputs} columns, as the inducing points, got {X.shape[1]}.")
         return X, Y
 
     @override
-    def _take(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """The batch itself is given to the objective."""
         if self.num_data is not None:
             self.num_data = len(X)
 
     @override
-    def _stream_variables(self) -> dict[str, tf.Variable]:
-        return {**super()._stream_variables(), **({} if self.num_data is None else {"num_data": self.num_data})}
+    def _batch_variables(self) -> dict[str, tf.Variable]:
+        return {} if self.num_data is None else {"num_data": self.num_data}
+
+    @override
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        return () if self._old is None else tuple(self._old.variables)
 
     @override
     @classmethod
-    def _constructed(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+    def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
         num_data = int(arrays["num_data"]) if "num_data" in arrays else None
         num_latent_gps = arrays["old.linear"].shape[0]
         return cls(*parts, num_data=num_data, num_latent_gps=num_latent_gps, **options)

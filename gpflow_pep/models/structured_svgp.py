@@ -34,7 +34,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import factored_log_det_ratio, log1p_ratio, prior_covariance
+from ..engine import Prior, factored_log_det_ratio, log1p_ratio
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..graphs import no_autograph
@@ -48,12 +48,9 @@ _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller min
 class BoundSettings(NamedTuple):
     """What distinguishes the bounds; see the module's table."""
 
-    power: tf.Tensor
-    """a, []"""
-    in_noise: bool
-    """Whether p is a, or 0."""
-    scale: tf.Tensor
-    """m, []"""
+    power: tf.Tensor  # a, []
+    in_noise: bool  # Whether p is a, or 0
+    scale: tf.Tensor  # m, []
 
 
 class StructuredSVGP(MinibatchSVGP):
@@ -78,7 +75,7 @@ class StructuredSVGP(MinibatchSVGP):
 
         :param data: X [n, D] and Y [n, C], some or all of the N rows.
         :return: [], nats.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         L, q = self._whitened()
@@ -93,13 +90,14 @@ class StructuredSVGP(MinibatchSVGP):
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:
-            D = _given_u(prior_covariance(self.inducing_variable, self.kernel, X), rows.V)
+            prior = Prior(self.inducing_variable, self.kernel)
+            D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
         else:
             D = rows.conditional_variance
         a, m = bound.power, bound.scale
         shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
-        each = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
-        return -0.5 * (_total(each, residual) + of_blocks(D, noise, residual, T, bound))
+        of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
+        return -0.5 * (_total(of_noise, residual) + of_blocks(D, noise, residual, T, bound))
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -113,9 +111,9 @@ def _of_single_rows(
 ) -> tf.Tensor:
     """Of rows with D = diag(d), d [n] or [C, n]: log|I + a X|/a and the quadratic form, summed, []."""
     spread = bound.scale * d  # m D
-    bend = log1p_ratio(bound.power, spread / noise)
+    log_det = log1p_ratio(bound.power, spread / noise)
     variance = noise + bound.power * spread if bound.in_noise else noise
-    return _total(bend, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
+    return _total(log_det, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
 
 
 def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings) -> tf.Tensor:
@@ -123,8 +121,8 @@ def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Ten
     if not bound.in_noise:  # and a = m = 1: log|I + X| = log|S + D| - log|S|
         D = D[None] if D.shape.rank == 2 else D
         covariance = tf.linalg.set_diag(D, tf.linalg.diag_part(D) + noise)
-        bend = _log_det(covariance)[:, None] - tf.reduce_sum(tf.math.log(noise), axis=-1, keepdims=True)
-        return _total(bend, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / noise)
+        log_det = _log_det(covariance)[:, None] - tf.reduce_sum(tf.math.log(noise), axis=-1, keepdims=True)
+        return _total(log_det, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / noise)
     sd = tf.sqrt(noise)  # [1 or C, n]
     X = bound.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
@@ -132,7 +130,7 @@ def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Ten
 
 
 @tf.custom_gradient
-def _given_u(Kff: tf.Tensor, V: tf.Tensor) -> Any:
+def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
     """D = Kff - V'V, [..., n, n]. Derivatives in D are symmetric here, so that the one in V is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
 
@@ -170,13 +168,13 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
         factor = cholesky(identity + power * X, name="a block", advice=_ADVICE_BLOCK)
         U = tf.linalg.cholesky_solve(factor, W)
         squares = tf.reduce_sum(tf.square(X), axis=[1, 2])
-        bend = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
+        log_det = factored_log_det_ratio(factor, power, tf.linalg.trace(X), squares)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             in_X = copies * inverse_of_product(factor) - power * tf.matmul(U, U, transpose_b=True)
             return once_differentiable(bar * in_X, 2.0 * bar * U)
 
-        return copies * tf.reduce_sum(bend) + tf.reduce_sum(W * U), gradient
+        return copies * tf.reduce_sum(log_det) + tf.reduce_sum(W * U), gradient
 
     total: tf.Tensor = value(X, W)
     return total

@@ -46,12 +46,9 @@ from .power import SinglePower
 class TiedCavity(NamedTuple):
     """The cavity that all observations share, and the other term of the objective."""
 
-    mean: tf.Tensor
-    """of v, [C, M]"""
-    variance: tf.Tensor
-    """of w = V'v at the rows, [C, n]"""
-    term: tf.Tensor
-    """The term in q and the prior, without log|S|/2, []."""
+    mean: tf.Tensor  # of v, [C, M]
+    variance: tf.Tensor  # of w = V'v at the rows, [C, n]
+    term: tf.Tensor  # The term in q and the prior, without log|S|/2, []
 
 
 class TiedFactors(SinglePower, MinibatchSVGP):
@@ -118,7 +115,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
 
         :param data: X [n, D] and Y [n, P], some or all of the N rows.
         :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
-        :raises tf.errors.InvalidArgumentError: where a matrix cannot be factorized, or the result is not finite.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._minibatch(data)
         alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
@@ -159,7 +156,7 @@ class APEP(TiedFactors):
 
     @override
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
-        log_det, mean, variance = shrunk(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
+        log_det, mean, variance = tied_cavity(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
         return TiedCavity(mean, variance, -0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean)))
 
 
@@ -174,7 +171,7 @@ class RPAPEP(TiedFactors):
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         beta = 1.0 - alpha / (num_data + 1.0)
-        log_det, mean, _ = shrunk(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
+        log_det, mean, _ = tied_cavity(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
         log_beta = log1p_ratio(alpha, -1.0 / (num_data + 1.0))  # log β / α
         term = -0.5 * (M * (num_data + 1.0) * log_beta + tf.reduce_sum(log_det) / beta + tf.reduce_sum(q.m * mean))
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
@@ -191,22 +188,24 @@ def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> tf.Tensor:
     )
 
 
-def shrunk(q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def tied_cavity(
+    q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """
-    With W = I + power (R'R - shift I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
+    With W = I + power (R'R - offset I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
 
     Differentiable once; written out, it takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives d, μ, v in
     the three and j = -power W^-1 R'μ, those in m, R and V are
 
         μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
 
-    :raises tf.errors.InvalidArgumentError: where W is not positive definite.
+    :raises tf.errors.InvalidArgumentError: if W is not positive definite.
     """
 
     @tf.custom_gradient
     def values(m: tf.Tensor, R: tf.Tensor, V: tf.Tensor) -> Any:
         G = tf.matmul(R, R, transpose_a=True)
-        diagonal = tf.linalg.diag_part(G) - shift  # of R'R - shift I
+        diagonal = tf.linalg.diag_part(G) - offset  # of R'R - offset I
         W = tf.linalg.set_diag(power * G, 1.0 + power * diagonal)
         factor = cholesky(W, name="the cavity, which must be positive definite,", advice=advice)
         U = tf.linalg.triangular_solve(factor, tf.matmul(R, V, transpose_a=True))  # [C, M, n]
@@ -228,7 +227,7 @@ def shrunk(q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, shift: float, *, advice
             return once_differentiable(m_bar, R_bar, tf.reduce_sum(V_bar, axis=0) if V.shape.rank == 2 else V_bar)
 
         squares = tf.reduce_sum(tf.square(G), axis=[-2, -1])
-        squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |R'R - shift I|²
+        squares += tf.reduce_sum(tf.square(diagonal) - tf.square(tf.linalg.diag_part(G)), axis=-1)  # |R'R - offset I|²
         log_det = factored_log_det_ratio(factor, power, tf.reduce_sum(diagonal, axis=-1), squares)
         return (log_det, mean, column_products(U, U)), gradient
 

@@ -12,25 +12,18 @@ _MAX_OPEN = 64  # panels of a row to be divided at once; more are noise, or not 
 class Panels(NamedTuple):
     """Some panels [W]; a row's are not in order."""
 
-    row: tf.Tensor
-    """Which row a panel belongs to, [W]."""
-    left: tf.Tensor
-    """Its left end, [W]."""
-    half: tf.Tensor
-    """Half its width, [W]."""
+    row: tf.Tensor  # Which row a panel belongs to, [W]
+    left: tf.Tensor  # Its left end, [W]
+    half: tf.Tensor  # Half its width, [W]
 
 
 class Evaluated(NamedTuple):
     """What integrands are on panels."""
 
-    integrals: tf.Tensor
-    """[W, S]"""
-    moduli: tf.Tensor
-    """Integrals of the modulus of those functions that must be resolved, [W, T]."""
-    tails: tf.Tensor
-    """The largest of their last coefficients times the panel's width, over the tolerance, [W, T]."""
-    kept: tuple[tf.Tensor, ...] = ()
-    """What else is wanted of panels that are resolved, [W, ...] each."""
+    integrals: tf.Tensor  # [W, S]
+    moduli: tf.Tensor  # Integrals of the modulus of those functions that must be resolved, [W, T]
+    tails: tf.Tensor  # The largest of their last coefficients times the panel's width, over the tolerance, [W, T]
+    kept: tuple[tf.Tensor, ...] = ()  # What else is wanted of panels that are resolved, [W, ...] each
 
 
 def integrate(
@@ -51,15 +44,15 @@ def integrate(
     def level(
         number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *kept: tf.TensorArray
     ) -> tuple[Any, ...]:
-        found = evaluate(Panels(row, left, half))
-        parts = tf.concat([found.integrals, found.moduli], axis=-1)  # [W, S + T]
-        moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(found.moduli, row, num_rows)  # [R, T]
-        resolved = tf.reduce_all(found.tails <= tf.gather(moduli, row), axis=-1)
+        evaluated = evaluate(Panels(row, left, half))
+        parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
+        moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
+        resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
         num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
         resolved = resolved | (tf.gather(num_open, row) > _MAX_OPEN) | (number >= _MAX_LEVELS)
         accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
         done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
-        finished = (row, left, half, *found.kept) if keep else ()
+        finished = (row, left, half, *evaluated.kept) if keep else ()
         kept = tuple(
             array.write(number, tf.gather(value, accepted)) for array, value in zip(kept, finished, strict=True)
         )

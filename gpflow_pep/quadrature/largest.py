@@ -57,13 +57,10 @@ class Largest(NamedTuple):
 class _Units(NamedTuple):
     """All rows in units of their own f_y, [C, R] or [R]."""
 
-    place: tf.Tensor
-    """μ, far to the left where k = y."""
-    inverse: tf.Tensor
-    """1/ρ, 1 where k = y."""
+    place: tf.Tensor  # μ, far to the left where k = y
+    inverse: tf.Tensor  # 1/ρ, 1 where k = y
     mode: tf.Tensor
-    height: tf.Tensor
-    """g(mode)"""
+    height: tf.Tensor  # g(mode)
 
 
 class _Reach(NamedTuple):
@@ -94,9 +91,9 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     one = tf.ones_like(mean)
     place = tf.where(own, -_OUT_OF_THE_WAY * one, (mean - m) / s)
     inverse = tf.where(own, one, s / sd)
-    mode, height, bend = _mode(place, inverse)
+    mode, height, curvature = _mode(place, inverse)
     units = _Units(place, inverse, mode, height)
-    sums = _integrate(units, _reach(units, bend))
+    sums = _integrate(units, _reach(units, curvature))
     return _largest(units, sums, own, sd, s)
 
 
@@ -117,18 +114,18 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tf.math.log(product), h, tf.nn.relu(h * (z + h))
 
     def in_logarithms() -> tuple[tf.Tensor, ...]:
-        log_cdf, h, bend = log_ndtr_and_derivatives(z)
-        return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(bend)
+        log_cdf, h, curvature = log_ndtr_and_derivatives(z)
+        return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(curvature)
 
     smallest = np.sqrt(np.finfo(z.dtype.as_numpy_dtype).tiny)
     return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))
 
 
-def _slopes(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _derivatives(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """g, g' and -g'' at x [R]."""
-    log_product, h, bend = _log_product((x - place) * inverse)
+    log_product, h, curvature = _log_product((x - place) * inverse)
     slope = tf.reduce_sum(h * inverse, axis=0) - x
-    return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(bend * tf.square(inverse), axis=0)
+    return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
 
 
 def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -142,35 +139,35 @@ def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
     def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = x + move
-        g, slope, bend = _slopes(place, inverse, x)
+        g, slope, curvature = _derivatives(place, inverse, x)
         slope = tf.nn.relu(slope)
         # From here g may rise by slope²/2 or Σ log 1/Φ, not more.
         is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > _FEW_NATS)
-        return number + 1, x, slope / bend, g, bend, is_low | (tf.square(slope) > _NEAR_MODE**2 * bend)
+        return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
 
     def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
         return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
     start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
     zero = tf.zeros_like(start)
-    _, x, _, g, bend, _ = tf.while_loop(
+    _, x, _, g, curvature, _ = tf.while_loop(
         is_far, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
     )
-    return x, g, bend
+    return x, g, curvature
 
 
-def _reach(units: _Units, bend: tf.Tensor) -> _Reach:
+def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     """
     Where g is lower than at the mode by _DROP, or a little more: Newton's method from outside, for both sides at once.
 
-    :param bend: -g'' at the mode.
+    :param curvature: -g'' at the mode.
     """
-    side = tf.constant([[-1.0], [1.0]], bend.dtype)
+    side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
     place, inverse = (value[:, None] for value in (units.place, units.inverse))  # [C, 1, R]
 
     def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        g, slope, _ = _slopes(place, inverse, mode + side * t)
+        g, slope, _ = _derivatives(place, inverse, mode + side * t)
         drop, slope = height - g, -side * slope
         nearer = t - tf.nn.relu((drop - _DROP) / slope)
         return number + 1, nearer, drop / slope, (nearer < _NEARER * t) | (drop > 2.0 * _DROP)
@@ -179,7 +176,7 @@ def _reach(units: _Units, bend: tf.Tensor) -> _Reach:
         return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
     farthest = np.sqrt(2.0 * _DROP)
-    start = tf.stack([farthest / tf.sqrt(bend), (farthest + _NEAR_MODE) * tf.ones_like(bend)])  # [2, R]
+    start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
     _, reach, rise, _ = tf.while_loop(is_far, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
     return _Reach(reach[0], reach[1], rise[0])
 
@@ -212,28 +209,28 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
     of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
     of_rows = tf.stack([units.mode, units.height, reach.left])
 
-    def evaluate(found: Panels) -> Evaluated:
-        place, inverse = tf.unstack(tf.gather(of_classes, found.row, axis=2)[..., None])  # [C, W, 1]
-        mode, height, left = tf.unstack(tf.gather(of_rows, found.row, axis=1)[..., None])  # [W, 1]
-        from_end = found.left[:, None] + found.half[:, None] * nodes  # [W, K]
+    def evaluate(panels: Panels) -> Evaluated:
+        place, inverse = tf.unstack(tf.gather(of_classes, panels.row, axis=2)[..., None])  # [C, W, 1]
+        mode, height, left = tf.unstack(tf.gather(of_rows, panels.row, axis=1)[..., None])  # [W, 1]
+        from_end = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
         t = from_end - left
         x = mode + t
         z = (from_end - place) * inverse  # [C, W, K]
-        log_product, h, bend = _log_product(z)
+        log_product, h, curvature = _log_product(z)
         w = tf.exp(
             tf.minimum(log_product - 0.5 * tf.square(x) - height, 2.0 * _FEW_NATS)
         )  # more is rounding, of a huge g
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
-        S2 = tf.reduce_sum(bend * tf.square(inverse), axis=0)
+        S2 = tf.reduce_sum(curvature * tf.square(inverse), axis=0)
         Q = tf.where(inverse > 1.0, (S1 - x) / inverse - h, z)
         resolve = tf.stack([w, w * S1, w * (tf.square(S1) + S2)])  # [3, W, K]
         moduli = tf.linalg.matvec(resolve, weights)  # [3, W]
         tails = tf.reduce_max(tf.abs(tf.matmul(resolve, last)), axis=-1)
         others = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
-        each = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
-        sums = tf.concat([moduli[:1], others, moduli[2:], *each], axis=0)
-        integrals, moduli, tails = (tf.transpose(found.half * value) for value in (sums, moduli, tails))
+        first_order = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
+        sums = tf.concat([moduli[:1], others, moduli[2:], *first_order], axis=0)
+        integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
     sums, _ = integrate(evaluate, _first_panels(reach), R, shape=(5 + 2 * C, 3), keep=False)

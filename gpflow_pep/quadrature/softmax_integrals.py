@@ -79,24 +79,18 @@ class SoftmaxPower(NamedTuple):
 class _Parts(NamedTuple):
     """Rows (or panels) [C, W, 1], and what else the integrands depend on."""
 
-    own: tf.Tensor
-    """Whether k = y."""
-    mean: tf.Tensor
-    """m, but m_y + α v_y for y itself."""
+    own: tf.Tensor  # Whether k = y
+    mean: tf.Tensor  # m, but m_y + α v_y for y itself
     variance: tf.Tensor
-    offset: tf.Tensor
-    """α m_y + α² v_y/2, [W, 1]."""
-    alpha: tf.Tensor
-    """[W, 1]"""
+    offset: tf.Tensor  # α m_y + α² v_y/2, [W, 1]
+    alpha: tf.Tensor  # [W, 1]
 
 
 class _Integrals(NamedTuple):
     """Of H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j; [S, R], or [S, W] on panels."""
 
-    sums: tf.Tensor
-    """Over the exponentials of the heights, [1 + 2C, R]."""
-    resolved: tf.Tensor
-    """Values of what must be resolved, [4, R, K]."""
+    sums: tf.Tensor  # Over the exponentials of the heights, [1 + 2C, R]
+    resolved: tf.Tensor  # Values of what must be resolved, [4, R, K]
 
 
 class _Scale(NamedTuple):
@@ -104,12 +98,9 @@ class _Scale(NamedTuple):
 
     left: tf.Tensor
     right: tf.Tensor
-    missed: tf.Tensor
-    """The largest log H (1 - P), roughly."""
-    product: tf.Tensor
-    """The largest log H P Σ_k h_k, roughly."""
-    bend: tf.Tensor
-    """Left of this point integrands are exponentials, or as smooth as normal densities."""
+    missed: tf.Tensor  # The largest log H (1 - P), roughly
+    product: tf.Tensor  # The largest log H P Σ_k h_k, roughly
+    transition: tf.Tensor  # Left of this point integrands are exponentials, or as smooth as normal densities
 
 
 def softmax_power(
@@ -138,8 +129,8 @@ def softmax_power(
     rest = tf.boolean_mask(rest, beyond | accurate)
 
     def with_panels() -> tf.Tensor:
-        found = _by_panels(mean.shape[0])(_taken(rows, rest), _Scale(*(tf.gather(value, rest) for value in scale)))
-        return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(sums), rest[:, None], tf.transpose(found)))
+        refined = _by_panels(mean.shape[0])(_taken(rows, rest), _Scale(*(tf.gather(value, rest) for value in scale)))
+        return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(sums), rest[:, None], tf.transpose(refined)))
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
     return _power(sums, own, scale, alpha)
@@ -202,9 +193,9 @@ def _scan(rows: _Parts) -> _Scale:
         matters |= value > tf.reduce_max(value, axis=1, keepdims=True) - _DROP
     left = tf.reduce_min(tf.where(matters, t - step, last[:, None]), axis=1)
     right = tf.reduce_max(tf.where(matters, t + step, first[:, None]), axis=1)
-    bend = tf.reduce_min(_SMOOTHER * tf.sqrt(variance) - shifted, axis=0) - _BEFORE
+    transition = tf.reduce_min(_SMOOTHER * tf.sqrt(variance) - shifted, axis=0) - _BEFORE
     heights = tf.reduce_max(missed, axis=1), tf.reduce_max(tf.maximum(by_own, by_others), axis=1)
-    return _Scale(left, right, *heights, tf.clip_by_value(bend, left, right))
+    return _Scale(left, right, *heights, tf.clip_by_value(transition, left, right))
 
 
 def _integrals(
@@ -217,11 +208,11 @@ def _integrals(
     """
     H, P = _log_integrands(parts, t, log_S)
     missed = -weights * tf.exp(H - scale.missed[:, None]) * tf.math.expm1(P)
-    each = weights * tf.exp(H + P - scale.product[:, None]) * hazard  # [C, R, K]
-    pairs = each * _of_others(hazard)
-    h = _chosen(each, parts.own)
-    resolved = tf.stack([missed, h, tf.reduce_sum(each, axis=0) - h, tf.reduce_sum(pairs, axis=0)])
-    sums = (tf.reduce_sum(value, axis=-1) for value in (missed[None], each, pairs))
+    terms = weights * tf.exp(H + P - scale.product[:, None]) * hazard  # [C, R, K]
+    pairs = terms * _of_others(hazard)
+    h = _chosen(terms, parts.own)
+    resolved = tf.stack([missed, h, tf.reduce_sum(terms, axis=0) - h, tf.reduce_sum(pairs, axis=0)])
+    sums = (tf.reduce_sum(value, axis=-1) for value in (missed[None], terms, pairs))
     return _Integrals(tf.concat([*sums], axis=0), resolved)
 
 
@@ -236,8 +227,8 @@ def _by_trapezoid(rows: _Parts, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
         parts, of_parts = _taken(rows, place), _Scale(*(tf.gather(value, place) for value in scale))
         t, weights = _points(of_parts, points[0])
         flat = tf.reshape(t + parts.mean, [-1, size])
-        found = tabulated_survival(flat, tf.minimum(tf.reshape(parts.variance, [-1]), LARGEST_VARIANCE))
-        log_S, hazard = (tf.reshape(value, [C, -1, size]) for value in found)
+        survival = tabulated_survival(flat, tf.minimum(tf.reshape(parts.variance, [-1]), LARGEST_VARIANCE))
+        log_S, hazard = (tf.reshape(value, [C, -1, size]) for value in survival)
         integrals = _integrals(parts, of_parts, t, weights, log_S, hazard)
         inaccurate = tf.where(~_is_accurate(parts, integrals, log_S, points[1:]))[:, 0]
         sums = tf.tensor_scatter_nd_update(sums, place[:, None], tf.transpose(integrals.sums))
@@ -257,7 +248,7 @@ def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Points t from left to right and weights, [R, K] each.
 
-    With κ = _SPARSER they are equally spaced in u, t = bend + (κ+1)/2 u - (κ-1)/2 √(u² + b²).
+    With κ = _SPARSER they are equally spaced in u, t = transition + (κ+1)/2 u - (κ-1)/2 √(u² + b²).
     """
     mean, half = 0.5 * (_SPARSER + 1.0), 0.5 * (_SPARSER - 1.0)
     square = tf.square(tf.maximum(_BEND * (scale.right - scale.left), tf.constant(_SHORTEST_BEND, position.dtype)))
@@ -265,11 +256,11 @@ def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     def inverse(t: tf.Tensor) -> tf.Tensor:
         return (mean * t + half * tf.sqrt(tf.square(t) + _SPARSER * square)) / _SPARSER
 
-    first, last = (inverse(end - scale.bend)[:, None] for end in (scale.left, scale.right))
+    first, last = (inverse(end - scale.transition)[:, None] for end in (scale.left, scale.right))
     u = first + (last - first) * position
     root = tf.sqrt(tf.square(u) + square[:, None])
     step = (last - first) / tf.cast(tf.size(position) - 1, u.dtype)
-    return scale.bend[:, None] + mean * u - half * root, step * (mean - half * u / root)
+    return scale.transition[:, None] + mean * u - half * root, step * (mean - half * u / root)
 
 
 def _is_accurate(parts: _Parts, integrals: _Integrals, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
@@ -301,14 +292,14 @@ def _panel_integrals(C: int, rows: _Parts, scale: _Scale) -> tf.Tensor:
     dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
     nodes, weights, last = (tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST / _WEIGHTS[:, None]))
 
-    def evaluate(found: Panels) -> Evaluated:
-        parts, of_parts = _taken(rows, found.row), _Scale(*(tf.gather(value, found.row) for value in scale))
-        t = found.left[:, None] + found.half[:, None] * nodes  # [W, K]
+    def evaluate(panels: Panels) -> Evaluated:
+        parts, of_parts = _taken(rows, panels.row), _Scale(*(tf.gather(value, panels.row) for value in scale))
+        t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
         x = tf.reshape(t + parts.mean, [-1, len(_NODES)])
         log_S, hazard = (
             tf.reshape(value, [C, -1, len(_NODES)]) for value in log_survival(x, tf.reshape(parts.variance, [-1]))
         )
-        sums, resolved = _integrals(parts, of_parts, t, found.half[:, None] * weights, log_S, hazard)
+        sums, resolved = _integrals(parts, of_parts, t, panels.half[:, None] * weights, log_S, hazard)
         moduli = tf.reduce_sum(resolved, axis=-1)
         tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / _TOLERANCE
         return Evaluated(*(tf.transpose(value) for value in (sums, moduli, tails)))
@@ -331,14 +322,14 @@ def _power(sums: tf.Tensor, own: tf.Tensor, scale: _Scale, alpha: tf.Tensor) -> 
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
     missed = tf.exp(scale.missed - log_gamma) * sums[0]
-    each, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
+    singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
     nearly_one = alpha * missed < _NEARLY_ONE
     safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
     near = tf.where(nearly_one, missed, tf.zeros_like(missed))
     small = tf.where(alpha == 0.0, -near, tf.math.log1p(-alpha * near) / safe)
-    large = (scale.product - log_gamma + tf.math.log(tf.reduce_sum(each, axis=0))) / safe
+    large = (scale.product - log_gamma + tf.math.log(tf.reduce_sum(singles, axis=0))) / safe
     log_normalizer = tf.where(nearly_one, small, large)
     factor = tf.exp(scale.product - log_gamma - alpha * log_normalizer)
-    each, pairs = factor * each, factor * pairs
-    others = _of_others(each)
-    return SoftmaxPower(log_normalizer, tf.where(own, others, -each), alpha * each * others - pairs)
+    singles, pairs = factor * singles, factor * pairs
+    others = _of_others(singles)
+    return SoftmaxPower(log_normalizer, tf.where(own, others, -singles), alpha * singles * others - pairs)

@@ -65,8 +65,8 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
     series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, where that cancels
-    bend = np.where(y < 0.01, series, missed - y)
-    remainders = np.stack([bend - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
+    difference = np.where(y < 0.01, series, missed - y)
+    remainders = np.stack([difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
     weights = (tau[1] - tau[0]) * (1.0 + ratio / (1.0 + ratio)) / np.sqrt(2.0 * np.pi)
     return u, weights[:, None] * remainders
 

@@ -29,8 +29,7 @@ class Survival(NamedTuple):
     """At each point."""
 
     log_S: tf.Tensor
-    hazard: tf.Tensor
-    """-S'/S"""
+    hazard: tf.Tensor  # -S'/S
 
 
 class _Panels(NamedTuple):
@@ -38,10 +37,8 @@ class _Panels(NamedTuple):
 
     center: Any
     scale: Any
-    left: Any
-    """x where the table begins: left of it 1 - S is exp(x + v/2) to a relative error of 1e-11."""
-    right: Any
-    """x where it ends: near log S = LOWEST, by Laplace's method."""
+    left: Any  # x where the table begins: left of it 1 - S is exp(x + v/2) to a relative error of 1e-11
+    right: Any  # x where it ends: near log S = LOWEST, by Laplace's method
     left_density: Any
     right_density: Any
 

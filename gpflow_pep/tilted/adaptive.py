@@ -33,23 +33,17 @@ class Centered(NamedTuple):
 
     center: tf.Tensor
     sd: tf.Tensor
-    shift: tf.Tensor
-    """(center - m) / sd"""
-    height: tf.Tensor
-    """α l(center) - shift²/2, so that π is about 1 there before it is normalized."""
-    slope: tf.Tensor
-    """l'(center)"""
+    shift: tf.Tensor  # (center - m) / sd
+    height: tf.Tensor  # α l(center) - shift²/2, so that π is about 1 there before it is normalized
+    slope: tf.Tensor  # l'(center)
 
 
 class Resolved(NamedTuple):
     """Panels [W] with the unnormalized density of π at their nodes [W, K]; a row's are not in order."""
 
-    row: tf.Tensor
-    """Which row a panel belongs to, [W]."""
-    left: tf.Tensor
-    """Its left end, in cavity standard deviations from the center, [W]."""
-    half: tf.Tensor
-    """Half its width, in the same unit, [W]."""
+    row: tf.Tensor  # Which row a panel belongs to, [W]
+    left: tf.Tensor  # Its left end, in cavity standard deviations from the center, [W]
+    half: tf.Tensor  # Half its width, in the same unit, [W]
     density: tf.Tensor
 
 
@@ -65,13 +59,10 @@ class _Integrals(NamedTuple):
     P: tf.Tensor
     Px: tf.Tensor
     Pxx: tf.Tensor
-    slope: tf.Tensor
-    """of P (l' - l'(center))"""
+    slope: tf.Tensor  # of P (l' - l'(center))
     slope_squared: tf.Tensor
-    curvature: tf.Tensor
-    """of P l''"""
-    change: tf.Tensor
-    """of N (p^α - 1)/α, or N l where α = 0"""
+    curvature: tf.Tensor  # of P l''
+    change: tf.Tensor  # of N (p^α - 1)/α, or N l where α = 0
 
 
 class AdaptivePanels:
@@ -128,8 +119,8 @@ class AdaptivePanels:
         nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
         inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
 
-        def evaluate(found: Panels) -> Evaluated:
-            row, left, half = found
+        def evaluate(panels: Panels) -> Evaluated:
+            row, left, half = panels
             at, observed, power = _take(centered, row), _take(observations, row), tf.gather(alpha, row)
             integrands = _integrands(self._density, left + half * nodes, at, observed, power)
             values, moduli, tails = (tf.transpose(half * part) for part in _integrals(integrands, left, half))

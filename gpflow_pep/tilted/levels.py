@@ -21,10 +21,8 @@ class Located(NamedTuple):
     """Tilted distributions, accurate in most rows; [R] each."""
 
     tilted: Tilted
-    is_accurate: tf.Tensor
-    """Whether the relative errors of log Z, d1 and d2 are below 1e-8."""
-    center: tf.Tensor
-    """The tilted mean, or the mode of rows that are not accurate."""
+    is_accurate: tf.Tensor  # Whether the relative errors of log Z, d1 and d2 are below 1e-8
+    center: tf.Tensor  # The tilted mean, or the mode of rows that are not accurate
 
 
 def first_points(
@@ -33,8 +31,8 @@ def first_points(
     """Return the points f that all rows are begun with, [K, R], and the tilted distributions from these alone."""
     m, v = cavity
     window = Window(tf.zeros_like(m), tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype)))
-    found = trapezoid(density, cavity, observations, alpha, window, tf.constant(weights(_FEW), m.dtype))
-    return m + tf.sqrt(v) * found.points.x, found
+    integrated = trapezoid(density, cavity, observations, alpha, window, tf.constant(weights(_FEW), m.dtype))
+    return m + tf.sqrt(v) * integrated.points.x, integrated
 
 
 def locate(
@@ -65,15 +63,16 @@ def locate(
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         mean, variance, power = tf.unstack(rows, axis=1)
         window = Window(middle, half)
-        found = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points, least)
-        flag = tf.cast(found.is_accurate, dtype)
-        values = tf.stack([*found.tilted, flag, mean + power * variance * found.tilted.d1], axis=1)
+        integrated = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points, least)
+        flag = tf.cast(integrated.is_accurate, dtype)
+        values = tf.stack([*integrated.tilted, flag, mean + power * variance * integrated.tilted.d1], axis=1)
         results = tf.tensor_scatter_nd_update(results, row[:, None], values)
 
-        inaccurate = tf.where(~found.is_accurate)[:, 0]
-        log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (found.log_pi, found.points.x))
+        inaccurate = tf.where(~integrated.is_accurate)[:, 0]
+        log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (integrated.log_pi, integrated.points.x))
         row, mean, variance, peak, second_form, middle, half = (
-            tf.gather(value, inaccurate) for value in (row, mean, variance, found.peak, found.second_form, middle, half)
+            tf.gather(value, inaccurate)
+            for value in (row, mean, variance, integrated.peak, integrated.second_form, middle, half)
         )
         following = next_window(log_pi, x, peak, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTER, row.dtype))], axis=1)

@@ -50,8 +50,8 @@ class QuadratureRule(TiltedRule):
             pairs = zip(tilted, better, strict=True)
             return tuple(tf.tensor_scatter_nd_update(old, refused[:, None], new) for old, new in pairs)
 
-        found = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
-        return Tilted(*found), center
+        values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
+        return Tilted(*values), center
 
     @override
     def log_partition_vjp(
@@ -60,16 +60,16 @@ class QuadratureRule(TiltedRule):
         """Compute the derivatives: d log_partition = E_π[d log p], on the points that give log_partition itself."""
         shape = tf.shape(cavity.mean)
         alpha, bar = tf.broadcast_to(alpha, shape), tf.broadcast_to(bar, shape)
-        F, found = first_points(self._density, cavity, observations, alpha)
-        pi = tf.nn.softmax(found.log_pi, axis=0) * found.points.weight
-        weight = tf.where(found.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
+        F, integrated = first_points(self._density, cavity, observations, alpha)
+        pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.points.weight
+        weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, cavity.mean, F)  # where log p is -inf its derivatives may be no numbers
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             log_prob = self._density.log_prob(F, *observations)
             total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
         accurate = derivatives(tape, total, sources)
-        refused = tf.where(~found.is_accurate)[:, 0]
+        refused = tf.where(~integrated.is_accurate)[:, 0]
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, weights, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, bar, *observations))

@@ -15,10 +15,8 @@ Size: TypeAlias = float | tf.Tensor
 class Observations(NamedTuple):
     """The data of n rows that the likelihood depends on."""
 
-    X: tf.Tensor
-    """Inputs [n, D]."""
-    Y: tf.Tensor
-    """Observations [n, P]."""
+    X: tf.Tensor  # Inputs [n, D]
+    Y: tf.Tensor  # Observations [n, P]
 
 
 class Cavity(NamedTuple):
@@ -40,12 +38,10 @@ class Tilted(NamedTuple):
     in v is (d2 + α d1²)/2.
     """
 
-    log_partition: tf.Tensor
-    """[1, n] where the likelihood ties the latent values of a row."""
+    log_partition: tf.Tensor  # [1, n] where the likelihood ties the latent values of a row
     d1: tf.Tensor
     d2: tf.Tensor
-    variance_ratio: tf.Tensor
-    """Tilted variance over v: 1 + α v d2, computed without cancellation where it is small."""
+    variance_ratio: tf.Tensor  # Tilted variance over v: 1 + α v d2, computed without cancellation where it is small
 
 
 class TiltedRule(ABC):

@@ -56,31 +56,22 @@ class Window(NamedTuple):
 class Points(NamedTuple):
     """Where the integrand is evaluated."""
 
-    x: tf.Tensor
-    """[K, R]"""
-    weight: tf.Tensor
-    """The step of t times dx/dt, [K, R]."""
-    step: tf.Tensor
-    """The step of t, [R]."""
-    center: tf.Tensor
-    """c, in the window, [R]."""
-    scale: tf.Tensor
-    """a: near the center points are a times the step apart, [R]."""
+    x: tf.Tensor  # [K, R]
+    weight: tf.Tensor  # The step of t times dx/dt, [K, R]
+    step: tf.Tensor  # The step of t, [R]
+    center: tf.Tensor  # c, in the window, [R]
+    scale: tf.Tensor  # a: near the center points are a times the step apart, [R]
 
 
 class Approximation(NamedTuple):
     """Tilted distributions, with what is known of their errors."""
 
     tilted: Tilted
-    is_accurate: tf.Tensor
-    """Whether the relative errors of log Z, d1 and d2 are below 1e-8, [R]."""
-    second_form: tf.Tensor
-    """Whether the second form is used, [R]."""
+    is_accurate: tf.Tensor  # Whether the relative errors of log Z, d1 and d2 are below 1e-8, [R]
+    second_form: tf.Tensor  # Whether the second form is used, [R]
     points: Points
-    log_pi: tf.Tensor
-    """log π + constant at the points, [K, R]."""
-    peak: tf.Tensor
-    """The point x where π is largest, [R]."""
+    log_pi: tf.Tensor  # log π + constant at the points, [K, R]
+    peak: tf.Tensor  # The point x where π is largest, [R]
 
 
 class _Form(NamedTuple):
@@ -89,10 +80,8 @@ class _Form(NamedTuple):
     log_partition: tf.Tensor
     d1: tf.Tensor
     d2: tf.Tensor
-    alias: tf.Tensor
-    """By the step."""
-    truncation: tf.Tensor
-    """By truncation and rounding."""
+    alias: tf.Tensor  # By the step
+    truncation: tf.Tensor  # By truncation and rounding
 
 
 def weights(number: int) -> AnyNDArray:
@@ -215,18 +204,15 @@ def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: t
 class _Sums(NamedTuple):
     """What :func:`weights` sum up, [R] each."""
 
-    values: list[tf.Tensor]
-    """Times 1, place and place²."""
-    amplitudes: list[tf.Tensor]
-    """Bounds of the errors of these: their spectra."""
-    end: tf.Tensor
-    """The larger modulus at an end, which says what is left out beyond it."""
+    values: list[tf.Tensor]  # Times 1, place and place²
+    amplitudes: list[tf.Tensor]  # Bounds of the errors of these: their spectra
+    end: tf.Tensor  # The larger modulus at an end, which says what is left out beyond it
 
 
 def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor) -> _Sums:
     values, amplitudes = [], []
-    for each in sums:
-        value, cosine, sine = tf.unstack(each)[:3]
+    for moment in sums:
+        value, cosine, sine = tf.unstack(moment)[:3]
         values.append(value / unit)
         amplitudes.append(tf.sqrt(tf.square(cosine) + tf.square(sine)) / unit)
     first, last = tf.unstack(sums[0])[3:]

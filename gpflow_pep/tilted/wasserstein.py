@@ -40,8 +40,7 @@ class WassersteinRule(TiltedRule):
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
         safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
         return tilted._replace(
-            d2=tilted.d2 - distance / (safe * cavity.variance),
-            variance_ratio=tilted.variance_ratio - distance,
+            d2=tilted.d2 - distance / (safe * cavity.variance), variance_ratio=tilted.variance_ratio - distance
         )
 
     @override

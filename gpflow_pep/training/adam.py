@@ -13,8 +13,8 @@ from gpflow.optimizers import NaturalGradient
 from ..graphs import compiled
 from .history import History
 from .objectives import Objective
-from .recovery import check_finite, restoring
-from .result import CONVERGED, FAILED, LIMIT, Ending
+from .recovery import check_finite, restore_on_failure
+from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 
 class Adam:
@@ -41,15 +41,15 @@ class Adam:
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
-    def __call__(self, history: History) -> Ending:
+    def __call__(self, history: History) -> Outcome:
         """Take steps until training is over."""
         if not self._objective.variables:
-            return Ending(CONVERGED, "Nothing is trainable.")
+            return Outcome(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []
-        with restoring(self._objective, history, self._restore) as failure:
+        with restore_on_failure(self._objective, history, self._restore) as failure:
             while not history.is_over:
-                loss, slopes = self._objective.evaluate(history.iterations)
-                self._step(tf.constant(0.0 if loss is None else loss), slopes)
+                loss, gradient = self._objective.evaluate(history.iterations)
+                self._step(tf.constant(0.0 if loss is None else loss), gradient)
                 losses += [] if loss is None else [loss]
                 if history.will_record:
                     history.step(self._objective.recorded(losses))
@@ -58,27 +58,29 @@ class Adam:
                     history.step(None)
             self._check(history.iterations)  # the result of the last step has not been checked yet
             reason = f"Adam: {history.iterations} steps, as asked."
-            return history.ending if history.is_over_early else Ending(LIMIT, reason)
-        history.undo()
-        return Ending(FAILED, failure[0])
+            return history.early_stop if history.is_over_early else Outcome(LIMIT, reason)
+        history.discard_last()
+        return Outcome(FAILED, failure[0])
 
-    def _apply(self, loss: tf.Tensor, slopes: list[tf.Tensor]) -> None:
-        """Take a step. The parameters before it are recorded as good if loss and slopes are finite."""
-        pairs = list(zip(slopes, self._objective.variables, strict=True))
-        with tf.control_dependencies(check_finite(loss, *slopes)):
+    def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
+        """Take a step. The parameters before it are recorded as good if loss and gradient are finite."""
+        pairs = list(zip(gradient, self._objective.variables, strict=True))
+        with tf.control_dependencies(check_finite(loss, *gradient)):
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(kept):
             parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
                 # A linear function of q(u) with these derivatives, so that they are not computed twice.
-                self._natural.minimize(lambda: sum(tf.reduce_sum(slope * value) for slope, value in of_q), [self._q])
+                self._natural.minimize(
+                    lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
+                )
             self._optimizer.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
 
     def _check(self, step: int) -> None:
         """Raise an error if loss or gradient is not finite at the parameters."""
-        loss, slopes = self._objective.probe(step)
-        check_finite(tf.constant(0.0 if loss is None else loss), *slopes)
+        loss, gradient = self._objective.probe(step)
+        check_finite(tf.constant(0.0 if loss is None else loss), *gradient)
 
     def _restore(self) -> None:
         for good, variable in zip(self._good, self._changing, strict=True):

@@ -93,10 +93,10 @@ class Checkpoints:
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
         try:
-            found = json.loads(str(about))
-            if not isinstance(found, dict) or not isinstance(found.get("run"), dict):
+            record = json.loads(str(about))
+            if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return found["run"], saved_history_of(found.get("history"))
+            return record["run"], saved_history_of(record.get("history"))
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, _WHAT, str(error)) from error
 
@@ -125,7 +125,8 @@ def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[s
 def _differing_setting(ours: Any, theirs: Any) -> str | None:
     """Return the first setting that differs; None if a file lists no settings."""
     known = all(
-        isinstance(value, list) and all(isinstance(each, list) and each for each in value) for value in (ours, theirs)
+        isinstance(value, list) and all(isinstance(setting, list) and setting for setting in value)
+        for value in (ours, theirs)
     )
     return difference(ours, theirs) if known else None
 

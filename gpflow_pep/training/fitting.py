@@ -6,16 +6,15 @@ import warnings
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
-from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
 from tqdm import tqdm
 
 from .. import validation
 from ..ep import SitesStatus
-from ..identity import fingerprint
+from ..identity import fingerprint, run_identity
 from ..minibatches import Minibatches
-from ..models.pep import PEP
 from .adam import Adam
 from .checkpoints import Checkpoints
+from .declared import declared_by, has_sites, without_warnings
 from .held_out import HeldOut
 from .history import History, Report
 from .lbfgs import lbfgs
@@ -27,17 +26,14 @@ from .objectives import (
     Objective,
     SitesObjective,
     SweptMinibatchObjective,
-    quiet,
+    converge_sites,
     rows_for,
-    settle,
 )
-from .result import CONVERGED, EARLY, FAILED, LIMIT, Ending, FitResult
-from .run_identity import run_identity
+from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
-_INTERVAL = 100  # steps of minibatch training between records
 _MAX_LOSS = 1e-2  # largest relative loss of objective when the sites converge after training
 
 Data = tuple[AnyNDArray, AnyNDArray]
@@ -120,12 +116,12 @@ def fit(
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
         checkpoints = Checkpoints(checkpoint, {**run, **run_identity(model, arrays)}, checkpoint_seconds)
-    with quiet(model), tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as bar:
+    with without_warnings(model), tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar:
         history = History(
             objective.variables,
             steps=steps,
             interval=interval,
-            bar=bar,
+            progress_bar=progress_bar,
             report=report,
             scores=scores,
             patience=patience,
@@ -134,24 +130,24 @@ def fit(
         if tensorboard is not None:
             shown = model.data if arrays is None else arrays
             names = [] if scores is None else scores.names
-            history.watched = os.fspath(tensorboard)
-            history.watch = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
+            history.tensorboard = os.fspath(tensorboard)
+            history.monitor = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
-        ending = history.resume(objective.state | ({} if adam is None else adam.state))
-        if ending is None or (ending.status == LIMIT and not history.is_over):
-            ending = lbfgs(objective, history, steps) if adam is None else adam(history)
-            history.save(None if ending.status == FAILED else ending)
-        if ending.status == EARLY:
-            history.go_back_to_best()
-        status = _settled(model)
-    result = _result(history, ending, status)
+        outcome = history.resume(objective.state | ({} if adam is None else adam.state))
+        if outcome is None or (outcome.status == LIMIT and not history.is_over):
+            outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
+            history.save(None if outcome.status == FAILED else outcome)
+        if outcome.status == EARLY:
+            history.restore_best()
+        status = _converged_sites(model)
+    result = _result(history, outcome, status)
     if result.status == FAILED:
         warnings.warn(result.reason, stacklevel=2)
     return result
 
 
 def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Objective:
-    if isinstance(model, PEP):
+    if has_sites(model):
         if optimizer == "lbfgs":
             return ConvergedSitesObjective(model)
         return SitesObjective(model) if batch_size is None else SweptMinibatchObjective(model, batch_size, seed)
@@ -167,38 +163,31 @@ def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: in
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
         return Objective(model, data)
-    return MinibatchObjective(model, data, Minibatches(N, size, fixed=_in_blocks(model), seed=seed))
-
-
-def _in_blocks(model: GPModel) -> bool:
-    """Whether the model's minibatches are fixed blocks."""
-    return bool(getattr(model, "minibatch_is_block", False))
+    return MinibatchObjective(model, data, Minibatches(N, size, fixed=declared_by(model).minibatch_is_block, seed=seed))
 
 
 def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:
-    if isinstance(model, InternalDataTrainingLossMixin):
+    if declared_by(model).has_own_data:
         if data is not None:
             raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
         return None
-    if not isinstance(model, ExternalDataTrainingLossMixin):
-        raise ValueError(f"model must be one of gpflow_pep or GPflow with a training loss, got {type(model).__name__}.")
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
     return rows_for(model, data)
 
 
 def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None) -> str:
-    external = isinstance(model, ExternalDataTrainingLossMixin)
+    declared = declared_by(model)
     if optimizer is None:
-        optimizer = "adam" if external else "lbfgs"
+        optimizer = "lbfgs" if declared.has_own_data else "adam"
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
-    if optimizer == "lbfgs" and _in_blocks(model):
+    if optimizer == "lbfgs" and declared.minibatch_is_block:
         raise ValueError(f'optimizer must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
     if batch_size is not None:
         if optimizer != "adam":
             raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
-        if not external and not isinstance(model, PEP):
+        if declared.has_own_data and not declared.has_sites:
             raise ValueError(f"batch_size must be None, since {type(model).__name__} needs all rows, got {batch_size}.")
     return optimizer
 
@@ -206,22 +195,22 @@ def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | 
 def _checked_interval(objective: Objective, interval: int | None) -> int:
     """Round up to a multiple of the objective's own interval."""
     if interval is None:
-        return _INTERVAL if isinstance(objective, MinibatchObjective) else objective.interval
+        return objective.default_interval
     return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
 
 
-def _settled(model: GPModel) -> SitesStatus | None:
-    if not isinstance(model, PEP):
+def _converged_sites(model: GPModel) -> SitesStatus | None:
+    if not has_sites(model):
         return None
     try:
-        return settle(model)
+        return converge_sites(model)
     except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
         model.reset_sites()
-        return settle(model)
+        return converge_sites(model)
 
 
-def _result(history: History, ending: Ending, sites: SitesStatus | None) -> FitResult:
-    objective, status, reason = list(history.objective), ending.status, ending.reason
+def _result(history: History, outcome: Outcome, sites: SitesStatus | None) -> FitResult:
+    objective, status, reason = list(history.objective), outcome.status, outcome.reason
     if sites is not None:
         before = objective[-1] if objective else -np.inf
         objective.append(sites.log_evidence)

@@ -8,7 +8,8 @@ from gpflow.models import GPModel
 
 from ..graphs import compiled
 from ..likelihoods.predictive import predicted_log_density
-from .objectives import quiet, rows_for
+from .declared import without_warnings
+from .objectives import rows_for
 
 _ROWS = 4096  # predicted at a time
 
@@ -34,9 +35,9 @@ class HeldOut:
 
     def __call__(self) -> dict[str, float]:
         """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
-        with quiet(self._model):
-            found = [self._of(X, Y) for X, Y in self._parts]
-        densities, squares = (np.concatenate(each) for each in zip(*found, strict=True))
+        with without_warnings(self._model):
+            scored = [self._of(X, Y) for X, Y in self._parts]
+        densities, squares = (np.concatenate(values) for values in zip(*scored, strict=True))
         scores = {"nlpd": -float(np.mean(densities))}
         return scores | ({"rmse": float(np.sqrt(np.mean(squares)))} if "rmse" in self.names else {})
 

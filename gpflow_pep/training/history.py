@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .checkpoints import Checkpoints
-from .result import EARLY, Ending
+from .result import EARLY, Outcome
 from .saved_history import SavedHistory
 
 Report = Callable[[int, float], None]
@@ -26,7 +26,7 @@ UNWRITABLE = (
 )
 
 Scores = Callable[[], Mapping[str, float]]
-Watch = Callable[[int], Any]
+Monitor = Callable[[int], Any]
 
 
 class History:
@@ -38,7 +38,7 @@ class History:
         *,
         steps: int,
         interval: int,
-        bar: Any,
+        progress_bar: Any,
         report: Report | None,
         scores: Scores | None,
         patience: int | None,
@@ -48,7 +48,7 @@ class History:
         :param variables: the parameters that are trained.
         :param steps: the largest number of steps.
         :param interval: steps between records.
-        :param bar: the tqdm progress bar.
+        :param progress_bar: that of tqdm.
         :param scores: computes the held-out scores at the current parameters; smaller is better.
         :param patience: stop after this many records in a row without improvement of the first score or, without
             scores, of the objective.
@@ -56,12 +56,12 @@ class History:
         self.iterations = 0
         self.objective: list[float] = []
         self.held_out: dict[str, list[float]] = {}
-        self.watch: Watch | None = None
+        self.monitor: Monitor | None = None
         """Called at every record, for TensorBoard."""
-        self.watched = ""
+        self.tensorboard = ""
         """The TensorBoard directory, for messages."""
         self._steps, self._interval = steps, interval
-        self._bar, self._report, self._scores, self._patience = bar, report, scores, patience
+        self._progress_bar, self._report, self._scores, self._patience = progress_bar, report, scores, patience
         self._trained = list(variables)
         self._best = [] if scores is None or patience is None else _copies(variables)
         self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
@@ -92,17 +92,17 @@ class History:
         return len(values) > self._patience and int(np.argmin(values)) < len(values) - self._patience  # the first best
 
     @property
-    def ending(self) -> Ending:
-        """The ending of a training run that stops early."""
+    def early_stop(self) -> Outcome:
+        """The outcome of a training run that stops early."""
         name = self._judged_by()[0]
-        return Ending(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
+        return Outcome(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
 
-    def resume(self, state: Mapping[str, tf.Variable]) -> Ending | None:
+    def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """
         Resume from the checkpoint, if there is one.
 
         :param state: variables that change from step to step, beside the parameters, by name.
-        :return: how the run had ended, if it had.
+        :return: the outcome of the run, if it had ended.
         :raises ValueError: if the checkpoint belongs to another run.
         """
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | {
@@ -114,23 +114,23 @@ class History:
             return None
         self.iterations, self._recorded, self._before = saved.iterations, saved.iterations, saved.seconds
         self.objective, self.held_out = saved.objective, saved.held_out
-        self._bar.update(self.iterations)
-        return None if saved.ended is None else Ending(*saved.ended)
+        self._progress_bar.update(self.iterations)
+        return None if saved.ended is None else Outcome(*saved.ended)
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
         self.iterations += 1
-        self._bar.update()
+        self._progress_bar.update()
         if objective is not None:
             self._record(objective)
 
-    def close(self, objective: float) -> None:
+    def record_last(self, objective: float) -> None:
         """Record the last step, or the start, if it has no record yet."""
         if self._recorded < self.iterations or not self.objective:
             self._record(objective)
 
-    def undo(self) -> None:
-        """Take back the last step, which failed, and its record."""
+    def discard_last(self) -> None:
+        """Discard the last step, which failed, and its record."""
         self.iterations -= 1
         if self._recorded > self.iterations:
             self._recorded = self.iterations
@@ -138,19 +138,19 @@ class History:
             for values in self.held_out.values():  # shorter if scoring the step failed
                 del values[len(self.objective) :]
 
-    def go_back_to_best(self) -> None:
+    def restore_best(self) -> None:
         """Restore the parameters of the best held-out score, if scores decide early stopping and one was finite."""
         if not any(np.isfinite(self._judged_by()[1])):
             return
         for variable, best in zip(self._trained, self._best, strict=bool(self._best)):
             variable.assign(best)
 
-    def save(self, ended: Ending | None = None) -> None:
+    def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
         if self._checkpoints is None:
             return
-        ending = None if ended is None else [ended.status, ended.reason]
-        saved = SavedHistory(self.iterations, self.seconds, self.objective, self.held_out, ending)
+        ended = None if outcome is None else [outcome.status, outcome.reason]
+        saved = SavedHistory(self.iterations, self.seconds, self.objective, self.held_out, ended)
         self._checkpoints.save(saved, self._state)
 
     def _record(self, objective: float) -> None:
@@ -163,25 +163,26 @@ class History:
             if judged_by[-1] == min(judged_by) < np.inf:
                 for best, variable in zip(self._best, self._trained, strict=True):
                     best.assign(variable)
-        now = {"objective": self.objective, **self.held_out}
-        self._bar.set_postfix_str(", ".join(f"{name} {each[-1]:.6g}" for name, each in now.items()), refresh=False)
+        records = {"objective": self.objective, **self.held_out}
+        latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
+        self._progress_bar.set_postfix_str(latest, refresh=False)
         if self._report is not None:
             self._report(self.iterations, objective)
-        if self.watch is not None:
-            self._show(self.watch)
+        if self.monitor is not None:
+            self._show(self.monitor)
         if self._checkpoints is not None and self._checkpoints.is_due:
             self.save()
 
-    def _show(self, watch: Watch) -> None:
+    def _show(self, monitor: Monitor) -> None:
         """Call the monitor. If it cannot write, warn and go on without it."""
         try:
-            watch(self.iterations)
+            monitor(self.iterations)
         except UNWRITABLE as error:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
-            where = f"tensorboard {self.watched!r}"
-            warnings.warn(f"{where} could not be written: {reason}; training goes on without it.", stacklevel=2)
-            self.watch = None
+            message = f"tensorboard {self.tensorboard!r} could not be written: {reason}; training goes on without it."
+            warnings.warn(message, stacklevel=2)
+            self.monitor = None
 
     def _judged_by(self) -> tuple[str, list[float]]:
         """Return name and values of the early-stopping criterion; smaller is better."""

@@ -12,8 +12,8 @@ from scipy.optimize import OptimizeResult, minimize
 
 from .history import History
 from .objectives import FAILURES, Objective
-from .recovery import NOT_FINITE, reason_of, restoring
-from .result import CONVERGED, FAILED, LIMIT, Ending
+from .recovery import NOT_FINITE, reason_of, restore_on_failure
+from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
 _EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
@@ -58,10 +58,10 @@ class _Best:
     """The largest derivative at the best evaluation."""
 
 
-def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending:
+def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcome:
     """Minimize the loss; the variables end at the best parameters evaluated."""
     if not objective.variables:
-        return Ending(CONVERGED, "Nothing is trainable.")
+        return Outcome(CONVERGED, "Nothing is trainable.")
     flat = _Flat(objective.variables)
     best = _Best(flat.values)
     recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after these iterations
@@ -75,10 +75,10 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
         flat.assign(x)
         try:
-            value, slopes = objective.evaluate(history.iterations)
+            value, derivatives = objective.evaluate(history.iterations)
             assert value is not None  # all rows
-            slope = flat.of(slopes)
-            if not (np.isfinite(value) and np.isfinite(slope).all()):
+            gradient = flat.of(derivatives)
+            if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
             if best.loss == np.inf:
@@ -88,9 +88,9 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
             best.loss, best.failure, best.values = value, "", flat.values
-            best.slope = float(np.abs(slope).max())
+            best.slope = float(np.abs(gradient).max())
             objective.mark_best()
-        return value, slope
+        return value, gradient
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
         if flat.values is not best.values:
@@ -101,7 +101,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         if history.is_over or is_flat():
             raise StopIteration
 
-    with restoring(objective, history, restore) as failure:
+    with restore_on_failure(objective, history, restore) as failure:
         # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
         # resumed from a checkpoint. Start another one from its end until that gains nothing.
         gained = True
@@ -111,15 +111,15 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
             result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
             restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
-        history.close(-best.loss)
+        history.record_last(-best.loss)
         if history.is_over_early:
-            return history.ending
+            return history.early_stop
         limit = history.is_over
         if is_flat() and not (limit or best.failure):
             gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
-            return Ending(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
+            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
         if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
-            return Ending(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
+            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
         reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
         if best.failure:
             reason += f" The last step failed: {best.failure}"
@@ -130,5 +130,5 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Ending
         converged = not limit and (bool(result.success) or exhausted) and not (best.failure or at_edge)
         if best.any_failure and not (converged or limit):
             reason += f" A step failed: {best.any_failure}"
-        return Ending(CONVERGED if converged else LIMIT if limit else FAILED, reason)
-    return Ending(FAILED, failure[0])
+        return Outcome(CONVERGED if converged else LIMIT if limit else FAILED, reason)
+    return Outcome(FAILED, failure[0])

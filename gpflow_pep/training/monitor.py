@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..arrays_file import check_writable
-from ..models.moving_points import are_points, points_of
+from ..models.inducing_points import are_inducing_points, single_output_variables
+from .declared import without_warnings
 from .history import History
-from .objectives import quiet
 
 _PICTURES = 10  # records between pictures
 _POINTS = 1000  # rows of data in a picture
@@ -76,7 +76,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
     ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
     places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
-    with quiet(model):
+    with without_warnings(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))
     if X.shape[1] == 1:
         axes.plot(X, Y, ".", color="gray", alpha=0.5)
@@ -89,7 +89,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
         filled = axes.contourf(*places, shown.reshape(places[0].shape), alpha=0.6)
         axes.scatter(X[:, 0], X[:, 1], c=Y[:, 0], s=4, cmap=filled.cmap)
     variable = getattr(model, "inducing_variable", None)
-    if variable is not None and are_points(variable):
-        for part in points_of(variable):
-            Z = np.asarray(part.Z)
+    if variable is not None and are_inducing_points(variable):
+        for single in single_output_variables(variable):
+            Z = np.asarray(single.Z)
             axes.plot(Z[:, 0], np.full(len(Z), axes.get_ylim()[0]) if Z.shape[1] == 1 else Z[:, 1], "k+")

@@ -1,7 +1,6 @@
 """Training losses to minimize: how loss and gradient are evaluated for each kind of model."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from typing_extensions import override
 from .. import validation
 from ..ep import SitesStatus
 from ..minibatches import Minibatches
-from ..models.pep import PEP
 from ..observations import check_observations
+from .declared import ModelWithSites
 from .step import training_step
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
-"""The loss, if it is known, and its derivatives in the trainable variables."""
+"""The loss, if it is known, and its gradient: derivatives in the trainable variables."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
@@ -28,7 +27,8 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
 _MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
-_SETTLING_SWEEPS = 1000  # after training
+_FINAL_SWEEPS = 1000  # after training
+_INTERVAL = 100  # steps of minibatch training between records
 _LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats)
 
 
@@ -48,7 +48,12 @@ def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
 class Objective:
     """A training loss of all rows: the model's own data, or data given."""
 
-    def __init__(self, model: GPModel, data: RegressionData | None = None):
+    model: Any
+
+    def __init__(self, model: Any, data: RegressionData | None = None):
+        """
+        :param model: a model of GPflow, or a `ModelWithSites`.
+        """
         self.model, self.variables = model, list(model.trainable_variables)
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
         self._step = training_step(model)
@@ -57,6 +62,11 @@ class Objective:
     def interval(self) -> int:
         """Steps between records, or a divisor of that."""
         return 1
+
+    @property
+    def default_interval(self) -> int:
+        """Steps between records, unless the user gives them."""
+        return self.interval
 
     @property
     def state(self) -> dict[str, tf.Variable]:
@@ -70,8 +80,8 @@ class Objective:
         :param step: the number of the step, from 0.
         :raises FAILURES: if they cannot be computed.
         """
-        loss, slopes = self._step(*self._rows)
-        return float(loss), slopes
+        loss, gradient = self._step(*self._rows)
+        return float(loss), gradient
 
     def probe(self, step: int) -> Evaluation:
         """Evaluate as in this step, without changing any state."""
@@ -98,11 +108,16 @@ class MinibatchObjective(Objective):
         super().__init__(model)
         self._data, self._batches = data, batches
 
+    @property
+    @override
+    def default_interval(self) -> int:
+        return _INTERVAL
+
     @override
     def evaluate(self, step: int) -> Evaluation:
         rows = self._batches.rows(step)
-        loss, slopes = self._step(*(values[rows] for values in self._data))
-        return float(loss), slopes
+        loss, gradient = self._step(*(values[rows] for values in self._data))
+        return float(loss), gradient
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -112,13 +127,12 @@ class MinibatchObjective(Objective):
 class SitesObjective(Objective):
     """The energy of a model with sites."""
 
-    model: PEP
+    model: ModelWithSites
 
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        sites = self.model.sites  # the status holds the damping that the next sweeps start with
-        return {"precision": sites.precision, "linear": sites.linear, "status": self.model._status}
+        return self.model.sites_variables
 
     @override
     def probe(self, step: int) -> Evaluation:
@@ -136,7 +150,7 @@ class SitesObjective(Objective):
 class SweptMinibatchObjective(SitesObjective):
     """Update a minibatch's sites and estimate derivatives from it; recompute the sums over all rows every epoch."""
 
-    def __init__(self, model: PEP, batch_size: int, seed: int):
+    def __init__(self, model: ModelWithSites, batch_size: int, seed: int):
         super().__init__(model)
         self._batch_size, self._seed = batch_size, seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
@@ -156,11 +170,11 @@ class SweptMinibatchObjective(SitesObjective):
 
     @override
     def probe(self, step: int) -> Evaluation:
-        under_way, self._epoch = self._epoch, None
+        epoch, self._epoch = self._epoch, None
         try:
             return super().probe(step)
         finally:
-            self._epoch = under_way
+            self._epoch = epoch
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -179,10 +193,10 @@ class ConvergedSitesObjective(SitesObjective):
     gradient. So the tolerance is set proportional to the square root of the last gain.
     """
 
-    def __init__(self, model: PEP):
+    def __init__(self, model: ModelWithSites):
         super().__init__(model)
         self._best: Any = None
-        self._settled = False  # whether sites have (nearly) converged in an earlier evaluation
+        self._have_converged = False  # or nearly, in an earlier evaluation
         self._best_loss, self._gain = np.inf, np.inf
         self._last_loss = np.inf
 
@@ -192,21 +206,21 @@ class ConvergedSitesObjective(SitesObjective):
         try:
             model.tol = max(tol, min(_LOOSEST, _OF_GAIN * np.sqrt(self._gain)))
             model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
-            found = super().evaluate(step)
+            loss, gradient = super().evaluate(step)
         finally:
             model.tol, model.max_sweeps = tol, max_sweeps
         change = model.sites_status.change
         if change > (_MAX_CHANGE_OF_BOUND if model.is_lower_bound else _MAX_CHANGE) and max_sweeps > _FEW_SWEEPS:
-            if self._settled:
+            if self._have_converged:
                 raise FloatingPointError(
                     f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
                     "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
                 )
         else:
-            self._settled = True
-        assert found[0] is not None
-        self._last_loss = found[0]
-        return found
+            self._have_converged = True
+        assert loss is not None
+        self._last_loss = loss
+        return loss, gradient
 
     @override
     def mark_best(self) -> None:
@@ -219,18 +233,11 @@ class ConvergedSitesObjective(SitesObjective):
             self.model.sites.assign(self._best)
 
 
-@contextmanager
-def quiet(model: GPModel) -> Iterator[None]:
-    """Suppress the warning that sites have not converged: the training result reports it."""
-    with model._quiet() if isinstance(model, PEP) else nullcontext():
-        yield
-
-
-def settle(model: PEP) -> SitesStatus:
+def converge_sites(model: ModelWithSites) -> SitesStatus:
     """Update the sites until they have converged, even if `max_sweeps` was small in training."""
     max_sweeps = model.max_sweeps
     try:
-        model.max_sweeps = max(max_sweeps, _SETTLING_SWEEPS)
+        model.max_sweeps = max(max_sweeps, _FINAL_SWEEPS)
         return model.update_sites()
     finally:
         model.max_sweeps = max_sweeps

@@ -13,7 +13,7 @@ NOT_FINITE = "the training loss or its derivatives are not finite."
 
 
 @contextmanager
-def restoring(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
+def restore_on_failure(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
     """
     If an evaluation fails inside, restore the last good parameters and add the reason to the list yielded. Before the
     first step there are no good parameters: raise the error.
@@ -37,8 +37,8 @@ def reason_of(error: BaseException) -> str:
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
-    found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
-    return found.group(1) if found else text
+    match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
+    return match.group(1) if match else text
 
 
 def check_finite(*values: tf.Tensor) -> list[tf.Operation]:

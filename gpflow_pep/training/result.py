@@ -1,4 +1,4 @@
-"""How a training ended."""
+"""The result of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ STATUSES = (CONVERGED, LIMIT, EARLY, FAILED)
 
 
 @dataclass(frozen=True)
-class Ending:
-    """Why an optimizer stopped."""
+class Outcome:
+    """How an optimizer stopped, and why."""
 
     status: str
     reason: str
@@ -19,7 +19,7 @@ class Ending:
 
 @dataclass(frozen=True, repr=False)
 class FitResult:
-    """The ending and the history of a training run, including the part before it was resumed from a checkpoint."""
+    """Outcome and history of a training run, including the part before it was resumed from a checkpoint."""
 
     status: str
     """

@@ -22,7 +22,7 @@ def saved_history_of(value: Any) -> SavedHistory:
     """
     Validate a `SavedHistory` decoded from JSON.
 
-    :raises ValueError: where it is not one.
+    :raises ValueError: if it is not one.
     """
     if not isinstance(value, dict) or value.keys() != set(SavedHistory._fields):
         raise ValueError("it has no record of the training")
@@ -31,15 +31,15 @@ def saved_history_of(value: Any) -> SavedHistory:
     if not _are_numbers([saved.seconds]) or not 0.0 <= saved.seconds < math.inf:
         raise ValueError(f"seconds must be a finite number of at least 0, got {saved.seconds!r}")
     scores = list(saved.held_out.values()) if isinstance(saved.held_out, dict) else [None]
-    if not all(isinstance(each, list) and _are_numbers(each) for each in [saved.objective, *scores]):
+    if not all(isinstance(values, list) and _are_numbers(values) for values in [saved.objective, *scores]):
         raise ValueError("objective and held_out must be lists of numbers")
-    if saved.ended is not None and not _is_ending(saved.ended):
+    if saved.ended is not None and not _is_outcome(saved.ended):
         raise ValueError(f"ended must be a status and a reason, got {saved.ended!r}")
     return saved
 
 
-def _is_ending(value: Any) -> bool:
-    is_pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, str) for each in value)
+def _is_outcome(value: Any) -> bool:
+    is_pair = isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
     return is_pair and value[0] in STATUSES
 
 

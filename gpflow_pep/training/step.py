@@ -9,7 +9,7 @@ from gpflow.models import GPModel
 
 from ..derivatives import derivatives
 from ..graphs import compiled
-from ..models.structure import Structure
+from ..models.retracing import RetracingKey
 
 _KEY = "_training_step"
 
@@ -19,21 +19,21 @@ def training_step(model: GPModel) -> "TrainingStep":
     step = vars(model).get(_KEY)
     if step is None:
         step = model.__dict__[_KEY] = TrainingStep(model)
-    found: TrainingStep = step
-    found.renew()
-    return found
+    training_step: TrainingStep = step
+    training_step.renew()
+    return training_step
 
 
 class TrainingStep:
     """Loss and its gradient in the trainable variables, for the model's own data or for given rows."""
 
     def __init__(self, model: GPModel):
-        self._model, self._structure, self._number = model, Structure(), -1
+        self._model, self._retracing, self._number = model, RetracingKey(), -1
         self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
-        number = self._structure.number([self._model], [default_jitter(), default_float()])
+        number = self._retracing.number([self._model], [default_jitter(), default_float()])
         if number != self._number:
             self._number, self._compiled = number, {}
 
@@ -46,8 +46,8 @@ class TrainingStep:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         if signature not in self._compiled:
             self._compiled[signature] = compiled(self._loss_and_gradient, input_signature=signature)
-        found: tuple[tf.Tensor, list[tf.Tensor]] = self._compiled[signature](*map(tf.constant, rows))
-        return found
+        loss, gradient = self._compiled[signature](*map(tf.constant, rows))
+        return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables

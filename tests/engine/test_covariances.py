@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf
 
-from gpflow_pep.engine.covariances import covariance_with_rows
+from gpflow_pep.engine import Prior
 
 EXACT = 1e-12
 RNG = np.random.default_rng(1)
@@ -34,8 +34,8 @@ def value_and_gradient(function, sources):
 
 
 def ours(kernel, inducing_variable, inputs=X):
-    covariance, shared = covariance_with_rows(inducing_variable, kernel)
-    return covariance(tf.convert_to_tensor(inputs), *shared)
+    prior = Prior(inducing_variable, kernel)
+    return prior.Kuf(tf.convert_to_tensor(inputs), *prior.inputs)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -55,7 +55,7 @@ def test_values_and_derivatives_are_those_of_gpflow(
 def test_it_is_one_product_of_what_is_shared():
     """The special form is in use: it hands out tensors that all rows share."""
     kernel, inducing_variable = KERNELS["one lengthscale"](), gpflow.inducing_variables.InducingPoints(Z)
-    left, *_ = covariance_with_rows(inducing_variable, kernel)[1]
+    left, *_ = Prior(inducing_variable, kernel).inputs
     assert left.shape == (4, X.shape[1] + 2)
 
 

@@ -10,7 +10,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 
 from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier, datasets
-from gpflow_pep.ep import SitesStatus, convergence
+from gpflow_pep.ep import SitesStatus, loop_state
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(31)
@@ -77,16 +77,16 @@ def test_what_the_status_says_is_so(model, trace):
     """The change that an update would make, by numpy from q(u) = N(m, S) and the tilted moments that are matched."""
     model.tol = 1e-3
     found = trace(model).result
-    assert int(found.ending) == convergence.CONVERGED
+    assert int(found.status) == loop_state.CONVERGED
     status = model.update_sites()
-    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.point.change), rel=1e-6)
+    assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.iterate.change), rel=1e-6)
     before = model.sites.stacked().numpy()[..., 0]
     mean, covariance = (value.numpy() for value in model.compute_qu())
     w = np.linalg.solve(
         model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)), model.kernel(Z, X).numpy()
     )
     m, s = w.T @ mean[:, 0], np.sum(w * (covariance @ w), axis=0)
-    update = found.point.update.numpy()[..., 0]
+    update = found.iterate.update.numpy()[..., 0]
     change = [np.abs(update[:, 0] * s), np.abs(update[:, 1] - m * update[:, 0]) * np.sqrt(s)]
     assert status.change == pytest.approx(np.max(change), rel=1e-5)
     assert 1e-6 < status.change <= 1e-3
@@ -110,9 +110,9 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     """Of ten million sites hardly a secant is remembered."""
     model.tol = 1e-9
     many = trace(model, num_data=10_000_000).result
-    assert many.ending == convergence.CONVERGED
+    assert many.status == loop_state.CONVERGED
     assert model.update_sites().converged
-    np.testing.assert_allclose(many.point.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(many.iterate.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
@@ -137,9 +137,9 @@ def test_the_best_sites_are_kept(model, trace):
     model.kernel.variance.assign(400.0)
     model.tol, model.max_sweeps = 1e-12, 11
     run = trace(model)
-    assert int(run.result.ending) == convergence.LIMIT
-    seen = [float(loop.point.change) for loop in run.loops if not loop.preliminary and loop.is_valid]
-    assert float(run.result.point.change) == min(seen)
+    assert int(run.result.status) == loop_state.LIMIT
+    seen = [float(loop.iterate.change) for loop in run.loops if not loop.preliminary and loop.is_valid]
+    assert float(run.result.iterate.change) == min(seen)
     model.max_sweeps = 1000
     model.update_sites()
     model.max_sweeps = 11
@@ -192,7 +192,7 @@ def test_sites_that_are_improper(model, trace, precision):
     run = trace(model)
     assert not run.loops[0].is_valid and int(run.loops[0].halvings) == 1
     first = next(loop for loop in run.loops if loop.is_valid)
-    scaled = first.point.sites.numpy()[:, 0] / values
+    scaled = first.iterate.sites.numpy()[:, 0] / values
     np.testing.assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
     assert scaled[0, 0] == 0.0 or np.log2(scaled[0, 0]) % 1.0 == 0.0
     status = model.update_sites()
@@ -213,11 +213,11 @@ def test_nothing_improper_is_accepted(trace):
     for loop in run.loops:
         rejected += not loop.comparable
         if loop.is_valid:
-            precision = loop.point.sites.numpy()[:, 0, 0]
+            precision = loop.iterate.sites.numpy()[:, 0, 0]
             B = np.eye(6) + (V * precision) @ V.T
             assert np.linalg.eigvalsh(B).min() > 0.0
             assert np.min(1.0 - 0.5 * precision * np.sum(V * np.linalg.solve(B, V), axis=0)) > 0.0
-            assert np.isfinite(loop.point.log_evidence) and np.isfinite(loop.point.change)
+            assert np.isfinite(loop.iterate.log_evidence) and np.isfinite(loop.iterate.change)
             lowest = min(lowest, precision.min())
     assert rejected > 0 and lowest < 0.0
 
@@ -249,9 +249,9 @@ def test_no_sweep_lowers_a_bound(trace):
     model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0)
     assert model.is_lower_bound
     run = trace(model)
-    assert int(run.result.ending) == convergence.CONVERGED
+    assert int(run.result.status) == loop_state.CONVERGED
     accurate = [loop for loop in run.loops if loop.is_valid and not loop.preliminary]
-    bounds = np.array([float(loop.point.log_evidence) for loop in accurate])
+    bounds = np.array([float(loop.iterate.log_evidence) for loop in accurate])
     assert len(bounds) > 10 and bounds[-1] > bounds[0]
     assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP
-from gpflow_pep.ep import Options, convergence
+from gpflow_pep.ep import Options, convergence, loop_state, newton
 from gpflow_pep.ep.acceleration import Secants
 from gpflow_pep.likelihoods import Probit
 
@@ -57,19 +57,19 @@ def of_a_bound(run, is_bound):
 
 def test_a_small_fraction_may_lower_a_bound(run, options, loop):
     """By what only rounding does; a larger one may not, unless the energy is no bound."""
-    lower = loop.point._replace(log_evidence=loop.point.log_evidence - 1.0)
+    lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
         state = loop._replace(fraction=constant(fraction * DAMPING))
         assert bool(convergence._keeps_bound(of_a_bound(run, is_bound), options, state, lower)) == keeps
-        assert convergence._keeps_bound(of_a_bound(run, is_bound), options, state, loop.point)
+        assert convergence._keeps_bound(of_a_bound(run, is_bound), options, state, loop.iterate)
 
 
 def test_secants_are_forgotten_where_the_change_grows(run, loop):
     """To more than twice what it was."""
-    change = float(run.step(loop).point.change)
+    change = float(run.step(loop).iterate.change)
     assert change < 0.1
     for growth, count in ((1.8, int(loop.secants.count) + 1), (2.2, 0)):
-        before = loop._replace(point=loop.point._replace(change=constant(change / growth)))
+        before = loop._replace(iterate=loop.iterate._replace(change=constant(change / growth)))
         assert int(run.step(before).secants.count) == count
 
 
@@ -77,22 +77,22 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     """Above a fifth of a standard deviation, though it does not grow."""
     kept, forgotten = [], []
     for before in run.loops[:-1]:
-        large = before._replace(point=before.point._replace(change=constant(1e3)))
+        large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
         after = run.step(large)
         follows = before.comparable and not before.preliminary and after.comparable  # a sweep that is accepted
-        if follows and 0.04 < float(after.point.change) < 1.0:
+        if follows and 0.04 < float(after.iterate.change) < 1.0:
             (kept if int(after.secants.count) == int(before.secants.count) + 1 else forgotten).append(after)
     assert kept and forgotten
-    assert max(float(loop.point.change) for loop in kept) <= 0.2
-    assert all(float(loop.point.change) > 0.2 and int(loop.secants.count) == 0 for loop in forgotten)
+    assert max(float(loop.iterate.change) for loop in kept) <= 0.2
+    assert all(float(loop.iterate.change) > 0.2 and int(loop.secants.count) == 0 for loop in forgotten)
 
 
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
 def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
     """With preliminary sweeps the first time; then without, and then with smaller and smaller steps."""
-    stuck = loop._replace(attempt=tf.constant(attempt), ending=tf.constant(convergence.STUCK))
+    stuck = loop._replace(attempt=tf.constant(attempt), status=tf.constant(loop_state.STUCK))
     again = convergence._end(options, stuck)
-    assert int(again.ending) == int(again.final_ending) == convergence.RUNNING
+    assert int(again.status) == int(again.final_status) == loop_state.RUNNING
     assert int(again.attempt) == attempt + 1 and bool(again.preliminary) == (attempt == 0)
     assert float(again.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
     assert not again.candidate.numpy().any() and not again.is_valid
@@ -100,25 +100,25 @@ def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
 
 def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     """It sweeps at them once more, unless it is there."""
-    best = loop.point.sites + 1.0
+    best = loop.iterate.sites + 1.0
     stuck = loop._replace(
-        attempt=tf.constant(4), ending=tf.constant(convergence.STUCK), best=best, best_change=constant(0.0)
+        attempt=tf.constant(4), status=tf.constant(loop_state.STUCK), best=best, best_change=constant(0.0)
     )
     last = convergence._end(options, stuck)
-    assert int(last.attempt) == 4 and int(last.final_ending) == convergence.STUCK
+    assert int(last.attempt) == 4 and int(last.final_status) == loop_state.STUCK
     np.testing.assert_array_equal(last.candidate, best)
 
 
 def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
-    newton = tf.ones_like(loop.candidate)
-    trying = loop._replace(newton=newton, kind=tf.constant(convergence.TRYING), step_size=constant(0.03))
-    halved = convergence._halve(options, trying)
-    assert int(halved.kind) == convergence.TRYING and int(halved.patience) == int(loop.patience)
-    np.testing.assert_allclose(halved.candidate, loop.point.sites + 0.015, rtol=0.0, atol=1e-12)
-    given_up = convergence._halve(options, halved)
-    assert int(given_up.kind) == convergence.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
-    np.testing.assert_array_equal(given_up.candidate, loop.point.sites)
+    direction = tf.ones_like(loop.candidate)
+    trying = loop._replace(newton=direction, kind=tf.constant(loop_state.TRYING), step_size=constant(0.03))
+    halved = newton.halve(options, trying)
+    assert int(halved.kind) == loop_state.TRYING and int(halved.patience) == int(loop.patience)
+    np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
+    given_up = newton.halve(options, halved)
+    assert int(given_up.kind) == loop_state.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
+    np.testing.assert_array_equal(given_up.candidate, loop.iterate.sites)
 
 
 @pytest.mark.parametrize(
@@ -126,21 +126,21 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
-    trying = loop._replace(kind=tf.constant(convergence.TRYING), step_size=constant(step_size))
-    found = loop.point._replace(update=left * loop.point.update)
-    assert bool(convergence._is_nearer(of_a_bound(run, False), trying, found)) == is_nearer
+    trying = loop._replace(kind=tf.constant(loop_state.TRYING), step_size=constant(step_size))
+    found = loop.iterate._replace(update=left * loop.iterate.update)
+    assert bool(newton.is_nearer(of_a_bound(run, False), trying, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
-    assert convergence._is_nearer(of_a_bound(run, True), trying, higher)
+    assert newton.is_nearer(of_a_bound(run, True), trying, higher)
 
 
-@pytest.mark.parametrize(("depth", "kind"), [(4, convergence.SWEEPING), (5, convergence.TRYING)])
+@pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.TRYING)])
 def test_newton_needs_secants(options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(
-        secants=Secants.none(depth, loop.point.sites), stalled=loop.patience, to_halve=loop.point.change
+        secants=Secants.none(depth, loop.iterate.sites), stalled=loop.patience, to_halve=loop.iterate.change
     )
-    step = stalled.secants.step(loop.point.update, loop.point.normalized)
-    found = convergence._accept(options, stalled, loop.point, step, tf.constant(False))
+    step = stalled.secants.step(loop.iterate.update, loop.iterate.normalized)
+    found = convergence._accept(options, stalled, loop.iterate, step, tf.constant(False))
     assert int(found.kind) == kind
 
 

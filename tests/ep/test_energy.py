@@ -9,8 +9,7 @@ from scipy.special import log_ndtr
 from gpflow_pep import PEP
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.ep import scale_terms, sum_sites
-from gpflow_pep.ep.energy import log_integral
-from gpflow_pep.ep.sweep import sweep
+from gpflow_pep.ep.sweep import log_integral, sweep
 from gpflow_pep.likelihoods import Probit
 
 # Logarithms and quotients by α >= 0.3 of numbers of order 1, of matrices of condition 1e2, and quadrature to 1e-11.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from experiments.campaign.convergence import Models, Problem
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
-from gpflow_pep.ep import convergence, sum_sites
+from gpflow_pep.ep import convergence, loop_state, sum_sites
 from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
@@ -83,16 +83,16 @@ def test_classes_do_not_shift_together(name, alpha, monkeypatch):
 
 @pytest.mark.parametrize("make", [contradictory, lambda: several_classes(MultiClassRobustMax, 0.5)])
 def test_sums_are_those_of_the_sites(make, trace):
-    """A and c of each accepted point, after shifts, are V diag(τ) V' and V h of its sites."""
+    """A and c of each accepted iterate, after shifts, are V diag(τ) V' and V h of its sites."""
     model = make()
     run = trace(model)
     prior = model._prior()
     projected, checked = model._projected(prior), 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.is_valid:
-            A, c = sum_sites(prior.rows, projected, loop.point.sites, prior.L)
-            np.testing.assert_allclose(loop.point.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
-            np.testing.assert_allclose(loop.point.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
+            A, c = sum_sites(prior.rows, projected, loop.iterate.sites, prior.L)
+            np.testing.assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
+            np.testing.assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1
     assert checked > 3
 
@@ -136,9 +136,9 @@ def test_an_unstable_fixed_point(trace):
     """
     model = contradictory()
     run = trace(model)
-    assert int(run.result.ending) == convergence.CONVERGED
+    assert int(run.result.status) == loop_state.CONVERGED
     kinds = [int(loop.kind) for loop in run.loops]
-    assert convergence.PROBING in kinds and convergence.TRYING in kinds
+    assert loop_state.PROBING in kinds and loop_state.TRYING in kinds
     status = model.update_sites()
     assert status.converged and status.sweeps < 150
     update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
@@ -173,7 +173,7 @@ def test_newton_is_for_those_that_need_it(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
-    assert {int(loop.kind) for loop in trace(model).loops} == {convergence.SWEEPING}
+    assert {int(loop.kind) for loop in trace(model).loops} == {loop_state.SWEEPING}
 
 
 @pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
-from gpflow_pep.engine import OldSite, SingleRows, SiteSums, SomeRows
+from gpflow_pep.engine import OldPosteriorSite, SingleRows, SiteSums, SomeRows
 from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
 from gpflow_pep.ep.sweep import normalized, sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
@@ -35,7 +35,7 @@ def rows(chunk_size=100, alpha=0.6, indices=None):
     chunks = SingleRows(chunk_size or 100)
     if indices is not None:
         data, chunks, one_chunk = tuple(tf.gather(values, indices) for values in data), SomeRows(indices), True
-    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C, is_one_chunk=one_chunk)
+    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C, single_chunk=one_chunk)
 
 
 def projected(given, *, keep):
@@ -227,7 +227,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
 
 
 def test_an_old_posterior_may_bear_what_the_prior_cannot():
-    old = OldSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
+    old = OldPosteriorSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = 30.0
     given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))

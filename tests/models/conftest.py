@@ -146,7 +146,7 @@ def energy_at_sites():
         before = model.max_sweeps
         model._options.max_sweeps.assign(0)  # less than a user may ask for: the sites are looked at, and stay
         try:
-            with model._quiet():
+            with model.without_warnings():
                 return model.update_sites().log_evidence
         finally:
             model.max_sweeps = before

@@ -37,11 +37,11 @@ def assert_close(actual, expected):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     model = make(name, FEW)
-    assert model.in_one_chunk
+    assert model.single_chunk
     step = compiled_step(model)
     assert_close(step(), compiled_step(make(name, FEW, chunk_size=7))())
     model.data = (X, Y)
-    assert not model.in_one_chunk
+    assert not model.single_chunk
     many = compiled_step(make(name, (X, Y)))()
     assert_close(step(), many)
     assert step.experimental_get_tracing_count() == 1
@@ -52,14 +52,14 @@ def test_once_they_were_many_chunks_stay():
     """A stream whose batches are now above and now below a chunk does not compile again and again."""
     model = make("PEPR 0.5", (X, Y))
     model.data = FEW
-    assert not model.in_one_chunk
+    assert not model.single_chunk
 
 
 def test_refused_data_change_nothing():
     model = make("PEPR 0.5", FEW)
     with pytest.raises(ValueError, match="columns"):
         model.data = (X[:, :1], Y)
-    assert model.in_one_chunk
+    assert model.single_chunk
 
 
 def test_a_stream_compiles_what_it_carries_over_once_more():

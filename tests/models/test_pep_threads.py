@@ -10,7 +10,7 @@ import pytest
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.models.one_at_a_time import one_at_a_time
+from gpflow_pep.models.lock import lock_of
 
 THREADS = 60
 rng = np.random.default_rng(5)
@@ -36,15 +36,15 @@ class Watched:
         self._step, self._count, self._guard = step, 0, threading.Lock()
         self.most = 0
 
-    def get_concrete_function(self, structure):
-        found = self._step.get_concrete_function(structure)
+    def get_concrete_function(self, key):
+        found = self._step.get_concrete_function(key)
 
-        def run(structure):
+        def run(key):
             with self._guard:
                 self._count += 1
                 self.most = max(self.most, self._count)
             try:
-                return found(structure)
+                return found(key)
             finally:
                 with self._guard:
                     self._count -= 1
@@ -82,7 +82,7 @@ def test_predictions_in_many_threads(compiled, monkeypatch):
 
     def task(number):
         if number % 2:
-            with one_at_a_time(model):
+            with lock_of(model):
                 model.reset_sites()
         return [each.numpy() for each in model.predict_f(X)]
 
@@ -104,8 +104,8 @@ def test_the_first_prediction_of_a_model(compiled):
 def test_copies_have_a_lock_of_their_own(compiled, copied):
     """Also of a model whose lock is held, which another thread could not be waiting for."""
     model, expected = compiled
-    with one_at_a_time(model):
+    with lock_of(model):
         other = copied(model)
-    assert one_at_a_time(other) is not one_at_a_time(model)
-    assert one_at_a_time(other) is one_at_a_time(other)
+    assert lock_of(other) is not lock_of(model)
+    assert lock_of(other) is lock_of(other)
     np.testing.assert_allclose(other.predict_f(X)[0], expected, rtol=0, atol=1e-6)

@@ -173,7 +173,8 @@ def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch, comp
     stream, model = of_the_first_batch
     assert stream._prior().old is not None and model._prior().old is None
     for kind in (PEP, PEPClassifier):
-        assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_old", "_absorb"))
+        assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_absorb"))
+    assert model._old is None
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

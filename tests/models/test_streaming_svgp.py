@@ -1,6 +1,8 @@
 """StreamingSVGP: the reference number, the limits, and what a batch and new inducing points do to q(u)."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import gpflow
@@ -154,3 +156,14 @@ def test_refused_batches_leave_the_model_as_it_was():
         model.update((X, np.ones_like(X)))
     after = model.state.as_dict()
     assert all(np.array_equal(before[name], after[name]) for name in before if name != "parameter.q_sqrt")
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_goes_on_with_any_number_of_points(copied):
+    """Bit for bit as the model itself: the shapes of the old posterior are not fixed by copying."""
+    model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
+    copies = model, copied(model)
+    for each in copies:
+        each.update(SECOND, Z[:2])
+    first, second = (each.predict_f(X) for each in copies)
+    np.testing.assert_array_equal(first, second)

@@ -177,7 +177,7 @@ def test_float32():
 
 
 @pytest.fixture
-def slopes(monkeypatch):
+def derivatives(monkeypatch):
     """Puts functions of x in the place of g, g' and -g''; returns the x at which they are asked for."""
     asked = []
 
@@ -187,7 +187,7 @@ def slopes(monkeypatch):
             assert len(asked) < 200
             return tuple(tf.convert_to_tensor(value) for value in function(x))
 
-        monkeypatch.setattr(MODULE, "_slopes", replaced)
+        monkeypatch.setattr(MODULE, "_derivatives", replaced)
         return asked
 
     return replace
@@ -197,27 +197,27 @@ ONE = tf.ones([1], tf.float64)
 UNITS = MODULE._Units(place=ONE[None], inverse=ONE[None], mode=0.0 * ONE, height=0.0 * ONE)
 
 
-def test_a_mode_that_is_never_reached(slopes):
+def test_a_mode_that_is_never_reached(derivatives):
     """g rises for ever: after 100 steps the point that was reached is used."""
-    asked = slopes(lambda x: (0.0 * x, 1.0 + 0.0 * x, 1.0 + 0.0 * x))
+    asked = derivatives(lambda x: (0.0 * x, 1.0 + 0.0 * x, 1.0 + 0.0 * x))
     x, _, _ = MODULE._mode(-ONE[None], ONE[None])
     assert len(asked) == 100
     np.testing.assert_array_equal(np.ravel(asked), np.arange(100.0))
     assert float(x[0]) == 99.0
 
 
-def test_an_end_that_is_never_reached(slopes):
+def test_an_end_that_is_never_reached(derivatives):
     """g falls far too much, at once: each step is a half of what is left."""
-    asked = slopes(lambda x: (-1e3 + 0.0 * x, -2e3 * tf.sign(x) / tf.abs(x), ONE))
+    asked = derivatives(lambda x: (-1e3 + 0.0 * x, -2e3 * tf.sign(x) / tf.abs(x), ONE))
     reach = MODULE._reach(UNITS, ONE)
     assert len(asked) == 100
     assert 0.0 < float(reach.left[0]) < 1e-20
 
 
 @pytest.mark.parametrize(("start", "count"), [(36.0, 1), (39.0, 2), (44.0, 2)])
-def test_an_end_that_is_near_enough(slopes, start, count):
+def test_an_end_that_is_near_enough(derivatives, start, count):
     """g falls in proportion, so that one step is exact; the next one is worth it where that took a fifth off."""
-    asked = slopes(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
+    asked = derivatives(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
     reach = MODULE._reach(UNITS, 60.0 / tf.square(start * ONE))
     assert len(asked) == count and float(reach.left[0]) == pytest.approx(30.0, rel=1e-12)
     assert asked[0][0, 0] == pytest.approx(-start, rel=1e-12)

@@ -28,8 +28,8 @@ from small_models import (
 )
 
 import gpflow_pep
+from gpflow_pep.identity import run_identity
 from gpflow_pep.training import fit
-from gpflow_pep.training.run_identity import run_identity
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

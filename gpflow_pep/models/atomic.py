@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 @contextmanager
-def all_or_nothing(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
+def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
     Undo a change that does not complete: because of Ctrl-C between two assignments, say.
 

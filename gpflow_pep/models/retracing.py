@@ -19,7 +19,7 @@ from ..graphs import forget
 _PLAIN = (bool, int, float, str, np.generic)
 
 
-class Structure:
+class RetracingKey:
     """Retracing key: numbers the structures (parts, parameters, variables, settings) that a model has had."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Structure:
 
 class CompiledSteps:
     """
-    A model with compiled steps that take :meth:`_current_structure`: when it changes they are traced again, and earlier
+    A model with compiled steps that take :meth:`_retracing_key`: when it changes they are traced again, and earlier
     traces are dropped, since no number is used twice.
     """
 
@@ -53,13 +53,13 @@ class CompiledSteps:
     mean_function: MeanFunction
 
     @cached_property
-    def _structure(self) -> Structure:
-        return Structure()
+    def _retracing(self) -> RetracingKey:
+        return RetracingKey()
 
-    def _current_structure(self) -> int:
+    def _retracing_key(self) -> int:
         """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
-        before = self._structure.last
-        number = self._structure.number(self._parts(), self._settings())
+        before = self._retracing.last
+        number = self._retracing.number(self._parts(), self._settings())
         if number != before:
             forget(self)
         return number

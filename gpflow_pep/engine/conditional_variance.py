@@ -9,17 +9,17 @@ from ..validation import asserted
 _SAFETY = 100.0
 
 
-def variance_given_u(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
     Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf. Rounding below 0 is cut off.
 
-    :raises tf.errors.InvalidArgumentError: as :func:`possible_given_u` does.
+    :raises tf.errors.InvalidArgumentError: as :func:`with_checked_variance` does.
     """
     conditional_variance = Kff - column_products(V, V)
-    return tf.nn.relu(possible_given_u(conditional_variance, conditional_variance, Kff, L))
+    return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
 
 
-def possible_given_u(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
     `value` itself, where the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond
     rounding.
@@ -31,7 +31,7 @@ def possible_given_u(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.
 
     :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
-    :raises tf.errors.InvalidArgumentError: where a variance is negative beyond rounding error.
+    :raises tf.errors.InvalidArgumentError: if a variance is negative beyond rounding error.
     """
     diagonal = tf.linalg.diag_part(L)
     condition = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))

@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-_KEY = "_one_at_a_time"
+_KEY = "_lock"
 _MAKING = threading.Lock()
 
 
@@ -26,7 +26,7 @@ class _Lock:
         return type(None), ()
 
 
-def one_at_a_time(model: Any) -> _Lock:
+def lock_of(model: Any) -> _Lock:
     """Return a model's lock, created at first use."""
     with _MAKING:
         if vars(model).get(_KEY) is None:

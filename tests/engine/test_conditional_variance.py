@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import Prior, possible_given_u
+from gpflow_pep.engine import Prior, with_checked_variance
 
 
 def parts(Z, X, kernel, jitter):
@@ -26,7 +26,7 @@ def test_nearly_coincident_inducing_points_are_accepted(kind, lengthscale, count
     Z = rng.uniform(size=(count, 1))
     Z[count // 2 :] = Z[: count - count // 2] + 1e-9 * rng.normal(size=(count - count // 2, 1))
     rest, Kff, L = parts(Z, np.concatenate([Z, rng.uniform(size=(200, 1))]), kind(1.7, lengthscale), jitter)
-    np.testing.assert_array_equal(possible_given_u(rest, rest, Kff, L), rest)
+    np.testing.assert_array_equal(with_checked_variance(rest, rest, Kff, L), rest)
 
 
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
@@ -38,12 +38,12 @@ def test_what_is_not_rounding_is_refused(wrong, way):
     changed = Kff - (1.0 + wrong) ** 2 * (Kff - rest)
     assert tf.reduce_all(rest > 0.0)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu, Kuf and Kff contradict each other"):
-        way(lambda: possible_given_u(changed, changed, Kff, L))()
+        way(lambda: with_checked_variance(changed, changed, Kff, L))()
 
 
 def test_separate_latent_functions():
     """The factor has a leading dimension, variances one for each function; one that is wrong is enough."""
     L, Kff = tf.eye(3, batch_shape=[2], dtype=tf.float64), tf.ones([2, 4], tf.float64)
-    possible_given_u(Kff, -1e-15 * Kff, Kff, L)
+    with_checked_variance(Kff, -1e-15 * Kff, Kff, L)
     with pytest.raises(tf.errors.InvalidArgumentError, match="contradict each other"):
-        possible_given_u(Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L)
+        with_checked_variance(Kff, tf.constant([[0.0] * 4, [0.0, -1e-10, 0.0, 0.0]], tf.float64), Kff, L)

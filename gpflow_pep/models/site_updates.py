@@ -1,0 +1,246 @@
+"""How the sites of a model are updated: until they converge, in batches, or a minibatch at a time.
+
+Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for each retracing key.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.config import default_float
+from tensorflow.python.eager import record
+
+from .. import validation
+from ..derivatives import derivatives
+from ..engine import SiteSums
+from ..ep import (
+    CONVERGED,
+    IMPROPER,
+    EnergyInputs,
+    Options,
+    SitesProblem,
+    SitesStatus,
+    converge,
+    minibatch_objective,
+    old_objective,
+    project,
+    sum_sites,
+    update_rows,
+)
+from ..ep.cavity import Site
+from ..graphs import compiled
+from .lock import lock_of
+
+if TYPE_CHECKING:
+    from .pep import PEP
+
+_IMPROPER = (
+    "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
+    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0, "
+    "E[log p(y|f)] may overflow: try a larger alpha."
+)
+_NOT_CONVERGED = (
+    "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
+    "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
+)
+_ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
+
+
+class ConvergedPosterior(NamedTuple):
+    """Converged sites, and quantities computed from them."""
+
+    sites: tf.Tensor  # [N, 2, C]
+    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
+    L: tf.Tensor
+    A: tf.Tensor  # Of the sites, [C, M, M]
+    c: tf.Tensor  # Of the sites, [C, M, 1]
+    log_evidence: tf.Tensor
+    total: SiteSums  # Of the sites, and of an old posterior if there is one
+
+
+def converged(model: "PEP") -> ConvergedPosterior:
+    """Update the sites, in one thread at a time; warn once if they have not converged."""
+    if tf.executing_eagerly():
+        with lock_of(model):
+            return _converged_now(model)
+    return _converged_now(model)
+
+
+def _converged_now(model: "PEP") -> ConvergedPosterior:
+    # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
+    key = model._retracing_key()
+    converge = model._converge.get_concrete_function(key)
+    with record.stop_recording():  # derivatives are written out
+        posterior: ConvergedPosterior = converge(key)
+    if tf.executing_eagerly():
+        if not model.sites_status.converged and not model._warned:
+            model._warned.assign(True)
+            warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=4)
+        return posterior
+    tf.cond((model._status[0] > 0.0) | model._warned, lambda: tf.constant(False), lambda: _print_warning(model))
+    return posterior
+
+
+def _print_warning(model: "PEP") -> tf.Tensor:
+    said = tf.print("gpflow_pep:", _NOT_CONVERGED, output_stream=sys.stderr)
+    with tf.control_dependencies([said, model._warned.assign(True)]):
+        return tf.constant(True)
+
+
+@compiled
+def converge_step(model: "PEP", key: int) -> ConvergedPosterior:
+    """Converge the sites, from their current values, and assign them and their status."""
+    prior = model._prior()
+    problem = SitesProblem(prior.rows, model._projected(prior), model._rule, prior.L, prior.old, model._is_bound())
+    options = Options(*map(tf.convert_to_tensor, model._options))
+    fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
+    iterate, sweeps, fraction, outcome = converge(
+        problem, model._sites.stacked(), options, num_data=model._num_rows, fraction=fraction
+    )
+    proper = tf.debugging.Assert(outcome != IMPROPER, [_IMPROPER])
+    log_evidence = iterate.log_evidence + prior.terms
+    is_converged = tf.cast(tf.equal(outcome, CONVERGED), iterate.change.dtype)
+    status = [is_converged, tf.cast(sweeps, iterate.change.dtype), iterate.change, log_evidence, fraction]
+    with tf.control_dependencies([proper]):
+        precision, linear = tf.unstack(iterate.sites, axis=1)
+        assigned = [
+            model._sites.precision.assign(precision),
+            model._sites.linear.assign(linear),
+            model._status.assign(tf.stack(status)),
+        ]
+    with tf.control_dependencies(assigned):
+        A, c = tf.identity(iterate.A), tf.identity(iterate.c)
+    total = SiteSums(prior.L, A, c).with_old(prior.old)
+    return ConvergedPosterior(iterate.sites, iterate.tilted_derivatives, prior.L, A, c, log_evidence, total)
+
+
+def update_sites(
+    model: "PEP", *, batch_size: int | None = None, report: Callable[[SitesStatus], None] | None = None
+) -> SitesStatus:
+    """
+    Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
+
+    Objective and predictions do this themselves. The fraction of an update to take is adaptive. An update that
+    makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
+
+    :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
+        q after each batch, at an extra cost of O(M³) per batch.
+    :param report: called with the final status and, with `batch_size`, with the status between sweeps.
+    :return: the status: whether the sites have converged, and the log evidence.
+    :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
+    """
+    if not tf.executing_eagerly():
+        raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
+    if batch_size is not None:
+        size = min(validation.positive_integer(batch_size, "batch_size"), model._num_rows)
+        _update_in_batches(model, size, report)
+    model._converged()
+    if report is not None:
+        report(model.sites_status)
+    return model.sites_status
+
+
+def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], None] | None) -> None:
+    key, rng, limit = model._retracing_key(), np.random.default_rng(0), model.max_sweeps
+    try:
+        for _ in range(limit):
+            model._options.max_sweeps.assign(0)  # only the status
+            model._converge(key)
+            if report is not None:
+                report(model.sites_status)
+            if model.sites_status.converged:
+                break
+            order = tf.constant(rng.permutation(model._num_rows), tf.int32)
+            model._sweep_in_batches(key, order, tf.constant(size))
+    finally:
+        model._options.max_sweeps.assign(limit)
+
+
+def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: int = 0) -> Iterator[list[tf.Tensor]]:
+    """
+    Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
+
+    The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
+    of the other rows to q follows them at the next call, for the next epoch.
+
+    :param batch_size: rows of a minibatch.
+    :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
+    :param seed: seed for the partition.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    batch_size = validation.positive_integer(batch_size, "batch_size")
+    damping = validation.fraction(damping, "damping")
+    return _epoch(model, batch_size, damping, validation.seed(seed))
+
+
+def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
+    key, fraction = model._retracing_key(), tf.constant(damping, default_float())
+    order = np.random.default_rng(seed).permutation(model._num_rows).astype(np.int32)
+    data, sites = [tf.convert_to_tensor(values) for values in model._data], None
+    for start in range(0, len(order), batch_size):
+        if bool(differ(data, model._data)):
+            raise RuntimeError(_ANOTHER_EPOCH)
+        if sites is None or bool(differ(sites, model._sites.values())):  # predictions may have updated the sites
+            A, c = model._sum_sites(key)
+        A, c, gradients = model._minibatch(key, A, c, tf.constant(order[start : start + batch_size]), fraction)
+        sites = model._sites.values()
+        yield gradients
+
+
+@compiled
+def sum_sites_step(model: "PEP", key: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Compute A and c of the sites."""
+    prior = model._prior()
+    return sum_sites(prior.rows, model._projected(prior), model._sites.stacked(), prior.L)
+
+
+@compiled(reduce_retracing=True)
+def sweep_in_batches_step(model: "PEP", key: int, order: tf.Tensor, size: tf.Tensor) -> None:
+    """Update the sites, `size` of them at a time in this order, and q after each batch."""
+    prior, damping = model._prior(), tf.convert_to_tensor(model._options.damping)
+    start = sum_sites(prior.rows, model._projected(prior), model._sites.stacked(), prior.L)
+
+    def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        sums = _updated(model, prior, SiteSums(prior.L, A, c), order[first : first + size], damping)
+        return first + size, sums.A, sums.c
+
+    tf.while_loop(lambda first, *_: first < tf.size(order), step, (tf.constant(0), *start), parallel_iterations=1)
+
+
+@compiled(reduce_retracing=True)
+def minibatch_step(
+    model: "PEP", key: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
+    variables = model.trainable_variables
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        prior = model._prior()
+        with tape.stop_recording():
+            sums = _updated(model, prior, SiteSums(prior.L, A, c), indices, damping)
+            q = sums.with_old(prior.old).posterior()
+        with tf.control_dependencies([sums.A]):  # the sites of the minibatch have been updated
+            site = Site(*(tf.transpose(tf.gather(v, indices)) for v in (model._sites.precision, model._sites.linear)))
+            batch = model._rows(indices)
+            projected = project(prior.L, batch(tf.constant(0), *batch.inputs), prior.scale)
+            objective = minibatch_objective(batch, projected, model._rule, site, q, model.num_data)
+        loss = -objective - prior.terms - model.log_prior_density()
+        if prior.old is not None:
+            loss -= old_objective(prior.old, q)
+    return sums.A, sums.c, list(derivatives(tape, loss, variables))
+
+
+def _updated(model: "PEP", prior: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
+    """Update the sites of some rows."""
+    rows = model._rows(indices)
+    return update_rows(rows, indices, model._rule, model._sites, sums, prior.old, prior.scale, damping)
+
+
+def differ(some: Iterable[Any], others: Iterable[Any]) -> tf.Tensor:
+    """Whether any of these tensors differs from its counterpart in shape or value, []."""
+    pairs = zip(some, others, strict=True)
+    unequal = [tf.raw_ops.NotEqual(x=x, y=y, incompatible_shape_error=False) for x, y in pairs]
+    return tf.reduce_any([tf.reduce_any(entries) for entries in unequal])

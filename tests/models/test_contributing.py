@@ -1,0 +1,163 @@
+"""CONTRIBUTING.md: the examples of a model and of a site rule are executed, and the walk through the code exists.
+
+Objectives are of order 100 and agree with dense formulas to cond(Kuu) eps = 1e-10; derivatives of those formulas by
+automatic differentiation likewise.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.stats import multivariate_normal
+
+import gpflow_pep
+from gpflow_pep import StreamState, fit
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+rng = np.random.default_rng(23)
+X = rng.uniform(-2.0, 2.0, (30, 1))
+Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+Z = np.linspace(-2.0, 2.0, 6)[:, None]
+NOISE = 0.2
+
+
+def section(title):
+    return TEXT.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def examples(title):
+    return re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    """What both examples define."""
+    defined = {}
+    for title in ("Adding a model", "Adding a site rule"):
+        (example,) = examples(title)
+        exec(example, defined)
+    return defined
+
+
+def made(kind, data=(X, Y), **options):
+    return kind(data, gpflow.kernels.Matern52(1.3, 0.8), Z, noise_variance=NOISE, **options)
+
+
+def dense(model):
+    """Qff and d = diag(Kff - Qff), as tensors that may be differentiated."""
+    kernel, L = model.kernel, tf.linalg.cholesky(model.kernel(Z) + gpflow.config.default_jitter() * np.eye(len(Z)))
+    V = tf.linalg.triangular_solve(L, kernel(Z, X))
+    Q = tf.matmul(V, V, transpose_a=True)
+    return Q, kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
+
+
+@pytest.mark.parametrize("title", ["Adding a model", "Adding a site rule"])
+def test_examples_are_short(title):
+    (example,) = examples(title)
+    assert len(example.splitlines()) < 100
+
+
+def test_the_model_is_its_equation(classes):
+    model = made(classes["DTC"])
+    Q, _ = dense(model)
+    expected = multivariate_normal(np.zeros(30), Q + NOISE * np.eye(30)).logpdf(Y[:, 0])
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-10)
+    reference = gpflow.models.SGPR((X, Y), model.kernel, Z, noise_variance=NOISE)
+    for actual, wanted in zip(model.predict_y(X), reference.predict_y(X), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-8, atol=1e-9)
+
+
+def test_the_stream_adds_up(classes):
+    """Objectives of both batches to that of all rows, and a saved state goes on; fixed parameters and points."""
+    stream, batches = made(classes["StreamingDTC"], (X[:12], Y[:12])), [(X[:12], Y[:12]), (X[12:], Y[12:])]
+    total = float(stream.maximum_log_likelihood_objective())
+    stream.update(batches[1])
+    total += float(stream.maximum_log_likelihood_objective())
+    whole = made(classes["DTC"])
+    assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
+    np.testing.assert_allclose(stream.predict_f(X)[0], whole.predict_f(X)[0], rtol=1e-7, atol=1e-8)
+    state = StreamState.from_dict(stream.state.as_dict())
+    again = classes["StreamingDTC"].from_state(state, gpflow.kernels.Matern52())
+    np.testing.assert_array_equal(again.predict_f(X)[0], stream.predict_f(X)[0])
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+def test_the_site_rule_is_its_equation(classes, chunk_size):
+    """The objective and all derivatives, in one chunk and in several."""
+    model = made(classes["ExponentialNoise"], chunk_size=chunk_size)
+    variables = model.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    gradient = tape.gradient(loss, variables)
+    with tf.GradientTape() as tape:
+        kernel, noise = model.kernel, tf.convert_to_tensor(model.likelihood.variance)
+        points = tf.convert_to_tensor(model.inducing_variable.Z)
+        L = tf.linalg.cholesky(kernel(points) + gpflow.config.default_jitter() * tf.eye(6, dtype=points.dtype))
+        V = tf.linalg.triangular_solve(L, kernel(points, X))
+        Q = tf.matmul(V, V, transpose_a=True)
+        d = kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
+        factor = tf.linalg.cholesky(Q + tf.linalg.diag(noise * tf.exp(d / noise)))
+        expected = -tf.reduce_sum(gpflow.logdensities.multivariate_normal(Y, np.zeros((30, 1)), factor))
+    assert float(loss) == pytest.approx(float(expected), rel=1e-10)
+    for actual, wanted in zip(gradient, tape.gradient(expected, variables), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_rows_left_out_under_the_site_rule(classes):
+    """As the model of the other rows predicts them."""
+    density = made(classes["ExponentialNoise"]).loo_log_predictive_density()
+    for row in (0, 17):
+        others = np.delete(np.arange(30), row)
+        rest = made(classes["ExponentialNoise"], (X[others], Y[others]))
+        expected = rest.predict_log_density((X[row : row + 1], Y[row : row + 1]))
+        np.testing.assert_allclose(density[row], expected[0], rtol=1e-8)
+
+
+def test_fit_trains_them(classes):
+    for name in ("DTC", "StreamingDTC", "ExponentialNoise"):
+        model = made(classes[name])
+        before = float(model.maximum_log_likelihood_objective())
+        assert fit(model, max_iterations=3).objective[-1] > before
+
+
+# --- the walk --------------------------------------------------------------------------------------------------------
+
+
+def walks():
+    """The rows of the table by model and computation: a file and its functions each."""
+    steps, key = {}, None
+    for line in section("A walk through the code").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[2].startswith("`"):
+            key = (cells[0], cells[1]) if cells[0] else key
+            steps.setdefault(key, []).append((cells[2].strip("`"), re.findall(r"`([\w.]+)`", cells[3])))
+    return steps
+
+
+def defined_in(path):
+    """Functions of a file, those of classes as Class.name, those within others by their own name."""
+    tree = ast.parse((ROOT / "gpflow_pep" / path).read_text(encoding="utf-8"))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    methods = {
+        f"{kind.name}.{part.name}" for kind in classes for part in kind.body if isinstance(part, ast.FunctionDef)
+    }
+    return methods | {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_all_models_are_walked_through():
+    expected = {(m, c) for m in ("PEPR", "PEP", "ARPEP", "StreamingSGPR") for c in ("loss", "gradient", "prediction")}
+    assert walks().keys() == expected
+    assert all(hasattr(gpflow_pep, model) for model, _ in expected)
+
+
+@pytest.mark.parametrize("walk", walks(), ids="-".join)
+def test_a_walk_is_short_and_exists(walk):
+    files = [path for path, _ in walks()[walk]]
+    assert len(set(files)) == len(files) <= 6
+    for path, functions in walks()[walk]:
+        assert functions and set(functions) <= defined_in(path), (path, functions)

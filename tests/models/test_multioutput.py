@@ -1,0 +1,86 @@
+"""Several columns of Y in collapsed regression: a shared kernel may be named so; others are refused, with advice."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import LinearCoregionalization, Matern52, SeparateIndependent, SharedIndependent
+
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, StreamingSGPR
+
+rng = np.random.default_rng(17)
+X = rng.uniform(-2.0, 2.0, (24, 1))
+Y = np.concatenate([np.sin(2.0 * X), np.cos(X)], axis=1) + 0.1 * rng.normal(size=(24, 2))
+Z = np.linspace(-2.0, 2.0, 5)[:, None]
+NEW = np.linspace(-2.5, 2.5, 7)[:, None]
+MODELS = {
+    "PEPR": (PEPR, {"alpha": 0.4}),
+    "PEPR of blocks": (PEPR, {"alpha": 0.4, "blocks": 6}),
+    "TSGPR": (TSGPR, {}),
+    "BTSGPR": (BTSGPR, {"blocks": 6}),
+    "StreamingSGPR": (StreamingSGPR, {"alpha": 0.4}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_shared_kernel(name):
+    """The same numbers to the last bit: both are one kernel for all columns."""
+    kind, options = MODELS[name]
+    named, plain = (kind((X, Y), kernel, Z, **options) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
+    assert float(named.maximum_log_likelihood_objective()) == float(plain.maximum_log_likelihood_objective())
+    for full_cov in (False, True):
+        for actual, expected in zip(named.predict_f(NEW, full_cov), plain.predict_f(NEW, full_cov), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(named.loo_log_predictive_density(), plain.loo_log_predictive_density())
+
+
+def test_a_stream_moves_points_under_a_shared_kernel():
+    named, plain = (StreamingSGPR((X, Y), kernel, Z) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
+    for model in (named, plain):
+        model.update((X + 1.0, Y), fraction_to_move=0.5)
+    np.testing.assert_array_equal(named.inducing_variable.Z, plain.inducing_variable.Z)
+    np.testing.assert_array_equal(named.predict_f(NEW)[0], plain.predict_f(NEW)[0])
+
+
+KERNELS = Matern52(), Matern52()
+COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("kernel", "inducing_variable", "message"),
+    [
+        (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
+        (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
+        (SharedIndependent(Matern52(), 3), Z, "kernel must have as many outputs as Y has columns, 2, got 3"),
+        (np.eye(2), Z, "kernel must be a gpflow Kernel, got ndarray"),
+        (
+            Matern52(),
+            SharedIndependentInducingVariables(InducingPoints(Z)),
+            r"inducing_variable must be .*Z \[M, D\].*got SharedIndependentInducingVariables",
+        ),
+        (
+            SharedIndependent(Matern52(), 2),
+            SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z)]),
+            "inducing_variable must be .*got SeparateIndependentInducingVariables. .*use gpflow_pep.PEP",
+        ),
+    ],
+)
+def test_what_columns_do_not_share_is_refused(name, kernel, inducing_variable, message):
+    kind, options = MODELS[name]
+    with pytest.raises(ValueError, match=message):
+        kind((X, Y), kernel, inducing_variable, **options)
+
+
+def test_the_advice_is_followed():
+    """PEP takes what is refused here."""
+    kernel = SeparateIndependent([Matern52(), Matern52(lengthscales=0.5)])
+    separate = SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z + 0.1)])
+    model = PEP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.1), separate, alpha=0.4)
+    parts = [PEPR((X, Y[:, [p]]), kernel.kernels[p], Z + 0.1 * p, alpha=0.4, noise_variance=0.1) for p in range(2)]
+    expected = sum(float(part.maximum_log_likelihood_objective()) for part in parts)
+    assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected, rel=1e-9)
