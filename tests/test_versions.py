@@ -22,7 +22,7 @@ def requirements(section, name):
 NEEDED = requirements("options", "install_requires")
 EXPERIMENTS = requirements("options.extras_require", "experiments")
 EXTRA, *TOOLS = requirements("options.extras_require", "dev")
-IN_TESTS = {"pytest", "pytest-xdist", "pytest-cov", "hypothesis", "mpmath"}
+IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath"}
 NEEDED_BY_OTHERS = {
     "setuptools": "distutils, of TF Probability; pkg_resources, of Sacred",
     "tensorboard": "tf.summary",
