@@ -1,7 +1,8 @@
 """A pytest plugin that measures which lines and branches of the package the tests run, in all test processes.
 
-SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself it loses what processes of
-pytest-xdist measure (1.1.0); here each of them measures from before the package is imported, and the first adds up.
+SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself (1.1.0) it loses what
+processes of pytest-xdist measure. Here each of them measures from before the package is imported, and the first adds
+up.
 """
 
 import json
