@@ -295,13 +295,13 @@ class NoVariables(gpflow.inducing_variables.InducingVariables):
         (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
         (
             gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
-            ["inducing_variable", "all outputs", "SharedIndependentInducingVariables"],
+            ["inducing_variable", "all columns of Y", "SharedIndependentInducingVariables"],
         ),
         (
             gpflow.inducing_variables.SeparateIndependentInducingVariables(
                 [gpflow.inducing_variables.InducingPoints(Z)]
             ),
-            ["inducing_variable", "all outputs", "SeparateIndependentInducingVariables"],
+            ["inducing_variable", "all columns of Y", "SeparateIndependentInducingVariables"],
         ),
         (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
     ],
@@ -316,7 +316,7 @@ def test_inducing_variable(inducing_variable, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "all outputs", "SharedIndependent"]),
+        ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "as many outputs", "1, got 2"]),
         ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
         ({"kernel": "rbf"}, ["kernel", "str"]),
         ({"kernel": None}, ["kernel", "None"]),
