@@ -13,6 +13,8 @@ from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.utilities import parameter_dict
 
+from .engine import Batches
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
 _IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_retracing")
@@ -40,9 +42,16 @@ def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any
         "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
         **{name: None if value is None else np.asarray(value).tolist() for name, value in values.items()},
         "blocks or old posterior": fingerprint(*map(np.asarray, variables)),
-        "data": fingerprint(*map(np.asarray, model.data if data is None else data)),
+        "data": _identity_of_data(model, data),
         "jitter": default_jitter(),
     }
+
+
+def _identity_of_data(model: tf.Module, data: RegressionData | None) -> Any:
+    chunks = getattr(model, "_chunks", None)
+    if isinstance(chunks, Batches):
+        return list(chunks.identity)
+    return fingerprint(*map(np.asarray, model.data if data is None else data))
 
 
 def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:

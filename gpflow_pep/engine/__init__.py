@@ -1,6 +1,7 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
 from .accumulation import accumulate_sums
+from .batches import Batches
 from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
@@ -20,6 +21,7 @@ __all__ = [
     "CHUNKS_IN_FLIGHT",
     "AbsorbedPosterior",
     "AllRows",
+    "Batches",
     "BlockSites",
     "Blocks",
     "Chunks",

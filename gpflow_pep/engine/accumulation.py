@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from ..derivatives import once_differentiable
 from ..linalg import cholesky_adjoint
-from .chunks import AllRows, Chunks, sum_over_chunks
+from .chunks import AllRows, Chunks
 from .independent import IndependentSites, LinearAdjoint
 from .rows import Rows, RowSource, watched
 from .site_algebra import ChunkSums, EvidenceTerms, Powers, SiteAlgebra
@@ -124,11 +124,11 @@ class _ManyChunks(NamedTuple):
         """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
         inputs = sources[: len(self.rows.inputs)]
 
-        def part(chunk: tf.Tensor) -> ChunkSums:
+        def part(chunk: Any) -> ChunkSums:
             rows, powers = self.rows(chunk, *inputs), self._powers(chunk)
             return self.sites.forward(self.sites.quantities(self.L, rows, powers, scale), rows, powers, scale)
 
-        sums = ChunkSums(*sum_over_chunks(self.rows.num_chunks(), part, self.sites.zero(self.L, self.rows.num_outputs)))
+        sums = ChunkSums(*self.rows.sum_over_chunks(part, self.sites.zero(self.L, self.rows.num_outputs)))
 
         def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
             return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, bar)
@@ -142,28 +142,27 @@ class _ManyChunks(NamedTuple):
         zeros = [tf.zeros_like(source) for source in sources]
 
         def general() -> tuple[tf.Tensor, ...]:
-            def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
                 rows, pull_back = watched(self.rows, chunk, inputs, sources)
                 powers = self._powers(chunk)
                 quantities = self.sites.quantities(self.L, rows, powers, scale)
                 adjoint = self.sites.adjoint(self.L, quantities, rows, powers, scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            return sum_over_chunks(
-                self.rows.num_chunks(), part, (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
-            )
+            zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
+            return self.rows.sum_over_chunks(part, zero)
 
         def linear() -> tuple[tf.Tensor, ...]:
             adjoint = LinearAdjoint(self.L, self.powers, bar)
 
-            def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
                 rows, pull_back = watched(self.rows, chunk, inputs, sources)
                 return pull_back(adjoint(rows))
 
             return (
                 adjoint.VDV(sums.A),
                 tf.zeros_like(bar.penalty),
-                *sum_over_chunks(self.rows.num_chunks(), part, tuple(zeros)),
+                *self.rows.sum_over_chunks(part, zeros),
             )
 
         if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
@@ -177,5 +176,5 @@ class _ManyChunks(NamedTuple):
         well_conditioned = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
         return (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & well_conditioned
 
-    def _powers(self, chunk: tf.Tensor) -> Powers:
+    def _powers(self, chunk: Any) -> Powers:
         return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))

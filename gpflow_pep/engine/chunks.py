@@ -38,6 +38,20 @@ class Chunks(tf.Module):
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         """What belongs to a chunk's blocks: from one value per block [B] to [G], a single value [] to []."""
 
+    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
+        """P."""
+        return int(data[1].shape[-1])
+
+    def rows(self, data: Sequence[tf.Tensor], chunk: Any) -> tuple[tf.Tensor, ...]:
+        """The rows of a chunk: from X [N, D] and Y [N, P] to [n, D] and [n, P]."""
+        return tuple(self.take(values, chunk) for values in data)
+
+    def sum(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
+        return sum_over_chunks(self.count(tf.shape(data[0])[0]), part, tuple(zero))
+
 
 class SingleRows(Chunks):
     """Every row is a block of its own (B = N); chunks are runs of consecutive rows."""

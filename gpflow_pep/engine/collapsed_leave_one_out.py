@@ -27,7 +27,7 @@ def collapsed_leave_one_out(
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """
     L, LB, b = sums.posterior()
-    count = rows.num_chunks()
+    count = chunks.count(num_data)
     arrays = (
         tf.TensorArray(sums.c.dtype, count, infer_shape=False),
         tf.TensorArray(tf.int32, count, infer_shape=False),

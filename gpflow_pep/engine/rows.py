@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import Parameter
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
@@ -35,10 +36,10 @@ class RowSource(Protocol):
     num_outputs: int
     """P"""
 
-    def num_chunks(self) -> tf.Tensor:
-        """How many chunks there are, []."""
+    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
 
-    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
+    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
         """The rows of one chunk, computed from `inputs`."""
 
 
@@ -47,7 +48,7 @@ class RegressionRows(RowSource):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: Sequence[tf.Tensor],
         chunks: Chunks,
         kernel: Kernel,
         inducing_variable: InducingVariables,
@@ -58,28 +59,28 @@ class RegressionRows(RowSource):
         prior: Prior | None = None,
     ):
         """
+        :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
         :param prior: that of kernel and inducing variable, where it is at hand.
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
-        self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
+        self._data = tuple(map(tf.convert_to_tensor, data))
         self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
-        noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], self._Y.dtype)
+        noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.num_outputs = self._Y.shape[-1]
+        self.num_outputs = chunks.num_outputs(self._data)
         self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 
     @override
-    def num_chunks(self) -> tf.Tensor:
-        return self._chunks.count(tf.shape(self._X)[0])
+    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        return self._chunks.sum(self._data, part, zero)
 
     @override
-    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Rows:
+    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
         noise, *prior_inputs = inputs
-        X = self._chunks.take(self._X, chunk)  # [n, D]
-        Y = self._chunks.take(self._Y, chunk)  # [n, P]
+        X, Y = self._chunks.rows(self._data, chunk)  # [n, D], [n, P]
         if isinstance(self._chunks, Blocks):
             Kff = self._prior.Kff(self._chunks.divide(X, chunk), *prior_inputs)  # [G, b, b]
         else:

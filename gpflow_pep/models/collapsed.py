@@ -17,6 +17,7 @@ from typing_extensions import override
 from .. import validation
 from ..engine import (
     AllRows,
+    Batches,
     Blocks,
     BlockSites,
     Chunks,
@@ -60,7 +61,7 @@ class CollapsedRegression(SparseGP):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | tf.data.Dataset,
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,
@@ -71,28 +72,34 @@ class CollapsedRegression(SparseGP):
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
-        X, Y = validation.regression_data(data)
+        held = Batches(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
             raise ValueError("noise_variance and likelihood cannot both be given.")
         validation.gaussian(likelihood)
         super().__init__(
-            (X, Y),
+            held,
             kernel,
             likelihood,
             inducing_variable,
             mean_function=mean_function,
-            num_latent_gps=Y.shape[1],
+            num_latent_gps=held.columns[1] if isinstance(held, Batches) else held[1].shape[1],
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self.single_chunk = len(X) <= SingleRows(self._chunk_size).chunk_size
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
-        if blocks is None:
-            self._chunks: SingleRows | Blocks = SingleRows(self._chunk_size)
+        self._chunks: Batches | SingleRows | Blocks
+        if isinstance(held, Batches):
+            if blocks is not None:
+                raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
+            self._chunks, self.single_chunk = held, False
         else:
-            self._chunks = Blocks(*validation.partition(blocks, len(X)), self._chunk_size)
+            num_data, single_rows = len(held[0]), SingleRows(self._chunk_size)
+            self._chunks = single_rows
+            if blocks is not None:
+                self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
+            self.single_chunk = num_data <= single_rows.chunk_size
         self._sites = self._make_sites()
 
     @property
@@ -160,6 +167,10 @@ class CollapsedRegression(SparseGP):
         """Return `chunks`, or a single chunk of all rows if they are few."""
         return AllRows() if self.single_chunk and isinstance(chunks, SingleRows) else chunks
 
+    def _independent_rows(self) -> Chunks:
+        """Return all rows as blocks of their own, whatever the model's blocks."""
+        return self._chunks if isinstance(self._chunks, Batches) else self._visited(SingleRows(self._chunk_size))
+
     def _accumulate_sums(
         self,
         chunks: Chunks,
@@ -186,8 +197,10 @@ class CollapsedRegression(SparseGP):
             prior=prior,
         )
 
-    def _checked_data(self, chunks: Chunks) -> RegressionData:
+    def _checked_data(self, chunks: Chunks) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the blocks differ in their number of rows."""
+        if isinstance(self._data, Batches):
+            return ()
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         if isinstance(chunks, Blocks):
@@ -215,7 +228,11 @@ class CollapsedRegression(SparseGP):
 
         Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
+
+        :raises ValueError: if the data are a dataset.
         """
+        if isinstance(self._data, Batches):
+            raise ValueError("data must be arrays for leave-one-out densities, got a dataset.")
         rows, sums = self._rows(self._chunks), self._sums()
         densities = collapsed_leave_one_out(
             rows, self._chunks, self._sites, self._powers(), sums, self._scale(), self.num_data

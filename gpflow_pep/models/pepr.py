@@ -34,7 +34,7 @@ class PEPR(UpperBound, CollapsedRegression):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | tf.data.Dataset,
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,
@@ -48,7 +48,9 @@ class PEPR(UpperBound, CollapsedRegression):
         max_jitter: float | None = None,
     ):
         """
-        :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise.
+        :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise. Or a
+            finite ``tf.data.Dataset`` of batches of them, which gives the same rows in the same order each time; it is
+            read once here, and twice for each loss and gradient.
         :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].

@@ -18,7 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import OldPosterior, OldPosteriorSite, Prior, SiteSums
+from ..engine import Batches, OldPosterior, OldPosteriorSite, Prior, SiteSums
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
@@ -56,7 +56,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | Batches,
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
@@ -66,8 +66,8 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         chunk_size: int | None,
         max_jitter: float | None,
     ):
-        X, Y = data  # validated
-        inducing_variable = self._checked_prior(kernel, inducing_variable, X.shape[1], num_latent_gps)
+        num_inputs = data.columns[0] if isinstance(data, Batches) else data[0].shape[1]  # validated
+        inducing_variable = self._checked_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
         if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
             raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
@@ -76,14 +76,14 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._chunk_size = validation.chunk_size(chunk_size)
-        self._data = tuple(
-            tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
-            for values in (X, Y)
-        )
+        self._data = data if isinstance(data, Batches) else tuple(_variable(values) for values in data)
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._resizable_variables(), *self._data, *self._old_variables()
+        return *super()._resizable_variables(), *self._data_variables(), *self._old_variables()
+
+    def _data_variables(self) -> tuple[tf.Variable, ...]:
+        return () if isinstance(self._data, Batches) else self._data
 
     def _old_variables(self) -> tuple[tf.Variable, ...]:
         return () if self._old is None else tuple(self._old.variables)
@@ -94,12 +94,12 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         return {"data.X": X, "data.Y": Y}
 
     @property
-    def data(self) -> RegressionData:
+    def data(self) -> RegressionData | tf.data.Dataset:
         """
         The data (X [N, D], Y [N, P]), two variables. ``model.data = (X, Y)`` checks new data and assigns them, so that
-        compiled functions see them.
+        compiled functions see them. Or the dataset that was given, which cannot be replaced.
         """
-        return self._data
+        return self._data.dataset if isinstance(self._data, Batches) else self._data
 
     @data.setter
     def data(self, data: RegressionData) -> None:
@@ -109,6 +109,8 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
+        if isinstance(self._data, Batches) or isinstance(data, tf.data.Dataset):
+            raise ValueError(f"data cannot be replaced by or in place of a dataset, got {type(data).__name__}.")
         X, Y = self._validated(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
@@ -127,7 +129,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, []."""
-        return tf.shape(self._data[0])[0]
+        return self._data.num_data if isinstance(self._data, Batches) else tf.shape(self._data[0])[0]
 
     def _checked_prior(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
@@ -250,3 +252,8 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
         return tf.identity(covariance), gradient
 
     return guarded(covariance)
+
+
+def _variable(values: AnyNDArray) -> tf.Variable:
+    """A variable whose number of rows may change."""
+    return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())

@@ -12,7 +12,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 
-from ..engine import AbsorbedPosterior, OldPosterior, SiteSums, independent_parts
+from ..engine import AbsorbedPosterior, Batches, OldPosterior, SiteSums, independent_parts
 from ..graphs import compiled
 from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
@@ -79,6 +79,8 @@ class Stream(CompiledSteps):
         :param num_outputs: columns of c, P or 1.
         :raises ValueError: if the inducing variable does not consist of inducing points.
         """
+        if isinstance(getattr(self, "_data", None), Batches):
+            raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
         Z = inducing_points(self.inducing_variable)

@@ -46,7 +46,7 @@ class TSGPR(_StructuredBound, CollapsedRegression):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | tf.data.Dataset,
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,

@@ -6,7 +6,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.config import default_float
 
-from ..engine import IndependentSites, Powers, SingleRows, log_gaussian, mahalanobis
+from ..engine import IndependentSites, Powers, log_gaussian, mahalanobis
 from ..graphs import no_autograph
 from ..linalg import finite
 from .collapsed import ADVICE_OBJECTIVE
@@ -30,7 +30,7 @@ class UpperBound:
         half = tf.constant(0.5, default_float())
         zero = tf.zeros_like(half)
         vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
-        rows = self._visited(SingleRows(self._chunk_size))
+        rows = self._independent_rows()
         sums, terms = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half)
         wider = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
         bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
 from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, MonitorTaskGroup, ScalarToTensorBoard
@@ -31,14 +32,14 @@ def monitor(
     history: History,
     *,
     interval: int,
-    data: RegressionData,
+    data: RegressionData | tf.data.Dataset,
     scores: Sequence[str],
 ) -> Monitor:
     """
     Create a monitor of objective, parameters and scores at every record, with a picture at every tenth.
 
     :param interval: steps between records.
-    :param data: X [N, D] and Y [N, P]; pictures are drawn if D is 1 or 2.
+    :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; pictures are drawn if D is 1 or 2.
     :param scores: names of the scores of held-out rows.
     """
     directory = _made(directory)
@@ -48,7 +49,8 @@ def monitor(
         *(ScalarToTensorBoard(directory, partial(_latest, history, name), f"held_out/{name}") for name in scores),
     ]
     groups = [MonitorTaskGroup(scalars)]
-    X, Y = (np.asarray(values)[:_POINTS] for values in data)
+    first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
+    X, Y = (np.asarray(values)[:_POINTS] for values in first_rows)
     if X.shape[1] in _GRID:
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
         groups.append(MonitorTaskGroup(task, period=_PICTURES * interval))

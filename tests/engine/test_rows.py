@@ -109,7 +109,7 @@ def test_what_a_chunk_holds(dense):
     mean = gpflow.functions.Constant([0.5, 1.5])
     rows = RegressionRows((X, Y), chunks, kernel, points, gpflow.likelihoods.Gaussian(0.3), mean)
     seen = []
-    for chunk in range(int(rows.num_chunks())):
+    for chunk in range(int(chunks.count(13))):
         index = chunks.take(tf.range(13), chunk).numpy()
         part = rows(chunk, *rows.inputs)
         np.testing.assert_allclose(part.Kuf, kernel(Z, X[index]), rtol=1e-13)

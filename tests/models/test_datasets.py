@@ -1,0 +1,215 @@
+"""Models of a tf.data.Dataset: as those of the same rows in memory, in passes over batches of any size."""
+
+import copy
+import pickle
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
+from gpflow_pep.engine import Batches
+
+N, D, P = 53, 3, 2
+# Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
+TOLERANCE = 1e-11
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, D))
+Y = np.sin(X[:, :P]) + 0.1 * RNG.normal(size=(N, P))
+Z = X[:6]
+
+
+def dataset(X=X, Y=Y, batch_size=20):
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(batch_size)
+
+
+MODELS = {
+    "VFE": lambda data: PEPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0),
+    "PEPR": lambda data: PEPR(
+        data, gpflow.kernels.Matern52(lengthscales=[1.0, 2.0, 3.0]), Z.copy(), alpha=0.4, noise_variance=0.2
+    ),
+    "a power for each row": lambda data: PEPR(
+        data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=np.linspace(0.0, 1.0, N)
+    ),
+    "T-PEP": lambda data: PEPR(
+        data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)
+    ),
+    "spherical": lambda data: PEPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), alpha=0.0, scale="optimal"),
+    "TSGPR": lambda data: TSGPR(data, gpflow.kernels.SquaredExponential(), Z.copy(), mean_function=linear()),
+}
+
+
+def linear():
+    return gpflow.functions.Linear(np.full((D, P), 0.3))
+
+
+def loss_and_gradient(model):
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", MODELS)
+def test_objective_and_gradient_are_those_in_memory(name, compiled):
+    models = MODELS[name]((X, Y)), MODELS[name](dataset())
+    (expected, exact), (loss, gradient) = (
+        (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(model) for model in models
+    )
+    np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
+    scale = max(float(tf.reduce_max(tf.abs(values))) for values in exact)
+    for actual, wanted in zip(gradient, exact, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_are_those_in_memory(name):
+    expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
+    for actual, wanted in [
+        *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
+        *zip(model.posterior().predict_f(X[:4], full_cov=True), expected.predict_f(X[:4], full_cov=True), strict=True),
+        *zip(model.compute_qu(), expected.compute_qu(), strict=True),
+        (model.upper_bound(), expected.upper_bound()),
+        (model.num_data, expected.num_data),
+        (model.num_blocks, expected.num_blocks),
+    ]:
+        np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE)
+
+
+def test_the_size_of_batches_does_not_matter():
+    losses = [float(MODELS["PEPR"](dataset(batch_size=size)).training_loss()) for size in (1, 7, N, 2 * N)]
+    np.testing.assert_allclose(losses, losses[0], rtol=TOLERANCE)
+
+
+def test_other_dtypes_are_converted():
+    whole = np.round(X).astype(np.int32), Y.astype(np.float32)
+    expected = MODELS["PEPR"](tuple(values.astype(float) for values in whole)).training_loss()
+    np.testing.assert_allclose(MODELS["PEPR"](dataset(*whole)).training_loss(), expected, rtol=TOLERANCE)
+
+
+def test_fit_trains_checkpoints_and_resumes(tmp_path):
+    objectives = []
+    for number, data in enumerate([((X, Y), (X, Y)), (dataset(), dataset(batch_size=9))]):
+        path = tmp_path / f"{number}.npz"
+        for rows, iterations in zip(data, (2, 4), strict=True):
+            result = fit(MODELS["VFE"](rows), max_iterations=iterations, checkpoint=path)
+        objectives.append(result.objective)
+    np.testing.assert_allclose(*objectives, rtol=1e-6)  # rounding, amplified by the search
+    with pytest.raises(ValueError, match="data"):
+        fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
+
+
+def test_pictures_show_the_first_batch(tmp_path):
+    plane = gpflow.kernels.SquaredExponential(), Z[:, :2].copy()
+    model = PEPR(dataset(X[:, :2]), *plane)
+    fit(model, max_iterations=1, tensorboard=tmp_path)
+    assert list(tmp_path.glob("events*"))
+
+
+def test_a_copy_reads_the_same_dataset():
+    model = MODELS["PEPR"](dataset())
+    clone = copy.deepcopy(model)
+    model.kernel.variance.assign(3.0)
+    np.testing.assert_array_equal(clone.training_loss(), MODELS["PEPR"](dataset()).training_loss())
+    assert clone.data is model.data
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(model)
+
+
+class Changing:
+    """Gives other values from the second pass on."""
+
+    def __init__(self, passes):
+        self.passes = iter(passes)
+
+    def __call__(self):
+        X, Y = next(self.passes)
+        yield from ((X[start : start + 20], Y[start : start + 20]) for start in range(0, len(X), 20))
+
+
+def changing(*passes):
+    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
+    return tf.data.Dataset.from_generator(Changing(passes), output_signature=signature)
+
+
+ORDER = np.r_[1, 0, 2:N]
+OTHER = {
+    "one value": (X, Y + np.eye(N, P) * 1e-12),
+    "fewer rows": (X[:-1], Y[:-1]),
+    "more rows": (np.r_[X, X[:1]], np.r_[Y, Y[:1]]),
+    "another order": (X[ORDER], Y[ORDER]),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", OTHER)
+def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
+    first = MODELS["VFE"](changing((X, Y), OTHER[name]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+        (tf.function(first.training_loss) if compiled else first.training_loss)()
+    second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+        (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(second)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("which", ["X", "Y"])
+def test_the_row_that_is_no_number_is_named(which, value):
+    data = {"X": X.copy(), "Y": Y.copy()}
+    data[which][43, 1] = value
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"every value must be finite.*\[43\]"):
+        Batches(dataset(data["X"], data["Y"]))
+
+
+def elements(*specs):
+    return tf.data.Dataset.from_generator(lambda: iter(()), output_signature=specs if len(specs) > 1 else specs[0])
+
+
+MATRIX = tf.TensorSpec([None, D], tf.float64)
+REFUSED = {
+    "no rows": (dataset(X[:0], Y[:0]), "at least one row"),
+    "without end": (dataset().repeat(), "without end"),
+    "one matrix": (elements(MATRIX), "a pair"),
+    "three matrices": (elements(MATRIX, MATRIX, MATRIX), "a pair"),
+    "rows, not batches": (dataset().unbatch(), "batches"),
+    "words": (elements(MATRIX, tf.TensorSpec([None, 1], tf.string)), "real numbers"),
+    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "known numbers of columns"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_datasets_that_are_refused(name):
+    data, message = REFUSED[name]
+    with pytest.raises(ValueError, match=f"^data .*{message}"):
+        MODELS["VFE"](data)
+
+
+def test_x_and_y_of_different_lengths_are_refused():
+    pairs = tf.data.Dataset.zip(
+        tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+        MODELS["VFE"](pairs)
+
+
+def test_what_needs_rows_in_memory_says_so():
+    kernel, data = gpflow.kernels.SquaredExponential(), dataset()
+    for make in (
+        lambda: PEPR(data, kernel, Z, blocks=5),
+        lambda: BTSGPR(data, kernel, Z, blocks=5),
+    ):
+        with pytest.raises(ValueError, match=r"^blocks must be None where data is a dataset"):
+            make()
+    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays"):
+        StreamingSGPR(data, kernel, Z)
+    model = MODELS["PEPR"](data)
+    with pytest.raises(ValueError, match=r"^data must be arrays for leave-one-out"):
+        model.loo_log_predictive_density()
+    for other in ((X, Y), dataset()):
+        with pytest.raises(ValueError, match=r"^data cannot be replaced"):
+            model.data = other
+    with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
+        PEPR(data, kernel, Z[:, :2])
+    with pytest.raises(ValueError, match=r"^alpha must"):
+        PEPR(data, kernel, Z, alpha=np.full(N - 1, 0.5))
