@@ -1,9 +1,9 @@
 """
 Time and memory of the test process.
 
-Graphs are run as they are traced: TensorFlow's optimizer takes a third of the time of a graph's first run, and most
-graphs here run a few times. Modules that compare with references or with other processes, and those of contracts, have
-it, as users have it.
+Graphs are run as they are traced, and shapes are not checked: TensorFlow's optimizer takes a third of the time of a
+graph's first run, and most graphs here run a few times; checks of shapes take a fifth of the time of most tests. Modules
+that compare with references or with other processes, and those of contracts and arguments, have both, as users do.
 
 Models and graphs, which are cycles, are collected after each module, and on the way.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from check_shapes import get_enable_check_shapes, set_enable_check_shapes
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
@@ -23,8 +24,9 @@ from gpflow_pep.graphs import hand_over
 
 _C = ctypes.CDLL(None)
 _TESTS = Path(__file__).parent
+_CHECKING = get_enable_check_shapes()
 _STATM = Path("/proc/self/statm")  # of Linux
-_OPTIMIZED = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints")  # in the paths of modules
+_AS_USERS_DO = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints", "validation")  # in the paths of modules
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
@@ -36,9 +38,10 @@ def imported() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def optimized(request: pytest.FixtureRequest) -> None:
-    """Whether TensorFlow optimizes graphs in this module."""
-    wanted = any(each in str(request.path.relative_to(_TESTS)) for each in _OPTIMIZED)
+def checked_and_optimized(request: pytest.FixtureRequest) -> None:
+    """Whether shapes are checked, and graphs optimized, in this module."""
+    wanted = any(part in str(request.path.relative_to(_TESTS)) for part in _AS_USERS_DO)
+    set_enable_check_shapes(_CHECKING if wanted else False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 
 
