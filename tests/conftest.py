@@ -2,8 +2,9 @@
 Time and memory of the test process.
 
 Graphs are run as they are traced, and shapes are not checked: TensorFlow's optimizer takes a third of the time of a
-graph's first run, and most graphs here run a few times; checks of shapes take a fifth of the time of most tests. Modules
-that compare with references or with other processes, and those of contracts and arguments, have both, as users do.
+graph's first run, and most graphs here run a few times; checks of shapes take a fifth of the time of most tests.
+Modules that compare with references or with other processes, and those of contracts and arguments, have both, as users
+do.
 
 Models and graphs, which are cycles, are collected after each module, and on the way.
 """
