@@ -21,6 +21,7 @@ def requirements(section, name):
 
 NEEDED = requirements("options", "install_requires")
 EXPERIMENTS = requirements("options.extras_require", "experiments")
+PARQUET = requirements("options.extras_require", "parquet")
 EXTRA, *TOOLS = requirements("options.extras_require", "dev")
 IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath"}
 NEEDED_BY_OTHERS = {
@@ -48,7 +49,7 @@ def imported(files):
 
 
 def test_the_package_needs_what_it_imports():
-    assert names(NEEDED) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
+    assert names(NEEDED, PARQUET) == imported(ROOT.glob("gpflow_pep/**/*.py")) | NEEDED_BY_OTHERS.keys()
 
 
 def test_the_experiments_need_what_they_import():
@@ -60,7 +61,7 @@ def test_the_experiments_need_what_they_import():
 
 
 def test_the_tools_are_installed_with_the_experiments():
-    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"experiments"})
+    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"experiments", "parquet"})
 
 
 def versions(name):
@@ -80,7 +81,7 @@ def lowest(requirement):
 
 def test_the_oldest_versions():
     """All that is needed, and what the tests import; where 1.4 is the minimum, 1.4.something."""
-    tested = [*NEEDED, *EXPERIMENTS, *(each for each in TOOLS if each.name in IN_TESTS)]
+    tested = [*NEEDED, *EXPERIMENTS, *PARQUET, *(each for each in TOOLS if each.name in IN_TESTS)]
     expected = {each.name: lowest(each) for each in tested}
     found = versions("constraints-oldest.txt")
     assert found.keys() == expected.keys()
