@@ -35,8 +35,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     dtype = default_float()
 
     def rows(start: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-        first, second = (np.asarray(values[int(start) : int(start) + size], dtype=dtype) for values in (X, Y))
-        return first, second
+        chunk = slice(int(start), int(start) + size)
+        return np.asarray(X[chunk], dtype=dtype), np.asarray(Y[chunk], dtype=dtype)
 
     @tf.autograph.experimental.do_not_convert
     def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
