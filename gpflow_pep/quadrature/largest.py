@@ -20,6 +20,8 @@ import tensorflow as tf
 
 from ..normal import log_ndtr_and_derivatives
 from .adaptive import Evaluated, Panels, integrate
+from .legendre import LAST_COEFFICIENTS, NODES, WEIGHTS
+from .own_class import of_own_class
 
 _MAX_NEWTON = 100
 _NEAR_MODE = 0.1  # of the integrand's width there
@@ -36,10 +38,6 @@ _SHARP = 10.0  # 1/ρ
 _OUT_OF_THE_WAY = 40.0  # Φ there is 1
 _SMALLEST_VARIANCE = 1e-30
 _SHARPEST = 500.0  # √v_k over √v_y, in units of rounding: sharper steps change P by less than that
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)  # type: ignore[no-untyped-call]
-# Values at the nodes -> the last three Legendre coefficients, [K, 3].
-_LAST = (np.polynomial.legendre.legvander(_NODES, 31) * _WEIGHTS[:, None] * (np.arange(32) + 0.5))[:, -3:]  # type: ignore[no-untyped-call]
 
 
 class Largest(NamedTuple):
@@ -86,7 +84,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
     sharpest = tf.constant(_SHARPEST * np.finfo(dtype.as_numpy_dtype).eps, dtype)
     sd = tf.sqrt(tf.maximum(variance, tf.constant(_SMALLEST_VARIANCE, dtype)))
-    m, s = (_chosen(value, own) for value in (mean, sd))
+    m, s = (of_own_class(value, own) for value in (mean, sd))
     sd = tf.maximum(sd, sharpest * s)
     one = tf.ones_like(mean)
     place = tf.where(own, -_OUT_OF_THE_WAY * one, (mean - m) / s)
@@ -95,10 +93,6 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     units = _Units(place, inverse, mode, height)
     sums = _integrate(units, _reach(units, curvature))
     return _largest(units, sums, own, sd, s)
-
-
-def _chosen(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
 
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -204,7 +198,7 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
     """Integrals over t = x - mode of exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h."""
     dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
     nodes, weights, last, tolerances = (
-        tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST, _TOLERANCES)
+        tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS, _TOLERANCES)
     )
     of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
     of_rows = tf.stack([units.mode, units.height, reach.left])

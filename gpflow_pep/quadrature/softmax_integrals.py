@@ -32,6 +32,8 @@ from gpflow.base import AnyNDArray
 
 from ..graphs import on_demand
 from .adaptive import Evaluated, Panels, integrate
+from .legendre import LAST_COEFFICIENTS, NODES, WEIGHTS
+from .own_class import of_own_class
 from .survival import log_survival, smallest
 from .survival_table import LARGEST_VARIANCE, LOWEST, tabulated_survival
 
@@ -52,10 +54,6 @@ _BEFORE, _SMOOTHER = 4.0, 1.0  # where: so far before a mean, less so by this ti
 
 _NUM_PANELS = 4  # to begin with
 _TOLERANCE = 1e-5  # of the last coefficients, relative to the integral, whose error is much smaller; 1e-9 is measured
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)  # type: ignore[no-untyped-call]
-# Values at the nodes -> the last three Legendre coefficients, [K, 3].
-_LAST = (np.polynomial.legendre.legvander(_NODES, 31) * _WEIGHTS[:, None] * (np.arange(32) + 0.5))[:, -3:]  # type: ignore[no-untyped-call]
 
 
 def _trapezoid_table(number: int) -> AnyNDArray:
@@ -119,7 +117,7 @@ def softmax_power(
     """
     own = tf.equal(tf.range(tf.shape(mean)[0])[:, None], label[None])  # [C, R]
     alpha, variance = tf.broadcast_to(alpha, tf.shape(label)), tf.nn.relu(variance)
-    m, v = (_chosen(value, own) for value in (mean, variance))
+    m, v = (of_own_class(value, own) for value in (mean, variance))
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _Parts(own[..., None], shifted[..., None], variance[..., None], offset[..., None], alpha[..., None])
@@ -136,10 +134,6 @@ def softmax_power(
     return _power(sums, own, scale, alpha)
 
 
-def _chosen(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
-
-
 def _taken(rows: _Parts, place: tf.Tensor) -> _Parts:
     of_classes = (tf.gather(value, place, axis=1) for value in rows[:3])
     return _Parts(*of_classes, *(tf.gather(value, place) for value in rows[3:]))
@@ -151,7 +145,7 @@ def _log(value: tf.Tensor) -> tf.Tensor:
 
 def _log_integrands(parts: _Parts, t: tf.Tensor, log_S: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """log H and log P at points t, [R, K] each, of log S [C, R, K]."""
-    own = _chosen(log_S, parts.own)
+    own = of_own_class(log_S, parts.own)
     others = tf.reduce_sum(tf.where(parts.own, tf.zeros_like(log_S), log_S), axis=0)
     return parts.alpha * t + parts.offset + own, others
 
@@ -180,7 +174,7 @@ def _scan(rows: _Parts) -> _Scale:
     mean = tf.where(own, shifted - rows.alpha[:, 0] * variance, shifted)
     reach = _FAR_IN_SD * tf.sqrt(variance)
     first = tf.reduce_min(-mean - reach, axis=0) - _FAR_LEFT
-    last = _chosen(reach - mean, own) + _FAR_RIGHT
+    last = of_own_class(reach - mean, own) + _FAR_RIGHT
     step = (last - first)[:, None] / (_NUM_SCANNED - 1)
     t = first[:, None] + step * tf.range(_NUM_SCANNED, dtype=dtype)  # [R, K]
     G = _approximate_survival(t + rows.mean, rows.variance)
@@ -210,7 +204,7 @@ def _integrals(
     missed = -weights * tf.exp(H - scale.missed[:, None]) * tf.math.expm1(P)
     terms = weights * tf.exp(H + P - scale.product[:, None]) * hazard  # [C, R, K]
     pairs = terms * _of_others(hazard)
-    h = _chosen(terms, parts.own)
+    h = of_own_class(terms, parts.own)
     resolved = tf.stack([missed, h, tf.reduce_sum(terms, axis=0) - h, tf.reduce_sum(pairs, axis=0)])
     sums = (tf.reduce_sum(value, axis=-1) for value in (missed[None], terms, pairs))
     return _Integrals(tf.concat([*sums], axis=0), resolved)
@@ -290,14 +284,16 @@ def _by_panels(C: int) -> Any:
 
 def _panel_integrals(C: int, rows: _Parts, scale: _Scale) -> tf.Tensor:
     dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
-    nodes, weights, last = (tf.constant(value, dtype) for value in (_NODES + 1.0, _WEIGHTS, _LAST / _WEIGHTS[:, None]))
+    nodes, weights, last = (
+        tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS / WEIGHTS[:, None])
+    )
 
     def evaluate(panels: Panels) -> Evaluated:
         parts, of_parts = _taken(rows, panels.row), _Scale(*(tf.gather(value, panels.row) for value in scale))
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
-        x = tf.reshape(t + parts.mean, [-1, len(_NODES)])
+        x = tf.reshape(t + parts.mean, [-1, len(NODES)])
         log_S, hazard = (
-            tf.reshape(value, [C, -1, len(_NODES)]) for value in log_survival(x, tf.reshape(parts.variance, [-1]))
+            tf.reshape(value, [C, -1, len(NODES)]) for value in log_survival(x, tf.reshape(parts.variance, [-1]))
         )
         sums, resolved = _integrals(parts, of_parts, t, panels.half[:, None] * weights, log_S, hazard)
         moduli = tf.reduce_sum(resolved, axis=-1)
