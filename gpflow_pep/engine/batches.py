@@ -11,6 +11,7 @@ from typing_extensions import override
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
 
 _WEIGHTS_SEED = 20260101  # of the checksum
+_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
 
 
 class Batch(NamedTuple):
@@ -126,17 +127,28 @@ class Batches(Chunks):
             message = "data: X and Y of a batch must have as many rows, got"
             with tf.control_dependencies([tf.debugging.Assert(tf.equal(rows, of_Y), [message, rows, of_Y])]):
                 values = tf.concat([X, Y], axis=-1)  # [n, D + P]
+            numbers = first + tf.range(rows)
             is_bad = tf.reduce_any(~tf.math.is_finite(values), axis=-1)
-            row = first + tf.argmax(tf.cast(is_bad, tf.int32))
+            row = tf.reduce_min(tf.where(is_bad, numbers, tf.int64.max))
             message = "data: every value must be finite, but one is not, in row"
             with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(is_bad), [message, row])]):
                 bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
-            numbers = first + tf.range(rows)
-            by_row = tf.reduce_sum((bits ^ tf.bitwise.right_shift(bits, 29)) * (2 * weights + 1), axis=-1)
-            checksum = tf.reduce_sum(by_row * (2 * numbers + 1))  # modulo 2^64
+            by_row = _mixed(tf.reduce_sum(_mixed(bits) * (2 * weights + 1), axis=-1))
+            checksum = tf.reduce_sum(_mixed(by_row + _mixed(numbers)))  # modulo 2^64
             return batch, tf.stack([rows, checksum])
 
         return self._dataset.scan(tf.constant(0, tf.int64), numbered).map(checked, num_parallel_calls=CHUNKS_IN_FLIGHT)
+
+
+def _mixed(values: tf.Tensor) -> tf.Tensor:
+    """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
+    unsigned = tf.bitcast(values, tf.uint64)
+    for factor in _MIXING_FACTORS:
+        unsigned = tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
+        unsigned = tf.bitcast(tf.bitcast(unsigned, tf.int64) * factor, tf.uint64)
+    return tf.bitcast(
+        tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64))), tf.int64
+    )
 
 
 def _options() -> tf.data.Options:
@@ -154,6 +166,8 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     pair = isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)
     if not pair or any(part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer) for part in spec):
         raise ValueError(f"{wanted}, got elements {spec}.")
+    if any(part.shape[1] == 0 for part in spec):
+        raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
     if any(part.shape[1] is None for part in spec):
         raise ValueError(f"{wanted}, with known numbers of columns, got elements {spec}.")
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:

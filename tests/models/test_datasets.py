@@ -134,6 +134,8 @@ def changing(*passes):
 
 
 ORDER = np.r_[1, 0, 2:N]
+LABELS, MOVED = np.zeros((2, N, P))
+LABELS[[0, 3]], MOVED[[1, 2]] = 1.0, 1.0
 OTHER = {
     "one value": (X, Y + np.eye(N, P) * 1e-12),
     "fewer rows": (X[:-1], Y[:-1]),
@@ -151,6 +153,23 @@ def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
     second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
         (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(second)
+
+
+def test_labels_that_trade_places_are_other_rows():
+    """Their number and the sum of their positions stay."""
+    model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+        model.training_loss()
+
+
+def test_batches_may_be_empty():
+    parts = [slice(0, 0), slice(0, 30), slice(0, 0), slice(30, N), slice(0, 0)]
+    signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
+    data = tf.data.Dataset.from_generator(lambda: ((X[p], Y[p]) for p in parts), output_signature=signature)
+    (expected, exact), (loss, gradient) = (loss_and_gradient(MODELS["PEPR"](rows)) for rows in ((X, Y), data))
+    np.testing.assert_allclose(loss, expected, rtol=TOLERANCE)
+    for actual, wanted in zip(gradient, exact, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -173,6 +192,7 @@ REFUSED = {
     "one matrix": (elements(MATRIX), "a pair"),
     "three matrices": (elements(MATRIX, MATRIX, MATRIX), "a pair"),
     "rows, not batches": (dataset().unbatch(), "batches"),
+    "no columns": (dataset(X, Y[:, :0]), "at least one column"),
     "words": (elements(MATRIX, tf.TensorSpec([None, 1], tf.string)), "real numbers"),
     "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "known numbers of columns"),
 }
