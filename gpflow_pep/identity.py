@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.utilities import parameter_dict
 
-from .engine import Batches
+from .engine import DatasetRows
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
@@ -49,7 +49,7 @@ def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any
 
 def _identity_of_data(model: tf.Module, data: RegressionData | None) -> Any:
     chunks = getattr(model, "_chunks", None)
-    if isinstance(chunks, Batches):
+    if isinstance(chunks, DatasetRows):
         return list(chunks.identity)
     return fingerprint(*map(np.asarray, model.data if data is None else data))
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
-from gpflow_pep.engine import Batches
+from gpflow_pep.engine import DatasetRows
 
 N, D, P = 53, 3, 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
@@ -159,7 +159,7 @@ def test_the_row_that_is_no_number_is_named(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"every value must be finite.*\[43\]"):
-        Batches(dataset(data["X"], data["Y"]))
+        DatasetRows(dataset(data["X"], data["Y"]))
 
 
 def elements(*specs):

@@ -13,7 +13,7 @@ from .chunks import CHUNKS_IN_FLIGHT, Chunks
 _WEIGHTS_SEED = 20260101  # of the checksum
 
 
-class Batch(NamedTuple):
+class DatasetChunk(NamedTuple):
     """Some consecutive rows of a dataset."""
 
     first: tf.Tensor  # number of the first row, []
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
     Y: tf.Tensor  # [n, P]
 
 
-class Batches(Chunks):
+class DatasetRows(Chunks):
     """
     Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
@@ -55,7 +55,7 @@ class Batches(Chunks):
         """Number of rows, and the checksum of their values."""
         return int(self.num_data), int(self._checksum)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Batches":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
         """Nothing in it changes."""
         return self
 
@@ -115,12 +115,12 @@ class Batches(Chunks):
         weights = np.random.default_rng(_WEIGHTS_SEED).integers(2**62, size=sum(self.columns))
 
         @tf.autograph.experimental.do_not_convert
-        def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, Batch]:
+        def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
             X, Y = (tf.cast(values, self._dtype) for values in pair)
-            return first + tf.shape(X, tf.int64)[0], Batch(first, X, Y)
+            return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
 
         @tf.autograph.experimental.do_not_convert
-        def checked(batch: Batch) -> tuple[Batch, tf.Tensor]:
+        def checked(batch: DatasetChunk) -> tuple[DatasetChunk, tf.Tensor]:
             first, X, Y = batch
             rows, of_Y = tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0]
             message = "data: X and Y of a batch must have as many rows, got"
@@ -165,7 +165,7 @@ def _read(checked: tf.data.Dataset) -> tuple[np.int64, np.int64]:
     """Number of rows and checksum of a dataset."""
 
     @tf.autograph.experimental.do_not_convert
-    def add(total: tf.Tensor, values: tuple[Batch, tf.Tensor]) -> tf.Tensor:
+    def add(total: tf.Tensor, values: tuple[DatasetChunk, tf.Tensor]) -> tf.Tensor:
         return total + values[1]
 
     rows, checksum = checked.reduce(tf.zeros([2], tf.int64), add).numpy()
