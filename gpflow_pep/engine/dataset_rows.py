@@ -31,6 +31,7 @@ class DatasetRows(Chunks):
 
     def __init__(self, dataset: tf.data.Dataset):
         """
+        :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
         :raises ValueError: if the dataset is empty or infinite, or its elements are not pairs of matrices with a known
             number of columns.
         :raises tf.errors.InvalidArgumentError: if a value is not finite, naming its row.
@@ -47,7 +48,7 @@ class DatasetRows(Chunks):
 
     @property
     def dataset(self) -> tf.data.Dataset:
-        """What was given."""
+        """The dataset given to the constructor."""
         return self._dataset
 
     @property
@@ -56,7 +57,7 @@ class DatasetRows(Chunks):
         return int(self.num_data), int(self._checksum)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
-        """Nothing in it changes."""
+        """Return the object itself: it is immutable."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -104,8 +105,9 @@ class DatasetRows(Chunks):
         seen, *total = batches.with_options(_options()).reduce(start, add)
         same = tf.reduce_all(tf.equal(seen, tf.stack([self.num_data, self._checksum])))
         message = (
-            "data: the dataset does not give the same rows in the same order each time. It must not shuffle, and its "
-            "files must not change. Rows at first, and now:"
+            "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its "
+            "files must not change. Number of rows in the first pass and in this one (if they are equal, values or "
+            "their order differ):"
         )
         with tf.control_dependencies([tf.debugging.Assert(same, [message, self.num_data, seen[0]])]):
             return tuple(tf.ensure_shape(tf.identity(value), shape) for value, shape in zip(total, shapes, strict=True))
@@ -123,7 +125,7 @@ class DatasetRows(Chunks):
         def checked(batch: DatasetChunk) -> tuple[DatasetChunk, tf.Tensor]:
             first, X, Y = batch
             rows, of_Y = tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0]
-            message = "data: X and Y of a batch must have as many rows, got"
+            message = "data: X and Y of a batch must have the same number of rows, got"
             with tf.control_dependencies([tf.debugging.Assert(tf.equal(rows, of_Y), [message, rows, of_Y])]):
                 values = tf.concat([X, Y], axis=-1)  # [n, D + P]
             is_bad = tf.reduce_any(~tf.math.is_finite(values), axis=-1)
@@ -140,7 +142,7 @@ class DatasetRows(Chunks):
 
 
 def _options() -> tf.data.Options:
-    """Without rewriting the dataset at each pass, which takes longer than a pass over few rows."""
+    """Return options that switch off the rewriting of the dataset, which takes longer than a pass over few rows."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -155,9 +157,12 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     if not pair or any(part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer) for part in spec):
         raise ValueError(f"{wanted}, got elements {spec}.")
     if any(part.shape[1] is None for part in spec):
-        raise ValueError(f"{wanted}, with known numbers of columns, got elements {spec}.")
+        raise ValueError(
+            "data must be a dataset whose numbers of columns are known (give output_signature), got elements "
+            f"{spec}."
+        )
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(f"{wanted}, and finite, got one that repeats without end.")
+        raise ValueError("data must be a finite dataset, got one that repeats without end.")
     return int(spec[0].shape[1]), int(spec[1].shape[1])
 
 

@@ -94,6 +94,11 @@ class CollapsedRegression(SparseGP):
         if isinstance(held, DatasetRows):
             if blocks is not None:
                 raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
+            if chunk_size is not None:
+                raise ValueError(
+                    "chunk_size must be None where data is a dataset, whose batches are the chunks, got "
+                    f"{chunk_size!r}."
+                )
             self._chunks, self.single_chunk = held, False
         else:
             num_data, single_rows = len(held[0]), SingleRows(self._chunk_size)

@@ -136,8 +136,9 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         X = validation.real_numbers(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
-            raise ValueError(f"data must have as many rows in Y as in X, got {Y.shape[0]} and {X.shape[0]}.")
-        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], "data must have as many rows in Y as in X")
+            raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
+        message = "data: X and Y must have the same number of rows"
+        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], message)
         with tf.control_dependencies([] if same is None else [same]):
             X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
             return X, self._with_checked_size(Y)

@@ -96,8 +96,10 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     @property
     def data(self) -> RegressionData | tf.data.Dataset:
         """
-        The data (X [N, D], Y [N, P]), two variables. ``model.data = (X, Y)`` checks new data and assigns them, so that
-        compiled functions see them. Or the dataset that was given, which cannot be replaced.
+        The data: variables X [N, D] and Y [N, P], or the dataset given to the constructor. ``model.data = (X, Y)``
+        checks and assigns new data, which compiled functions see. A dataset cannot be replaced.
+
+        :raises ValueError: when set to data that the model does not accept.
         """
         return self._data.dataset if isinstance(self._data, DatasetRows) else self._data
 
@@ -109,8 +111,12 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
-        if isinstance(self._data, DatasetRows) or isinstance(data, tf.data.Dataset):
-            raise ValueError(f"data cannot be replaced by or in place of a dataset, got {type(data).__name__}.")
+        if isinstance(self._data, DatasetRows):
+            raise ValueError("data of a model with a dataset cannot be replaced: construct a new model.")
+        if isinstance(data, tf.data.Dataset):
+            raise ValueError(
+                f"data must be a pair (X, Y) of arrays, got {type(data).__name__}: construct a new model for a dataset."
+            )
         X, Y = self._validated(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:

@@ -146,10 +146,10 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         (tf.function(first.training_loss) if compiled else first.training_loss)()
     second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(second)
 
 
@@ -174,7 +174,7 @@ REFUSED = {
     "three matrices": (elements(MATRIX, MATRIX, MATRIX), "a pair"),
     "rows, not batches": (dataset().unbatch(), "batches"),
     "words": (elements(MATRIX, tf.TensorSpec([None, 1], tf.string)), "real numbers"),
-    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "known numbers of columns"),
+    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "numbers of columns are known"),
 }
 
 
@@ -189,8 +189,14 @@ def test_x_and_y_of_different_lengths_are_refused():
     pairs = tf.data.Dataset.zip(
         tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
     )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the same number of rows"):
         MODELS["VFE"](pairs)
+
+
+@pytest.mark.parametrize("model", [PEPR, TSGPR])
+def test_batches_are_the_chunks(model):
+    with pytest.raises(ValueError, match=r"^chunk_size must be None where data is a dataset, .*, got 20\.$"):
+        model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
 def test_what_needs_rows_in_memory_says_so():
@@ -207,8 +213,10 @@ def test_what_needs_rows_in_memory_says_so():
     with pytest.raises(ValueError, match=r"^data must be arrays for leave-one-out"):
         model.loo_log_predictive_density()
     for other in ((X, Y), dataset()):
-        with pytest.raises(ValueError, match=r"^data cannot be replaced"):
+        with pytest.raises(ValueError, match=r"^data of a model with a dataset cannot be replaced"):
             model.data = other
+    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"):
+        MODELS["PEPR"]((X, Y)).data = dataset()
     with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
         PEPR(data, kernel, Z[:, :2])
     with pytest.raises(ValueError, match=r"^alpha must"):
