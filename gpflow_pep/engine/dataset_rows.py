@@ -158,8 +158,7 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
         raise ValueError(f"{wanted}, got elements {spec}.")
     if any(part.shape[1] is None for part in spec):
         raise ValueError(
-            "data must be a dataset whose numbers of columns are known (give output_signature), got elements "
-            f"{spec}."
+            f"data must be a dataset whose numbers of columns are known (give output_signature), got elements {spec}."
         )
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("data must be a finite dataset, got one that repeats without end.")

@@ -67,7 +67,7 @@ class CompiledSteps:
         return key
 
     def _parts(self) -> tuple[tf.Module, ...]:
-        """Modules that the posterior depends on, beside data and alpha."""
+        """Modules that the posterior depends on, other than data and alpha."""
         return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
     def _settings(self) -> tuple[Any, ...]:

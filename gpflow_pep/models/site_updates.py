@@ -133,6 +133,7 @@ def update_sites(
         q after each batch, at an extra cost of O(M³) per batch.
     :param report: called with the final status and, with `batch_size`, with the status between sweeps.
     :return: the status: whether the sites have converged, and the log evidence.
+    :raises ValueError: if batch_size is not a positive integer.
     :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
     """
     if not tf.executing_eagerly():
@@ -172,7 +173,9 @@ def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: in
     :param batch_size: rows of a minibatch.
     :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
     :param seed: seed for the partition.
+    :return: for each minibatch the derivatives, in the order of `trainable_variables`.
     :raises ValueError: naming the argument that cannot be used.
+    :raises RuntimeError: while iterating, if the data have changed since the epoch began.
     """
     batch_size = validation.positive_integer(batch_size, "batch_size")
     damping = validation.fraction(damping, "damping")

@@ -58,7 +58,7 @@ class Stream(CompiledSteps):
 
     @abstractmethod
     def _sums(self) -> SiteSums:
-        """Return the sums of the posterior, in which the old one is."""
+        """Return the sums (L, A, c) of the posterior, including the site of the old posterior."""
 
     @abstractmethod
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -70,15 +70,15 @@ class Stream(CompiledSteps):
 
     @abstractmethod
     def _batch_variables(self) -> dict[str, tf.Variable]:
-        """Return the variables, beside parameters, that belong to the batch, by their names in the state."""
+        """Return the variables, other than parameters, that belong to the batch, by their names in the state."""
 
     def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
         """
         Start the stream, without an old posterior.
 
         :param leading: [] where outputs share q's covariance, or [C].
-        :param num_outputs: columns of c, P or 1.
-        :raises ValueError: if the inducing variable does not consist of inducing points.
+        :param num_outputs: P where outputs share q's covariance, otherwise 1.
+        :raises ValueError: if the inducing variable does not consist of inducing points, or data is a dataset.
         """
         if isinstance(getattr(self, "_data", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")

@@ -102,7 +102,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         The other arguments are those of :class:`PEPR`, without alpha and scale.
 
         :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
-            Blocks of b rows cost O(N b^2) beside O(N M^2).
+            Blocks of b rows cost O(N b^2) besides O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
         :raises ValueError: naming the argument that cannot be used.
         """
