@@ -13,7 +13,7 @@ from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
 from gpflow.utilities import parameter_dict
 
-from .engine import Batches
+from .engine import DatasetRows
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Names, and attributes that change while a model is used.
@@ -49,7 +49,7 @@ def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any
 
 def _identity_of_data(model: tf.Module, data: RegressionData | None) -> Any:
     chunks = getattr(model, "_chunks", None)
-    if isinstance(chunks, Batches):
+    if isinstance(chunks, DatasetRows):
         return list(chunks.identity)
     return fingerprint(*map(np.asarray, model.data if data is None else data))
 
@@ -104,13 +104,13 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> str:
     if isinstance(value, (*_PLAIN, slice, range)):
         return repr(value)
     if isinstance(value, Mapping):
-        return _all({described(key, outer): described(part, outer) for key, part in value.items()}.items())
+        return _in_parentheses({described(key, outer): described(part, outer) for key, part in value.items()}.items())
     if isinstance(value, set | frozenset):
-        return _all(sorted(described(part, outer) for part in value))
+        return _in_parentheses(sorted(described(part, outer) for part in value))
     if isinstance(value, list | tuple):
-        return _all(described(part, outer) for part in value)
+        return _in_parentheses(described(part, outer) for part in value)
     if isinstance(value, types.CodeType):
-        return _all([str(zlib.crc32(value.co_code)), str(value.co_names), described(value.co_consts, outer)])
+        return _in_parentheses([str(zlib.crc32(value.co_code)), str(value.co_names), described(value.co_consts, outer)])
     return _described_callable(value, outer) if callable(value) else _name(type(value))
 
 
@@ -124,22 +124,22 @@ def _described_array(value: Any) -> str:
 
 def _described_callable(value: Any, outer: tuple[int, ...]) -> str:
     if isinstance(value, functools.partial):
-        return _all(described(part, outer) for part in (value.func, value.args, value.keywords))
+        return _in_parentheses(described(part, outer) for part in (value.func, value.args, value.keywords))
     if isinstance(value, types.MethodType):
-        return _all(described(part, outer) for part in (value.__func__, value.__self__))
+        return _in_parentheses(described(part, outer) for part in (value.__func__, value.__self__))
     inner = getattr(value, "python_function", None)  # of tf.function
     if inner is not None:
         return described(inner, outer)
     if isinstance(value, types.FunctionType):
         return _name(value) if _is_installed(value) else _described_function(value, outer)
     if isinstance(value, type):
-        return _all([_name(value), *_code_of_class(value, outer)])
+        return _in_parentheses([_name(value), *_code_of_class(value, outer)])
     if hasattr(value, "__qualname__"):  # compiled code
         return _name(value)
     kind = type(value)
     state = {} if _is_installed(kind) else getattr(value, "__dict__", {})
     name = getattr(value, "__name__", "")  # of ufuncs
-    return _all([_name(kind), name, *_code_of_class(kind, outer), described(state, outer)])
+    return _in_parentheses([_name(kind), name, *_code_of_class(kind, outer), described(state, outer)])
 
 
 def _described_function(function: types.FunctionType, outer: tuple[int, ...]) -> str:
@@ -148,7 +148,7 @@ def _described_function(function: types.FunctionType, outer: tuple[int, ...]) ->
     values = {name: function.__globals__[name] for name in _names(code) if name in function.__globals__}
     referred = {name: described(value, outer) for name, value in sorted(values.items()) if _is_referred(value)}
     defaults = described((function.__defaults__, function.__kwdefaults__), outer)
-    return _all([_name(function), described(code, outer), defaults, *enclosed, *map(str, referred.items())])
+    return _in_parentheses([_name(function), described(code, outer), defaults, *enclosed, *map(str, referred.items())])
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -204,5 +204,5 @@ def _with_submodules(parts: Iterable[tf.Module]) -> Iterator[tf.Module]:
         yield from part.submodules
 
 
-def _all(parts: Iterable[Any]) -> str:
+def _in_parentheses(parts: Iterable[Any]) -> str:
     return f"({', '.join(map(str, parts))})"

@@ -51,11 +51,11 @@ class WhitenedPosterior(AbstractPosterior):
 
     @abstractmethod
     def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
-        """At the inputs of T1, from what is cached beside L."""
+        """At the inputs of T1, from what is cached besides L."""
 
     @abstractmethod
     def _num_outputs(self, *values: tf.Tensor) -> int:
-        """P or C, from what is cached beside L."""
+        """P or C, from what is cached besides L."""
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())

@@ -31,7 +31,7 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
         if len(getattr(values, "shape", ())) != 2 or np.dtype(values.dtype).kind not in "fiu":
             raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {_described(values)}.")
     if X.shape[0] != Y.shape[0]:
-        raise ValueError(f"X and Y must have as many rows, got {X.shape[0]} and {Y.shape[0]}.")
+        raise ValueError(f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
     dtype = default_float()
 
     def rows(start: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:

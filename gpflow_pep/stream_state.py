@@ -24,17 +24,18 @@ class StreamState:
     """
     The state of a streaming model, version 1: a name and an array for everything that changes while it runs.
 
-    ==========================  ==============================================================================
-    ``old.Z``                   old inducing points, [1 or C, Ma, D]
-    ``old.root, old.linear``    R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
-    ``old.log_normalizer``      see :class:`gpflow_pep.engine.AbsorbedPosterior`
-    ``inducing.Z``              present inducing points, [1 or C, M, D]
-    ``data.X, data.Y``          the batch that the model holds
-    ``alpha``                   the power
-    ``sites...``                of models with sites: the batch's, and what they were updated for
-    ``parameter...``            other parameters, by their names in GPflow, unconstrained
-    ``parts``                   classes and settings of kernel, likelihood and mean function, as JSON
-    ==========================  ==============================================================================
+    =================================  ==============================================================================
+    ``old.Z``                          old inducing points, [1 or C, Ma, D]
+    ``old.root, old.linear``           R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
+    ``old.log_normalizer``             see :class:`gpflow_pep.engine.AbsorbedPosterior`
+    ``inducing.Z``                     present inducing points, [1 or C, M, D]
+    ``data.X, data.Y``                 the batch (not in StreamingSVGP)
+    ``alpha``                          the power (not in StreamingSVGP)
+    ``sites.precision, sites.linear``  of models with sites: the sites of the batch, [N, C]
+    ``num_data``                       of StreamingSVGP, if it was given: rows of the batch
+    ``parameter...``                   other parameters, by their names in GPflow, unconstrained
+    ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
+    =================================  ==============================================================================
     """
 
     arrays: Mapping[str, AnyNDArray]

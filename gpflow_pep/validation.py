@@ -72,7 +72,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
     X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
     if len(X) != len(Y):
-        raise ValueError(f"data[0] (X) and data[1] (Y) must have as many rows, got {len(X)} and {len(Y)}.")
+        raise ValueError(f"data[0] (X) and data[1] (Y) must have the same number of rows, got {len(X)} and {len(Y)}.")
     return X, Y
 
 
@@ -240,7 +240,8 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
     """
     if isinstance(alpha, Parameter):
         raise ValueError(
-            "alpha is not learned, since PEP's objective is not a bound: give numbers, got a gpflow.Parameter."
+            "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot be learned, since the "
+            "objective is not a bound."
         )
     values = np.asarray(_numpy(alpha))
     if values.dtype.kind not in "fiu":

@@ -27,7 +27,7 @@ _C = ctypes.CDLL(None)
 _TESTS = Path(__file__).parent
 _CHECKING = get_enable_check_shapes()
 _STATM = Path("/proc/self/statm")  # of Linux
-_AS_USERS_DO = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints", "validation")  # in the paths of modules
+_FULLY_CHECKED = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints", "validation")  # in the paths of modules
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
@@ -41,7 +41,7 @@ def imported() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def checked_and_optimized(request: pytest.FixtureRequest) -> None:
     """Whether shapes are checked, and graphs optimized, in this module."""
-    wanted = any(part in str(request.path.relative_to(_TESTS)) for part in _AS_USERS_DO)
+    wanted = any(part in str(request.path.relative_to(_TESTS)) for part in _FULLY_CHECKED)
     set_enable_check_shapes(_CHECKING if wanted else False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 

@@ -111,7 +111,7 @@ def test_statistics_far_from_the_origin():
 @pytest.mark.parametrize(
     ("X", "Y", "message"),
     [
-        (X, Y[:-1], "as many rows, got 23 and 22"),
+        (X, Y[:-1], "the same number of rows, got 23 and 22"),
         (X[:, 0], Y, r"^X must be an array \[N, columns\]"),
         (X, [[1.0]], "^Y must be an array .* got list"),
         (X.astype(str), Y, "^X must be an array .* dtype"),

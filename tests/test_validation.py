@@ -52,7 +52,7 @@ def with_bad(array, places, value=np.nan):
         ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "data[1] (Y)[:, None]"]),
         ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
         ((1.0, Y), ["data[0] (X)", "[]"]),
-        ((X, Y[:11]), ["as many rows", "12", "11"]),
+        ((X, Y[:11]), ["same number of rows", "12", "11"]),
         ((X[:0], Y[:0]), ["data[0] (X)", "at least one row", "[0, 2]"]),
         ((X[:, :0], Y), ["data[0] (X)", "one column", "[12, 0]"]),
         ((X, Y[:, :0]), ["data[1] (Y)", "[12, 0]"]),
@@ -512,7 +512,7 @@ def name(request):
     [
         ((X[:, :1], Y), ["data (X)", "2 columns", "1"]),
         ((X, np.hstack([Y, Y])), ["data (Y)", "1 columns", "2"]),
-        ((X, Y[:5]), ["as many rows"]),
+        ((X, Y[:5]), ["same number of rows"]),
         ((with_bad(X, [(4, 0)]), Y), ["data[0] (X)", "row 4"]),
         ((X[:0], Y[:0]), ["data[0] (X)"]),
         (X, ["data", "pair"]),

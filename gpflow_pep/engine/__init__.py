@@ -1,12 +1,12 @@
 """The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
 
 from .accumulation import accumulate_sums
-from .batches import Batches
 from .block import BlockSites
 from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
+from .dataset_rows import DatasetRows
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
@@ -21,10 +21,10 @@ __all__ = [
     "CHUNKS_IN_FLIGHT",
     "AbsorbedPosterior",
     "AllRows",
-    "Batches",
     "BlockSites",
     "Blocks",
     "Chunks",
+    "DatasetRows",
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",

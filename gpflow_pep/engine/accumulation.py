@@ -34,7 +34,7 @@ def accumulate_sums(
     factorize: Callable[[tf.Tensor], tf.Tensor],
 ) -> tuple[SiteSums, EvidenceTerms]:
     """
-    The sums over all rows and what the evidence needs beside them.
+    The sums over all rows and what the evidence needs besides them.
 
     Both are differentiable, once, in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
 

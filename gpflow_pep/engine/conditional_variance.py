@@ -1,4 +1,4 @@
-"""Check that the variance of f given u is not negative beyond rounding error."""
+"""Compute the variance of f given u, and check that it is not negative beyond rounding error."""
 
 import numpy as np
 import tensorflow as tf

@@ -37,7 +37,7 @@ def weighted(V: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 
 
 def weighted_sums(V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
-    """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], beside a penalty."""
+    """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
     wr = tf.expand_dims(w, -1) * r
     return ChunkSums(
         A=symmetric_product(Vw, V),

@@ -30,7 +30,7 @@ class RowSource(Protocol):
     """A source of rows for the engine. For the same chunk it must return the same rows at every call."""
 
     inputs: tuple[tf.Tensor, ...]
-    """Tensors that the rows depend on and that are differentiated, beside the variables which the rows read."""
+    """Tensors that the rows depend on and that are differentiated, other than the variables which the rows read."""
     variables: tuple[tf.Variable, ...]
     """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
     num_outputs: int

@@ -37,7 +37,7 @@ class Powers(NamedTuple):
 
 class EvidenceTerms(NamedTuple):
     """
-    What the evidence needs of the rows beside :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
+    What the evidence needs of the rows besides :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
 
     Leading dimensions [...] are those of Kuu: several latent functions at once.
     """

@@ -1,4 +1,4 @@
-"""Sites of the structured bounds in blocks: those of SGPR, v = s, beside a penalty on D = Kff - V'V, block by block.
+"""Sites of the structured bounds in blocks: those of SGPR, v = s, and a penalty on D = Kff - V'V, block by block.
 
 Notation, G blocks of b rows, n in all, in a chunk: V = L^-1 Kuf [M, n], S = diag(s), X = S^-1/2 D S^-1/2 [G, b, b].
 A trailing _bar is the derivative of the objective with respect to that quantity.

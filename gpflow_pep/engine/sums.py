@@ -29,11 +29,11 @@ class InducingPosterior(NamedTuple):
 
 
 class OldPosteriorSite(NamedTuple):
-    """What the old posterior of a stream adds to the sums of the batch, and to its log evidence."""
+    """The site of a stream's old posterior: what it adds to the sums, and directly to the log evidence."""
 
     A: tf.Tensor  # [..., M, M]
     c: tf.Tensor  # [..., M, P]
-    terms: tf.Tensor  # []
+    terms: tf.Tensor  # Added to the log evidence besides the effect of A and c, []
 
 
 class SiteSums(NamedTuple):

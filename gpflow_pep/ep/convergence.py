@@ -20,15 +20,15 @@ from .loop_state import (
     CONVERGED,
     IMPROPER,
     LIMIT,
+    NEWTON_STEP,
     PROBING,
     RUNNING,
     STUCK,
     SWEEPING,
-    TRYING,
-    Converged,
+    ConvergenceOptions,
     Iterate,
     Loop,
-    Options,
+    LoopResult,
     SitesProblem,
     largest_fraction,
     rounding,
@@ -53,8 +53,13 @@ _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered, where there are no mor
 
 
 def converge(
-    problem: SitesProblem, sites: tf.Tensor, options: Options, *, num_data: int, fraction: tf.Tensor | None = None
-) -> Converged:
+    problem: SitesProblem,
+    sites: tf.Tensor,
+    options: ConvergenceOptions,
+    *,
+    num_data: int,
+    fraction: tf.Tensor | None = None,
+) -> LoopResult:
     """
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
@@ -84,7 +89,7 @@ def converge(
         best=sites,
         best_change=inf,
         best_evidence=-inf,
-        to_halve=inf,
+        change_at_progress=inf,
         stalled=tf.constant(0),
         patience=tf.constant(_PATIENCE),
         preliminary=is_preliminary,
@@ -100,10 +105,10 @@ def converge(
         [first],
         parallel_iterations=1,
     )[0]
-    return Converged(last.iterate, last.sweeps, last.fraction, last.status)
+    return LoopResult(last.iterate, last.sweeps, last.fraction, last.status)
 
 
-def _step(problem: SitesProblem, options: Options, loop: Loop) -> Loop:
+def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Sites that are given or returned to are evaluated as they are: converged ones stay so to the last digit.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~returns_to_best(loop)
@@ -203,36 +208,36 @@ def _without_common_shift(
     return q._replace(b=tf.where(helps, b, q.b)), c + A @ e, e[:, 0]
 
 
-def _keeps_bound(problem: SitesProblem, options: Options, loop: Loop, iterate: Iterate) -> tf.Tensor:
+def _keeps_bound(problem: SitesProblem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
     """Return whether a bound has not decreased by more than rounding."""
     applies = problem.is_bound & loop.is_valid & ~loop.preliminary & tf.equal(loop.final_status, RUNNING)
     applies &= (loop.fraction > _MAY_LOWER * options.damping) & ~returns_to_best(loop)
     return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - rounding(loop.iterate))
 
 
-def _preliminary_ends(options: Options, loop: Loop, iterate: Iterate) -> tf.Tensor:
+def _preliminary_ends(options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
     small = tf.maximum(tf.constant(_PRELIMINARY, iterate.change.dtype), options.tol)
     ends = (iterate.change < small) | (iterate.change > loop.iterate.change)
     return loop.preliminary & (ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1))
 
 
-def _accept(options: Options, loop: Loop, last: Iterate, step: Step, preliminary_ends: tf.Tensor) -> Loop:
+def _accept(options: ConvergenceOptions, loop: Loop, last: Iterate, step: Step, preliminary_ends: tf.Tensor) -> Loop:
     """Go on from the iterate, where the last one was followed at once or not; or leave sweeps that do not help."""
     iterate = loop.iterate
     fraction = tf.where(loop.comparable, _adapted(loop, last, largest_fraction(options, loop.attempt)), loop.fraction)
-    progress = iterate.change < 0.5 * loop.to_halve
+    progress = iterate.change < 0.5 * loop.change_at_progress
     stalled = tf.where(progress, 0, loop.stalled + 1)
     enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
     following = tf.where(preliminary_ends, iterate.sites, iterate.sites + step.move(fraction))
     return loop._replace(
         is_valid=~preliminary_ends,  # the sites are evaluated again
         candidate=tf.where(enters, loop.best, following),
-        kind=tf.where(enters, TRYING, SWEEPING),
+        kind=tf.where(enters, NEWTON_STEP, SWEEPING),
         is_plain=tf.equal(loop.secants.count, 0),
         fraction=fraction,
         comparable=~preliminary_ends,
         step_size=tf.zeros_like(fraction),
-        to_halve=tf.where(progress, iterate.change, loop.to_halve),
+        change_at_progress=tf.where(progress, iterate.change, loop.change_at_progress),
         stalled=stalled,
         preliminary=loop.preliminary & ~preliminary_ends,
     )
@@ -253,7 +258,7 @@ def _adapted(loop: Loop, last: Iterate, largest: tf.Tensor) -> tf.Tensor:
     return tf.where(halve, tf.maximum(0.5 * loop.fraction, least), tf.minimum(1.2 * loop.fraction, largest))
 
 
-def _reject(options: Options, loop: Loop) -> Loop:
+def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     """Take a plain update instead of an accelerated one, then a smaller fraction; scale down improper initial sites."""
     fraction = tf.where(loop.is_plain & loop.is_valid, 0.5 * loop.fraction, loop.fraction)
     halvings = loop.halvings + tf.cast(~loop.is_valid, tf.int32)
@@ -272,7 +277,7 @@ def _reject(options: Options, loop: Loop) -> Loop:
     )
 
 
-def _end(options: Options, loop: Loop) -> Loop:
+def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     """
     Start again from empty sites where no update is proper; end after `max_sweeps`.
 
@@ -296,14 +301,14 @@ def _end(options: Options, loop: Loop) -> Loop:
     last = tf.where(has_best, loop.best, tf.where(loop.preliminary, loop.iterate.sites, empty))
     candidate = tf.where(returns, last, loop.candidate)
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
-    inf = tf.constant(np.inf, loop.to_halve.dtype)
+    inf = tf.constant(np.inf, loop.change_at_progress.dtype)
     return loop._replace(
         iterate=loop.iterate._replace(change=tf.where(restarts, inf, loop.iterate.change)),
         candidate=tf.where(restarts, empty, candidate),
         kind=tf.where(restarts | returns, SWEEPING, loop.kind),
         stalled=tf.where(restarts, 0, loop.stalled),
         patience=tf.where(restarts, _PATIENCE, loop.patience),
-        to_halve=tf.where(restarts, inf, loop.to_halve),
+        change_at_progress=tf.where(restarts, inf, loop.change_at_progress),
         comparable=loop.comparable & ~restarts & ~returns,
         is_valid=loop.is_valid & ~restarts,
         fraction=tf.where(restarts, largest_fraction(options, attempt), loop.fraction),

@@ -22,7 +22,7 @@ from ..engine import OldPosteriorSite, SiteSums, log1p_ratio, watched
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .rows import Latent, LatentRows, project
+from .rows import LatentRows, PriorRows, project
 
 
 def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_latent_gps: int) -> tf.Tensor:
@@ -50,7 +50,7 @@ class EnergyInputs(NamedTuple):
 
 
 def energy_derivatives(
-    prior: Callable[[], EnergyInputs],
+    energy_inputs: Callable[[], EnergyInputs],
     rule: TiltedRule,
     sites: tf.Tensor,
     tilted_derivatives: tf.Tensor,
@@ -75,7 +75,7 @@ def energy_derivatives(
     A, c = sums
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
-        rows, Kuu, factor, scale, old, terms = prior()
+        rows, Kuu, factor, scale, old, terms = energy_inputs()
     L = tf.stop_gradient(factor)
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = q.b[..., 0], inverse_of_product(q.LB)
@@ -83,8 +83,8 @@ def energy_derivatives(
     own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        latent, pull_back = watched(rows, chunk, rows.inputs, sources)
-        V, d, mean = here = project(L, latent, scale)
+        prior, pull_back = watched(rows, chunk, rows.inputs, sources)
+        V, d, mean = here = project(L, prior, scale)
         site, alpha = Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
         d1, d2 = rows.take_natural(tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
@@ -93,7 +93,7 @@ def energy_derivatives(
         residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
         half_V_bar = 0.5 * (b[..., None] * residual[:, None, :] - P @ (V * site.precision[:, None, :]))
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
-        pulled = list(pull_back(Latent(Kuf_bar, scale * d_bar, d1)))
+        pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
             w = cavity_of_w(marginals(q, V), site, alpha)
             one = tf.ones_like(mean[:1])

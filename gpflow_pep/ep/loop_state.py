@@ -11,10 +11,13 @@ from .acceleration import Secants
 from .rows import LatentRows, ProjectedRows
 from .sweep import normalized
 
-SWEEPING, PROBING, TRYING = range(3)
-"""What the candidate is: the next sites of a sweep, sites near the iterate, or the end of a Newton step from it."""
+SWEEPING, PROBING, NEWTON_STEP = range(3)
+"""Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
-"""How the loop ended: after max_sweeps (LIMIT), where no update is proper (STUCK), or not even the prior (IMPROPER)."""
+"""
+Status of the loop: running; converged; max_sweeps reached (LIMIT); no update is proper (STUCK); not even the prior is
+(IMPROPER).
+"""
 
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it; but at least by this
 # many eps, which is more in single precision only.
@@ -34,7 +37,7 @@ class SitesProblem(NamedTuple):
     is_bound: tf.Tensor  # Whether the energy is a lower bound of the log evidence, []
 
 
-class Options(NamedTuple):
+class ConvergenceOptions(NamedTuple):
     """Tolerance, largest number of sweeps, and damping."""
 
     tol: tf.Tensor
@@ -61,8 +64,8 @@ class Iterate(NamedTuple):
         return normalized(change, self.mean, self.variance)
 
 
-class Converged(NamedTuple):
-    """The sites at the end of the loop, and how it ended."""
+class LoopResult(NamedTuple):
+    """The last iterate of the loop, and how the loop ended."""
 
     iterate: Iterate
     sweeps: tf.Tensor
@@ -78,7 +81,7 @@ class Loop(NamedTuple):
     """Whether there is an accepted iterate yet."""
     candidate: tf.Tensor
     kind: tf.Tensor
-    """What the candidate is: SWEEPING, PROBING or TRYING."""
+    """What the candidate is: SWEEPING, PROBING or NEWTON_STEP."""
     is_plain: tf.Tensor
     """Whether the candidate is not accelerated."""
     fraction: tf.Tensor
@@ -94,8 +97,8 @@ class Loop(NamedTuple):
     best_change: tf.Tensor
     """Their change; infinite where no sites have been proper."""
     best_evidence: tf.Tensor
-    to_halve: tf.Tensor
-    """The change when sweeps last made progress, which they must halve."""
+    change_at_progress: tf.Tensor
+    """The change when sweeps last made progress; a sweep makes progress if it halves this."""
     stalled: tf.Tensor
     """Sweeps since then."""
     patience: tf.Tensor
@@ -118,6 +121,6 @@ def rounding(iterate: Iterate) -> tf.Tensor:
     return slack * tf.abs(iterate.log_evidence) + rounding * iterate.canceling
 
 
-def largest_fraction(options: Options, attempt: tf.Tensor) -> tf.Tensor:
+def largest_fraction(options: ConvergenceOptions, attempt: tf.Tensor) -> tf.Tensor:
     """Return the largest fraction of an update that is taken."""
     return options.damping * tf.gather(tf.constant(ATTEMPT_DAMPING, options.damping.dtype), attempt)

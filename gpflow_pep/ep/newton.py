@@ -8,7 +8,17 @@ update smaller.
 import tensorflow as tf
 
 from .acceleration import Step
-from .loop_state import PROBING, SWEEPING, TRYING, Iterate, Loop, Options, SitesProblem, largest_fraction, rounding
+from .loop_state import (
+    NEWTON_STEP,
+    PROBING,
+    SWEEPING,
+    ConvergenceOptions,
+    Iterate,
+    Loop,
+    SitesProblem,
+    largest_fraction,
+    rounding,
+)
 
 _SOLVED = 0.1  # what probes may leave of an update, as a fraction
 _NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe from the iterate, which is that of the update
@@ -18,7 +28,7 @@ _LEAST_DECREASE = 0.01  # of the norm of the update, as a fraction, by a whole N
 
 def returns_to_best(loop: Loop) -> tf.Tensor:
     """Return whether the candidate is the best sites, where Newton's method begins."""
-    return tf.equal(loop.kind, TRYING) & tf.equal(loop.step_size, 0.0)
+    return tf.equal(loop.kind, NEWTON_STEP) & tf.equal(loop.step_size, 0.0)
 
 
 def is_nearer(problem: SitesProblem, loop: Loop, iterate: Iterate) -> tf.Tensor:
@@ -39,13 +49,13 @@ def follow(loop: Loop, step: Step) -> Loop:
     return loop._replace(candidate=_nearby(loop.iterate, step.left), kind=tf.constant(PROBING))
 
 
-def halve(options: Options, loop: Loop) -> Loop:
+def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
     """Try half of a Newton step; go back to sweeps where that is too small."""
     size = 0.5 * loop.step_size
     fails = size < _SMALLEST_STEP
     return loop._replace(
         candidate=tf.where(fails, loop.iterate.sites, loop.iterate.sites + size * loop.newton),
-        kind=tf.where(fails, SWEEPING, TRYING),
+        kind=tf.where(fails, SWEEPING, NEWTON_STEP),
         fraction=tf.where(fails, largest_fraction(options, loop.attempt), loop.fraction),
         comparable=loop.comparable & ~fails,
         step_size=size,
@@ -61,7 +71,7 @@ def probe_on(loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
     enough = ~accepted | (loop.secants.count >= loop.secants.depth) | (left < _SOLVED * whole)
     return loop._replace(
         candidate=tf.where(enough, iterate.sites + step.newton, _nearby(iterate, step.left)),
-        kind=tf.where(enough, TRYING, PROBING),
+        kind=tf.where(enough, NEWTON_STEP, PROBING),
         newton=step.newton,
         step_size=tf.ones_like(loop.step_size),
     )

@@ -22,11 +22,11 @@ from ..engine import (
 from ..tilted import Observations
 
 
-class Latent(NamedTuple):
+class PriorRows(NamedTuple):
     """The prior of n rows, whose C latent functions share one covariance or have one each."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [M, n] or [C, M, n]
-    Kff: tf.Tensor  # Prior variances of f, [n] or [C, n]
+    Kff_diag: tf.Tensor  # Prior variances of f, [n] or [C, n]
     mean: tf.Tensor  # Mean function m(x), [C, n]
 
 
@@ -99,11 +99,11 @@ class LatentRows:
         """Concatenate what `part` returns for each chunk, some rows each."""
         return part(tf.constant(0)) if self.single_chunk else concatenate(self.num_chunks(), part, dtype, shapes)
 
-    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> Latent:
+    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
         X = self.take(self._X, chunk)  # [n, D]
         mean = tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
-        return Latent(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(mean))
+        return PriorRows(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(mean))
 
     def observations(self, chunk: tf.Tensor) -> Observations:
         """Return inputs and observations of one chunk."""
@@ -114,10 +114,10 @@ class LatentRows:
         return self._alpha if self._alpha.shape.rank == 0 else self.take(self._alpha, chunk)
 
 
-def project(L: tf.Tensor, latent: Latent, scale: tf.Tensor) -> Projected:
+def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
     """Condition the rows on u, Kuu = L L'; the conditional variance is multiplied by `scale`."""
-    V = tf.linalg.triangular_solve(L, latent.Kuf)
-    return Projected(V, scale * conditional_variance_of_f(latent.Kff, V, L), latent.mean)
+    V = tf.linalg.triangular_solve(L, prior.Kuf)
+    return Projected(V, scale * conditional_variance_of_f(prior.Kff_diag, V, L), prior.mean)
 
 
 class ProjectedRows:

@@ -4,7 +4,7 @@ every model here and in GPflow takes.
 """
 
 from .clusters import k_means
-from .conditional_variance import greedy_conditional_variance, greedy_variance
+from .greedy_variance import greedy_conditional_variance, greedy_variance
 from .sample import uniform
 
 __all__ = ["greedy_conditional_variance", "greedy_variance", "k_means", "uniform"]

@@ -17,10 +17,10 @@ from typing_extensions import override
 from .. import validation
 from ..engine import (
     AllRows,
-    Batches,
     Blocks,
     BlockSites,
     Chunks,
+    DatasetRows,
     EvidenceTerms,
     IndependentSites,
     Powers,
@@ -46,7 +46,8 @@ class CollapsedRegression(SparseGP):
 
         q(u) ∝ p(u) ∏_b N(y_b; m(X_b) + K_bu Kuu⁻¹ u, v_b).
 
-    Subclasses define the sites (`_powers`, `_scale`) and their terms in the evidence (`_penalty`).
+    Subclasses define the sites (`_powers`, `_scale`) and what is added to log N(y; m, Qff + v)
+    (`_evidence_correction`).
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_chunks", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES})
@@ -72,7 +73,7 @@ class CollapsedRegression(SparseGP):
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
-        held = Batches(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
+        held = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
@@ -84,15 +85,20 @@ class CollapsedRegression(SparseGP):
             likelihood,
             inducing_variable,
             mean_function=mean_function,
-            num_latent_gps=held.columns[1] if isinstance(held, Batches) else held[1].shape[1],
+            num_latent_gps=held.columns[1] if isinstance(held, DatasetRows) else held[1].shape[1],
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
-        self._chunks: Batches | SingleRows | Blocks
-        if isinstance(held, Batches):
+        self._chunks: DatasetRows | SingleRows | Blocks
+        if isinstance(held, DatasetRows):
             if blocks is not None:
                 raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
+            if chunk_size is not None:
+                raise ValueError(
+                    "chunk_size must be None where data is a dataset, whose batches are the chunks, got "
+                    f"{chunk_size!r}."
+                )
             self._chunks, self.single_chunk = held, False
         else:
             num_data, single_rows = len(held[0]), SingleRows(self._chunk_size)
@@ -108,12 +114,12 @@ class CollapsedRegression(SparseGP):
         return int(self._chunks.num_blocks(self.num_data))
 
     @override
-    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        super()._hold(X, Y)
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        super()._assign_data(X, Y)
         self.single_chunk &= len(X) <= SingleRows(self._chunk_size).chunk_size
 
     @override
-    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         num_data = len(X)
         if isinstance(self._chunks, SingleRows):
             self._check_block_sizes(np.ones(num_data, dtype=int))
@@ -147,8 +153,8 @@ class CollapsedRegression(SparseGP):
         return tf.ones([], default_float())
 
     @abstractmethod
-    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        """What is added to log N(y; m, Qff + v), per output, []."""
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        """Return the term added to log N(y; m, Qff + v), per output, []: for SGPR, minus the trace penalty."""
 
     def _make_sites(self) -> SiteAlgebra:
         return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
@@ -169,7 +175,7 @@ class CollapsedRegression(SparseGP):
 
     def _independent_rows(self) -> Chunks:
         """Return all rows as blocks of their own, whatever the model's blocks."""
-        return self._chunks if isinstance(self._chunks, Batches) else self._visited(SingleRows(self._chunk_size))
+        return self._chunks if isinstance(self._chunks, DatasetRows) else self._visited(SingleRows(self._chunk_size))
 
     def _accumulate_sums(
         self,
@@ -199,7 +205,7 @@ class CollapsedRegression(SparseGP):
 
     def _checked_data(self, chunks: Chunks) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the blocks differ in their number of rows."""
-        if isinstance(self._data, Batches):
+        if isinstance(self._data, DatasetRows):
             return ()
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
@@ -214,8 +220,8 @@ class CollapsedRegression(SparseGP):
         powers, scale = self._powers(), self._scale()
         sums, terms = self._accumulated(powers, scale)
         old = self._old_site(sums.L, powers.noise_power)
-        penalty = self._penalty(terms, powers, scale)
-        objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * penalty
+        correction = self._evidence_correction(terms, powers, scale)
+        objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * correction
         if old is not None:
             objective += old.terms
         return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
@@ -231,7 +237,7 @@ class CollapsedRegression(SparseGP):
 
         :raises ValueError: if the data are a dataset.
         """
-        if isinstance(self._data, Batches):
+        if isinstance(self._data, DatasetRows):
             raise ValueError("data must be arrays for leave-one-out densities, got a dataset.")
         rows, sums = self._rows(self._chunks), self._sums()
         densities = collapsed_leave_one_out(

@@ -1,4 +1,4 @@
-"""How many latent functions a likelihood has, and the priors they may have."""
+"""How many latent functions a likelihood has; checks of their kernels and inducing variables."""
 
 from gpflow.base import AnyNDArray
 from gpflow.inducing_variables import InducingVariables, MultioutputInducingVariables
@@ -17,11 +17,11 @@ def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:
     return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
 
 
-def shared_prior(
+def checked_shared_inducing_variable(
     kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
 ) -> InducingVariables:
     """
-    Return the inducing variable of latent functions that all share it and the kernel.
+    Check kernel and inducing variable that all outputs share; return the inducing variable.
 
     :param num_inputs: columns of X.
     :param num_latent_gps: P, columns of Y.
@@ -50,11 +50,12 @@ def shared_prior(
     return validation.single_output_inducing_variable(inducing_variable, num_inputs)
 
 
-def independent_prior(
+def checked_inducing_variable(
     kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int
 ) -> InducingVariables:
     """
-    Return the inducing variable of independent latent functions, which share it and the kernel or have one each.
+    Check kernel and inducing variable of independent latent functions, shared or one each; return the inducing
+    variable.
 
     :param num_inputs: columns of X, where they are known.
     :raises ValueError: naming the argument that cannot be used.

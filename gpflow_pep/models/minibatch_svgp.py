@@ -26,13 +26,13 @@ from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
 from . import predictions
-from .latent_functions import independent_prior
+from .latent_functions import checked_inducing_variable
 from .sparse import ADVICE_KUU
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
 
 
-_NOT_SOME_OF_ALL = "data must have at least one row and at most num_data of them, got"
+_WRONG_NUMBER_OF_ROWS = "data must have at least one row and at most num_data of them, got"
 
 
 class WhitenedQ(NamedTuple):
@@ -91,7 +91,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         if not isinstance(likelihood, ScalarLikelihood) and likelihood.latent_dim != C:
             raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
-        self.inducing_variable: InducingVariables = independent_prior(kernel, inducing_variable, None, C)
+        self.inducing_variable: InducingVariables = checked_inducing_variable(kernel, inducing_variable, None, C)
         self._num_data = None if num_data is None else tf.Variable(_count(num_data), trainable=False)
         self.whiten, self.q_diag = whiten, q_diag
         M = int(self.inducing_variable.num_inducing)
@@ -125,7 +125,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         n = tf.cast(num_rows, default_float())
         return tf.ones_like(n) if self._num_data is None else self._num_data / n
 
-    def _minibatch(self, data: RegressionData) -> RegressionData:
+    def _checked_minibatch(self, data: RegressionData) -> RegressionData:
         """
         Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
@@ -136,22 +136,23 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         X = validation.real_numbers(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
-            raise ValueError(f"data must have as many rows in Y as in X, got {Y.shape[0]} and {X.shape[0]}.")
-        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], "data must have as many rows in Y as in X")
+            raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
+        message = "data: X and Y must have the same number of rows"
+        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], message)
         with tf.control_dependencies([] if same is None else [same]):
             X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
-            return X, self._some_of_all(Y)
+            return X, self._with_checked_size(Y)
 
-    def _some_of_all(self, Y: tf.Tensor) -> tf.Tensor:
-        """Return Y; raise an error unless it has from 1 to num_data rows: n of N rows stand for all."""
+    def _with_checked_size(self, Y: tf.Tensor) -> tf.Tensor:
+        """Return Y; raise an error unless its number of rows is from 1 to num_data."""
         if self._num_data is None:
             return Y
         n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
         accepted = (n >= 1.0) & (n <= most)
         if not tf.executing_eagerly():
-            return validation.asserted(Y, accepted, _NOT_SOME_OF_ALL, n)
+            return validation.asserted(Y, accepted, _WRONG_NUMBER_OF_ROWS, n)
         if not bool(accepted):
-            raise ValueError(f"{_NOT_SOME_OF_ALL} {n:g}; num_data is {most:g}.")
+            raise ValueError(f"{_WRONG_NUMBER_OF_ROWS} {n:g}; num_data is {most:g}.")
         return Y
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:

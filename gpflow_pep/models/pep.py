@@ -19,15 +19,24 @@ from .. import validation
 from ..derivatives import once_differentiable
 from ..engine import SingleRows, SiteSums, SomeRows, floating_variables
 from ..engine.chunks import ROWS_PER_CHUNK
-from ..ep import EnergyInputs, LatentRows, Options, ProjectedRows, Sites, energy_derivatives, leave_one_out, scale_terms
+from ..ep import (
+    ConvergenceOptions,
+    EnergyInputs,
+    LatentRows,
+    ProjectedRows,
+    Sites,
+    energy_derivatives,
+    leave_one_out,
+    scale_terms,
+)
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations
 from ..tilted import Projection, TiltedRule, rule_for
 from ..validation import asserted
 from . import site_updates
-from .latent_functions import independent_prior, latent_functions
-from .site_options import SiteOptions
+from .latent_functions import checked_inducing_variable, latent_functions
+from .site_properties import SiteProperties
 from .site_updates import differ
 from .sparse import SparseGP
 
@@ -50,7 +59,7 @@ class Surrogate(NamedTuple):
     """v, [N, C]."""
 
 
-class PEP(SiteOptions, SparseGP):
+class PEP(SiteProperties, SparseGP):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
 
@@ -83,10 +92,10 @@ class PEP(SiteOptions, SparseGP):
     update_sites = site_updates.update_sites
     minibatches = site_updates.minibatches
     _converged = site_updates.converged
-    _converge = site_updates.converge_step
-    _sum_sites = site_updates.sum_sites_step
-    _sweep_in_batches = site_updates.sweep_in_batches_step
-    _minibatch = site_updates.minibatch_step
+    _converge_step = site_updates.converge_step
+    _sum_sites_step = site_updates.sum_sites_step
+    _sweep_in_batches_step = site_updates.sweep_in_batches_step
+    _minibatch_step = site_updates.minibatch_step
 
     has_sites = True
     """Declared for training: see :class:`gpflow_pep.training.declared.ModelWithSites`."""
@@ -135,7 +144,7 @@ class PEP(SiteOptions, SparseGP):
         if not isinstance(likelihood, Likelihood):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
         rule_for(likelihood, projection)  # raises an error for an unsupported pair
-        X, Y = self._observed(data, likelihood)
+        X, Y = self._checked_observations(data, likelihood)
         C = latent_functions(likelihood, Y)
         powers = validation.power(alpha, len(X), "row")
         super().__init__(
@@ -154,7 +163,7 @@ class PEP(SiteOptions, SparseGP):
         self._sites = Sites(len(X), C, default_float())
         self._num_rows, self._num_points = len(X), int(self.inducing_variable.num_inducing)
         self._chunks = SingleRows(self._chunk_size)
-        self._options = Options(
+        self._options = ConvergenceOptions(
             tf.Variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
             tf.Variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
             tf.Variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
@@ -242,14 +251,16 @@ class PEP(SiteOptions, SparseGP):
         self, key: int, sites: tf.Tensor, tilted_derivatives: tf.Tensor, A: tf.Tensor, c: tf.Tensor
     ) -> list[tf.Tensor]:
         variables, of_likelihood = self._floating_variables(), floating_variables(self.likelihood)
-        return energy_derivatives(self._prior, self._rule, sites, tilted_derivatives, (A, c), variables, of_likelihood)
+        return energy_derivatives(
+            self._energy_inputs, self._rule, sites, tilted_derivatives, (A, c), variables, of_likelihood
+        )
 
     @compiled(reduce_retracing=True)
     def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        prior = self._prior()
-        return leave_one_out(prior.rows, self._projected(prior), self._rule, sites, sums.posterior())
+        inputs = self._energy_inputs()
+        return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
 
-    def _prior(self) -> EnergyInputs:
+    def _energy_inputs(self) -> EnergyInputs:
         Kuu = self._inducing_covariance()
         L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
@@ -284,8 +295,8 @@ class PEP(SiteOptions, SparseGP):
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
         return validation.asserted(X, same, message), Y
 
-    def _projected(self, prior: EnergyInputs) -> ProjectedRows:
-        return ProjectedRows(prior.rows, prior.L, prior.scale, keep=self._keeps_projections())
+    def _projected(self, inputs: EnergyInputs) -> ProjectedRows:
+        return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=self._keeps_projections())
 
     def _single_chunk(self) -> bool:
         return self._num_rows <= (self._chunk_size or ROWS_PER_CHUNK)
@@ -319,25 +330,25 @@ class PEP(SiteOptions, SparseGP):
         return *super()._settings(), projection, self._single_chunk(), self._keeps_projections()
 
     @staticmethod
-    def _observed(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
+    def _checked_observations(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
         """Check that the likelihood accepts the pair (X, Y), and return it as arrays."""
         X, Y = validation.regression_data(data)
         check_observations(likelihood, Y)
         return X, Y
 
     @override
-    def _checked_prior(
+    def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
     ) -> InducingVariables:
-        return independent_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
+        return checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        return self._observed(data, self.likelihood)
+        return self._checked_observations(data, self.likelihood)
 
     @override
-    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        X, Y = super()._replacement(data)
+    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        X, Y = super()._checked_new_data(data)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
                 f"data must keep {self._num_rows} rows, since each has an alpha of its own, got {len(X)} rows."
@@ -345,7 +356,7 @@ class PEP(SiteOptions, SparseGP):
         return X, Y
 
     @override
-    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._num_rows, self._num_points = len(X), int(self.inducing_variable.num_inducing)
         self._sites.reset(len(X))
 
@@ -362,5 +373,5 @@ class PEP(SiteOptions, SparseGP):
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """Leave out compiled steps: an exported model has those that its own functions call."""
         children = super()._trackable_children(save_type, **kwargs)
-        step, own = type(PEP._converge), type(self)
+        step, own = type(PEP._converge_step), type(self)
         return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}

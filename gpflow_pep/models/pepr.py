@@ -61,7 +61,8 @@ class PEPR(UpperBound, CollapsedRegression):
         :param mean_function: m(x), zero by default.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding. Must be None for a
+            dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
         :raises ValueError: naming the argument that cannot be used.
@@ -127,7 +128,7 @@ class PEPR(UpperBound, CollapsedRegression):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)

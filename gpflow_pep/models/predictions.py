@@ -23,6 +23,7 @@ def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_outpu
     """
     Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
 
+    :raises NotImplementedError: if full_cov or full_output_cov is True.
     :raises tf.errors.InvalidArgumentError: if one is NaN.
     """
     if full_cov or full_output_cov:
@@ -39,6 +40,7 @@ def predict_log_density(
     """
     Log density of new observations Y at X, in nats.
 
+    :raises NotImplementedError: if full_cov or full_output_cov is True.
     :raises ValueError: if the likelihood does not accept Y.
     :raises tf.errors.InvalidArgumentError: if a density is NaN.
     """

@@ -19,32 +19,34 @@ from ..graphs import forget
 _PLAIN = (bool, int, float, str, np.generic)
 
 
-class RetracingKey:
-    """Retracing key: numbers the structures (parts, parameters, variables, settings) that a model has had."""
+class StructureCounter:
+    """
+    Count the structures (parts, parameters, variables, settings) that a model has had. The count is the retracing key.
+    """
 
     def __init__(self) -> None:
-        self._number, self._known = 0, [object()]
+        self._key, self._known = 0, [object()]
 
     @property
-    def last(self) -> int:
-        """The number of the last structure seen."""
-        return self._number
+    def last_key(self) -> int:
+        """The key of the last structure seen."""
+        return self._key
 
-    def number(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
+    def key(self, parts: Iterable[tf.Module], settings: Iterable[Any]) -> int:
         """
-        Return the number of the current structure. It changes when a part, a component of a part or a setting is
+        Return the key of the current structure. It changes when a part, a component of a part or a setting is
         replaced, or when a parameter becomes trainable or fixed.
         """
         present = [*settings, *_components_of_all(parts, set())]
         if len(present) != len(self._known) or any(map(_is_another, present, self._known)):
-            self._number, self._known = self._number + 1, present
-        return self._number
+            self._key, self._known = self._key + 1, present
+        return self._key
 
 
 class CompiledSteps:
     """
     A model with compiled steps that take :meth:`_retracing_key`: when it changes they are traced again, and earlier
-    traces are dropped, since no number is used twice.
+    traces are dropped, since no key is used twice.
     """
 
     kernel: Kernel
@@ -53,19 +55,19 @@ class CompiledSteps:
     mean_function: MeanFunction
 
     @cached_property
-    def _retracing(self) -> RetracingKey:
-        return RetracingKey()
+    def _retracing(self) -> StructureCounter:
+        return StructureCounter()
 
     def _retracing_key(self) -> int:
         """A number that changes when a part, a parameter or a setting of the model is replaced by another one."""
-        before = self._retracing.last
-        number = self._retracing.number(self._parts(), self._settings())
-        if number != before:
+        before = self._retracing.last_key
+        key = self._retracing.key(self._parts(), self._settings())
+        if key != before:
             forget(self)
-        return number
+        return key
 
     def _parts(self) -> tuple[tf.Module, ...]:
-        """Modules that the posterior depends on, beside data and alpha."""
+        """Modules that the posterior depends on, other than data and alpha."""
         return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
 
     def _settings(self) -> tuple[Any, ...]:

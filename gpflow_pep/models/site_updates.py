@@ -19,8 +19,8 @@ from ..engine import SiteSums
 from ..ep import (
     CONVERGED,
     IMPROPER,
+    ConvergenceOptions,
     EnergyInputs,
-    Options,
     SitesProblem,
     SitesStatus,
     converge,
@@ -49,8 +49,8 @@ _NOT_CONVERGED = (
 _ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
 
 
-class ConvergedPosterior(NamedTuple):
-    """Converged sites, and quantities computed from them."""
+class UpdatedPosterior(NamedTuple):
+    """Sites after an update, and quantities computed from them."""
 
     sites: tf.Tensor  # [N, 2, C]
     tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
@@ -61,20 +61,23 @@ class ConvergedPosterior(NamedTuple):
     total: SiteSums  # Of the sites, and of an old posterior if there is one
 
 
-def converged(model: "PEP") -> ConvergedPosterior:
-    """Update the sites, in one thread at a time; warn once if they have not converged."""
+def converged(model: "PEP") -> UpdatedPosterior:
+    """
+    Update the sites until they converge or max_sweeps is reached, one thread at a time; warn once if they have not
+    converged.
+    """
     if tf.executing_eagerly():
         with lock_of(model):
             return _converged_now(model)
     return _converged_now(model)
 
 
-def _converged_now(model: "PEP") -> ConvergedPosterior:
+def _converged_now(model: "PEP") -> UpdatedPosterior:
     # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
     key = model._retracing_key()
-    converge = model._converge.get_concrete_function(key)
+    converge = model._converge_step.get_concrete_function(key)
     with record.stop_recording():  # derivatives are written out
-        posterior: ConvergedPosterior = converge(key)
+        posterior: UpdatedPosterior = converge(key)
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
@@ -91,17 +94,17 @@ def _print_warning(model: "PEP") -> tf.Tensor:
 
 
 @compiled
-def converge_step(model: "PEP", key: int) -> ConvergedPosterior:
+def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     """Converge the sites, from their current values, and assign them and their status."""
-    prior = model._prior()
-    problem = SitesProblem(prior.rows, model._projected(prior), model._rule, prior.L, prior.old, model._is_bound())
-    options = Options(*map(tf.convert_to_tensor, model._options))
+    inputs = model._energy_inputs()
+    problem = SitesProblem(inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound())
+    options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
     fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
     iterate, sweeps, fraction, outcome = converge(
         problem, model._sites.stacked(), options, num_data=model._num_rows, fraction=fraction
     )
     proper = tf.debugging.Assert(outcome != IMPROPER, [_IMPROPER])
-    log_evidence = iterate.log_evidence + prior.terms
+    log_evidence = iterate.log_evidence + inputs.terms
     is_converged = tf.cast(tf.equal(outcome, CONVERGED), iterate.change.dtype)
     status = [is_converged, tf.cast(sweeps, iterate.change.dtype), iterate.change, log_evidence, fraction]
     with tf.control_dependencies([proper]):
@@ -113,8 +116,8 @@ def converge_step(model: "PEP", key: int) -> ConvergedPosterior:
         ]
     with tf.control_dependencies(assigned):
         A, c = tf.identity(iterate.A), tf.identity(iterate.c)
-    total = SiteSums(prior.L, A, c).with_old(prior.old)
-    return ConvergedPosterior(iterate.sites, iterate.tilted_derivatives, prior.L, A, c, log_evidence, total)
+    total = SiteSums(inputs.L, A, c).with_old(inputs.old)
+    return UpdatedPosterior(iterate.sites, iterate.tilted_derivatives, inputs.L, A, c, log_evidence, total)
 
 
 def update_sites(
@@ -130,6 +133,7 @@ def update_sites(
         q after each batch, at an extra cost of O(M³) per batch.
     :param report: called with the final status and, with `batch_size`, with the status between sweeps.
     :return: the status: whether the sites have converged, and the log evidence.
+    :raises ValueError: if batch_size is not a positive integer.
     :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
     """
     if not tf.executing_eagerly():
@@ -148,13 +152,13 @@ def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], 
     try:
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
-            model._converge(key)
+            model._converge_step(key)
             if report is not None:
                 report(model.sites_status)
             if model.sites_status.converged:
                 break
             order = tf.constant(rng.permutation(model._num_rows), tf.int32)
-            model._sweep_in_batches(key, order, tf.constant(size))
+            model._sweep_in_batches_step(key, order, tf.constant(size))
     finally:
         model._options.max_sweeps.assign(limit)
 
@@ -169,7 +173,9 @@ def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: in
     :param batch_size: rows of a minibatch.
     :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
     :param seed: seed for the partition.
+    :return: for each minibatch the derivatives, in the order of `trainable_variables`.
     :raises ValueError: naming the argument that cannot be used.
+    :raises RuntimeError: while iterating, if the data have changed since the epoch began.
     """
     batch_size = validation.positive_integer(batch_size, "batch_size")
     damping = validation.fraction(damping, "damping")
@@ -184,8 +190,8 @@ def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator
         if bool(differ(data, model._data)):
             raise RuntimeError(_ANOTHER_EPOCH)
         if sites is None or bool(differ(sites, model._sites.values())):  # predictions may have updated the sites
-            A, c = model._sum_sites(key)
-        A, c, gradients = model._minibatch(key, A, c, tf.constant(order[start : start + batch_size]), fraction)
+            A, c = model._sum_sites_step(key)
+        A, c, gradients = model._minibatch_step(key, A, c, tf.constant(order[start : start + batch_size]), fraction)
         sites = model._sites.values()
         yield gradients
 
@@ -193,18 +199,18 @@ def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator
 @compiled
 def sum_sites_step(model: "PEP", key: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Compute A and c of the sites."""
-    prior = model._prior()
-    return sum_sites(prior.rows, model._projected(prior), model._sites.stacked(), prior.L)
+    inputs = model._energy_inputs()
+    return sum_sites(inputs.rows, model._projected(inputs), model._sites.stacked(), inputs.L)
 
 
 @compiled(reduce_retracing=True)
 def sweep_in_batches_step(model: "PEP", key: int, order: tf.Tensor, size: tf.Tensor) -> None:
     """Update the sites, `size` of them at a time in this order, and q after each batch."""
-    prior, damping = model._prior(), tf.convert_to_tensor(model._options.damping)
-    start = sum_sites(prior.rows, model._projected(prior), model._sites.stacked(), prior.L)
+    inputs, damping = model._energy_inputs(), tf.convert_to_tensor(model._options.damping)
+    start = sum_sites(inputs.rows, model._projected(inputs), model._sites.stacked(), inputs.L)
 
     def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        sums = _updated(model, prior, SiteSums(prior.L, A, c), order[first : first + size], damping)
+        sums = _updated(model, inputs, SiteSums(inputs.L, A, c), order[first : first + size], damping)
         return first + size, sums.A, sums.c
 
     tf.while_loop(lambda first, *_: first < tf.size(order), step, (tf.constant(0), *start), parallel_iterations=1)
@@ -218,25 +224,25 @@ def minibatch_step(
     variables = model.trainable_variables
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
-        prior = model._prior()
+        inputs = model._energy_inputs()
         with tape.stop_recording():
-            sums = _updated(model, prior, SiteSums(prior.L, A, c), indices, damping)
-            q = sums.with_old(prior.old).posterior()
+            sums = _updated(model, inputs, SiteSums(inputs.L, A, c), indices, damping)
+            q = sums.with_old(inputs.old).posterior()
         with tf.control_dependencies([sums.A]):  # the sites of the minibatch have been updated
             site = Site(*(tf.transpose(tf.gather(v, indices)) for v in (model._sites.precision, model._sites.linear)))
             batch = model._rows(indices)
-            projected = project(prior.L, batch(tf.constant(0), *batch.inputs), prior.scale)
+            projected = project(inputs.L, batch(tf.constant(0), *batch.inputs), inputs.scale)
             objective = minibatch_objective(batch, projected, model._rule, site, q, model.num_data)
-        loss = -objective - prior.terms - model.log_prior_density()
-        if prior.old is not None:
-            loss -= old_objective(prior.old, q)
+        loss = -objective - inputs.terms - model.log_prior_density()
+        if inputs.old is not None:
+            loss -= old_objective(inputs.old, q)
     return sums.A, sums.c, list(derivatives(tape, loss, variables))
 
 
-def _updated(model: "PEP", prior: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
+def _updated(model: "PEP", inputs: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
     """Update the sites of some rows."""
     rows = model._rows(indices)
-    return update_rows(rows, indices, model._rule, model._sites, sums, prior.old, prior.scale, damping)
+    return update_rows(rows, indices, model._rule, model._sites, sums, inputs.old, inputs.scale, damping)
 
 
 def differ(some: Iterable[Any], others: Iterable[Any]) -> tf.Tensor:

@@ -18,14 +18,14 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Batches, OldPosterior, OldPosteriorSite, Prior, SiteSums
+from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from . import predictions
 from .atomic import atomic
 from .copying import Copyable
-from .latent_functions import shared_prior
+from .latent_functions import checked_shared_inducing_variable
 from .retracing import CompiledSteps
 
 ADVICE_KUU = (
@@ -56,7 +56,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     def __init__(
         self,
-        data: RegressionData | Batches,
+        data: RegressionData | DatasetRows,
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
@@ -66,8 +66,8 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         chunk_size: int | None,
         max_jitter: float | None,
     ):
-        num_inputs = data.columns[0] if isinstance(data, Batches) else data[0].shape[1]  # validated
-        inducing_variable = self._checked_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
+        num_inputs = data.columns[0] if isinstance(data, DatasetRows) else data[0].shape[1]  # validated
+        inducing_variable = self._checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
         if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
             raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
@@ -76,14 +76,14 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._chunk_size = validation.chunk_size(chunk_size)
-        self._data = data if isinstance(data, Batches) else tuple(_variable(values) for values in data)
+        self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._data_variables(), *self._old_variables()
 
     def _data_variables(self) -> tuple[tf.Variable, ...]:
-        return () if isinstance(self._data, Batches) else self._data
+        return () if isinstance(self._data, DatasetRows) else self._data
 
     def _old_variables(self) -> tuple[tf.Variable, ...]:
         return () if self._old is None else tuple(self._old.variables)
@@ -96,29 +96,36 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     @property
     def data(self) -> RegressionData | tf.data.Dataset:
         """
-        The data (X [N, D], Y [N, P]), two variables. ``model.data = (X, Y)`` checks new data and assigns them, so that
-        compiled functions see them. Or the dataset that was given, which cannot be replaced.
+        The data: variables X [N, D] and Y [N, P], or the dataset given to the constructor. ``model.data = (X, Y)``
+        checks and assigns new data, which compiled functions see. A dataset cannot be replaced.
+
+        :raises ValueError: when set to data that the model does not accept.
         """
-        return self._data.dataset if isinstance(self._data, Batches) else self._data
+        return self._data.dataset if isinstance(self._data, DatasetRows) else self._data
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        X, Y = self._replacement(data)
+        X, Y = self._checked_new_data(data)
         with atomic([self], self._resizable_variables()):
-            self._hold(X, Y)
+            self._assign_data(X, Y)
 
-    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
-        if isinstance(self._data, Batches) or isinstance(data, tf.data.Dataset):
-            raise ValueError(f"data cannot be replaced by or in place of a dataset, got {type(data).__name__}.")
+        if isinstance(self._data, DatasetRows):
+            raise ValueError("data of a model with a dataset cannot be replaced: construct a new model.")
+        if isinstance(data, tf.data.Dataset):
+            raise ValueError(
+                f"data must be a pair (X, Y) of arrays, got {type(data).__name__}: construct a new model for a dataset."
+            )
         X, Y = self._validated(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
         return X, Y
 
-    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        self._new_data(X, Y)
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Assign checked data X [N, D], Y [N, P] in place of the current ones."""
+        self._resize_for(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
@@ -129,19 +136,19 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, []."""
-        return self._data.num_data if isinstance(self._data, Batches) else tf.shape(self._data[0])[0]
+        return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
-    def _checked_prior(
+    def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
     ) -> InducingVariables:
         """Check kernel and inducing variable, both shared by all outputs here, and return the inducing variable."""
-        return shared_prior(kernel, inducing_variable, num_inputs, num_latent_gps)
+        return checked_shared_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check the pair (X, Y) and return it as arrays."""
         return validation.regression_data(data)
 
-    def _new_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Resize what depends on the number of rows before new data are assigned, or raise an error."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 
-from ..engine import AbsorbedPosterior, Batches, OldPosterior, SiteSums, independent_parts
+from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, SiteSums, independent_parts
 from ..graphs import compiled
 from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
@@ -42,8 +42,9 @@ class Stream(CompiledSteps):
 
     A stream asks a model for two things, which every collapsed model and every model with sites has:
 
-    - its posterior's sums: `_sums` returns A and c of q(v) ∝ exp(-v'(I + A)v/2 + c'v), u = L v;
-    - to take other data: `_replacement` checks a batch, `_hold` takes it, `_batch_variables` names where it is kept.
+    - its posterior: `_sums` returns L, A and c of q(v) ∝ exp(-v'(I + A)v/2 + c'v), u = L v;
+    - to take other data: `_checked_new_data` checks a batch, `_assign_data` assigns it, `_batch_variables` names the
+      variables that hold it.
 
     In return the model has :attr:`_old`, whose site belongs to its sums and its objective. Name the mixin after the
     model among the base classes, and call `_begin_stream` at the end of the constructor.
@@ -57,29 +58,29 @@ class Stream(CompiledSteps):
 
     @abstractmethod
     def _sums(self) -> SiteSums:
-        """Return the sums of the posterior, in which the old one is."""
+        """Return the sums (L, A, c) of the posterior, including the site of the old posterior."""
 
     @abstractmethod
-    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check another batch (X, Y) and return it as arrays."""
 
     @abstractmethod
-    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Take a batch in place of the current one."""
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Assign checked data X [N, D], Y [N, P] in place of the current ones."""
 
     @abstractmethod
     def _batch_variables(self) -> dict[str, tf.Variable]:
-        """Return the variables, beside parameters, that belong to the batch, by their names in the state."""
+        """Return the variables, other than parameters, that belong to the batch, by their names in the state."""
 
     def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
         """
         Start the stream, without an old posterior.
 
         :param leading: [] where outputs share q's covariance, or [C].
-        :param num_outputs: columns of c, P or 1.
-        :raises ValueError: if the inducing variable does not consist of inducing points.
+        :param num_outputs: P where outputs share q's covariance, otherwise 1.
+        :raises ValueError: if the inducing variable does not consist of inducing points, or data is a dataset.
         """
-        if isinstance(getattr(self, "_data", None), Batches):
+        if isinstance(getattr(self, "_data", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
@@ -111,14 +112,14 @@ class Stream(CompiledSteps):
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
         :raises tf.errors.InvalidArgumentError: if the posterior cannot be computed; the model is unchanged.
         """
-        X, Y = self._replacement(new_data)
+        X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = self._absorb(self._retracing_key())
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
-            self._hold(X, Y)
+            self._assign_data(X, Y)
 
     @compiled
     def _absorb(self, key: int) -> AbsorbedPosterior:

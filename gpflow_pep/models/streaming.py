@@ -66,7 +66,7 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
         return Powers.of_pep(self._checked_alpha())
 
     @override
-    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
     @override

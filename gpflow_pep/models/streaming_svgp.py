@@ -90,7 +90,7 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
         :return: [], nats.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
-        X, Y = self._minibatch(data)
+        X, Y = self._checked_minibatch(data)
         L, q = self._whitened()
         mean, variance = self._marginals(self._projected(L, X), q)
         of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
@@ -135,7 +135,7 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
         self.q_sqrt = assigned(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
 
     @override
-    def _replacement(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         X, Y = validation.regression_data(data)
         check_observations(self.likelihood, Y, self.num_latent_gps)
         num_inputs = inducing_points(self.inducing_variable).shape[-1]
@@ -144,7 +144,7 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
         return X, Y
 
     @override
-    def _hold(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """The batch itself is given to the objective."""
         if self.num_data is not None:
             self.num_data = len(X)

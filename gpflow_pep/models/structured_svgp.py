@@ -77,7 +77,7 @@ class StructuredSVGP(MinibatchSVGP):
         :return: [], nats.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
-        X, Y = self._minibatch(data)
+        X, Y = self._checked_minibatch(data)
         L, q = self._whitened()
         value = self._row_weight(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)

@@ -117,7 +117,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
-        X, Y = self._minibatch(data)
+        X, Y = self._checked_minibatch(data)
         alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         L, q = self._whitened()
         rows = self._projected(L, X)

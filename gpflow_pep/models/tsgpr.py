@@ -25,7 +25,7 @@ class _StructuredBound(UpperBound):
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
-    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
     @check_shapes("return: []")
@@ -102,7 +102,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         The other arguments are those of :class:`PEPR`, without alpha and scale.
 
         :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
-            Blocks of b rows cost O(N b^2) beside O(N M^2).
+            Blocks of b rows cost O(N b^2) besides O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -138,9 +138,9 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
             )
 
     @override
-    def _penalty(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if not self._shared:
-            return super()._penalty(terms, powers, scale)
+            return super()._evidence_correction(terms, powers, scale)
         B = tf.cast(self._chunks.num_blocks(self.num_data), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")

@@ -37,7 +37,7 @@ class Adam:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """Variables that change from step to step, beside the parameters, by name."""
+        """Variables that change from step to step, other than the parameters, by name."""
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 

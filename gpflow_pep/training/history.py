@@ -101,7 +101,7 @@ class History:
         """
         Resume from the checkpoint, if there is one.
 
-        :param state: variables that change from step to step, beside the parameters, by name.
+        :param state: variables that change from step to step, other than the parameters, by name.
         :return: the outcome of the run, if it had ended.
         :raises ValueError: if the checkpoint belongs to another run.
         """

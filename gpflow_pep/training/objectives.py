@@ -70,7 +70,7 @@ class Objective:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """Variables that change from step to step, beside the parameters, by name."""
+        """Variables that change from step to step, other than the parameters, by name."""
         return {}
 
     def evaluate(self, step: int) -> Evaluation:

@@ -9,7 +9,7 @@ from gpflow.models import GPModel
 
 from ..derivatives import derivatives
 from ..graphs import compiled
-from ..models.retracing import RetracingKey
+from ..models.retracing import StructureCounter
 
 _KEY = "_training_step"
 
@@ -28,14 +28,14 @@ class TrainingStep:
     """Loss and its gradient in the trainable variables, for the model's own data or for given rows."""
 
     def __init__(self, model: GPModel):
-        self._model, self._retracing, self._number = model, RetracingKey(), -1
+        self._model, self._retracing, self._last_key = model, StructureCounter(), -1
         self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
-        number = self._retracing.number([self._model], [default_jitter(), default_float()])
-        if number != self._number:
-            self._number, self._compiled = number, {}
+        key = self._retracing.key([self._model], [default_jitter(), default_float()])
+        if key != self._last_key:
+            self._last_key, self._compiled = key, {}
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """

@@ -128,7 +128,7 @@ def settle(model):
 
 
 def settings(model):
-    """What is chosen, not learned: variables beside the trainable ones that the objective reads."""
+    """What is chosen, not learned: variables other than the trainable ones that the objective reads."""
     held = [*model.data, model.sites.precision, model.sites.linear] if holds_data(model) else [model.num_data]
     return held + ([model.alpha] if hasattr(model, "alpha") else [])
 

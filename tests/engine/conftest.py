@@ -17,7 +17,7 @@ from gpflow_pep.linalg import cholesky
 
 
 class Collected(NamedTuple):
-    """The sums and the terms beside them, one after the other."""
+    """The sums and the terms besides them, one after the other."""
 
     L: Any
     A: Any

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.ep import Options, SitesProblem, convergence, loop_state
+from gpflow_pep.ep import ConvergenceOptions, SitesProblem, convergence, loop_state
 
 
 class Trace(NamedTuple):
@@ -38,9 +38,11 @@ def trace(monkeypatch):
                 loops.append(loop_vars[0])
             return loop_vars
 
-        prior = model._prior()
-        problem = SitesProblem(prior.rows, model._projected(prior), model._rule, prior.L, prior.old, model._is_bound())
-        options = Options(*map(tf.convert_to_tensor, model._options))
+        inputs = model._energy_inputs()
+        problem = SitesProblem(
+            inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound()
+        )
+        options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
         compiled = tf.function(lambda loop: [convergence._step(problem, options, loop)], autograph=False)
         monkeypatch.setattr(convergence.tf, "while_loop", recorded)
         try:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from gpflow_pep.engine import SiteSums
 from gpflow_pep.ep.cavity import Marginals, Site, cavity_of_f, cavity_of_w, marginals, matching_site
-from gpflow_pep.ep.rows import Latent, Projected, project
+from gpflow_pep.ep.rows import PriorRows, Projected, project
 from gpflow_pep.tilted import Tilted
 
 CLOSE = 1e-12
@@ -19,7 +19,7 @@ TAU = rng.uniform(-0.1, 0.8, (C, N))
 H = rng.normal(size=(C, N))
 MEAN = rng.normal(size=(C, N))
 SITE = Site(tf.constant(TAU), tf.constant(H))
-LATENT = Latent(tf.constant(KUF), tf.constant(np.sum(V**2, axis=0) + 0.3), tf.constant(MEAN))
+LATENT = PriorRows(tf.constant(KUF), tf.constant(np.sum(V**2, axis=0) + 0.3), tf.constant(MEAN))
 POWERS = {"0": 0.0, "0.4": 0.4, "1": 1.0, "each": np.array([0.0, 0.3, 0.5, 0.8, 1.0])}
 
 
@@ -38,7 +38,7 @@ def test_rows_given_the_inducing_variables():
     np.testing.assert_allclose(found.V, V, rtol=0.0, atol=CLOSE)
     np.testing.assert_allclose(found.conditional_variance, SCALE * 0.3, rtol=0.0, atol=CLOSE)
     np.testing.assert_array_equal(found.mean, MEAN)
-    less = LATENT._replace(Kff=LATENT.Kff - 0.3 - 1e-14)
+    less = LATENT._replace(Kff_diag=LATENT.Kff_diag - 0.3 - 1e-14)
     assert not project(tf.constant(L), less, tf.constant(SCALE, tf.float64)).conditional_variance.numpy().any()
 
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP
-from gpflow_pep.ep import Options, convergence, loop_state, newton
+from gpflow_pep.ep import ConvergenceOptions, convergence, loop_state, newton
 from gpflow_pep.ep.acceleration import Secants
 from gpflow_pep.likelihoods import Probit
 
@@ -42,7 +42,7 @@ def run(model, trace, runs):
 
 @pytest.fixture
 def options(model):
-    return Options(*map(tf.convert_to_tensor, model._options))
+    return ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
 
 
 @pytest.fixture
@@ -112,9 +112,9 @@ def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
 def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
     direction = tf.ones_like(loop.candidate)
-    trying = loop._replace(newton=direction, kind=tf.constant(loop_state.TRYING), step_size=constant(0.03))
+    trying = loop._replace(newton=direction, kind=tf.constant(loop_state.NEWTON_STEP), step_size=constant(0.03))
     halved = newton.halve(options, trying)
-    assert int(halved.kind) == loop_state.TRYING and int(halved.patience) == int(loop.patience)
+    assert int(halved.kind) == loop_state.NEWTON_STEP and int(halved.patience) == int(loop.patience)
     np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
     given_up = newton.halve(options, halved)
     assert int(given_up.kind) == loop_state.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
@@ -126,18 +126,18 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
-    trying = loop._replace(kind=tf.constant(loop_state.TRYING), step_size=constant(step_size))
+    trying = loop._replace(kind=tf.constant(loop_state.NEWTON_STEP), step_size=constant(step_size))
     found = loop.iterate._replace(update=left * loop.iterate.update)
     assert bool(newton.is_nearer(of_a_bound(run, False), trying, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
     assert newton.is_nearer(of_a_bound(run, True), trying, higher)
 
 
-@pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.TRYING)])
+@pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.NEWTON_STEP)])
 def test_newton_needs_secants(options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(
-        secants=Secants.none(depth, loop.iterate.sites), stalled=loop.patience, to_halve=loop.iterate.change
+        secants=Secants.none(depth, loop.iterate.sites), stalled=loop.patience, change_at_progress=loop.iterate.change
     )
     step = stalled.secants.step(loop.iterate.update, loop.iterate.normalized)
     found = convergence._accept(options, stalled, loop.iterate, step, tf.constant(False))

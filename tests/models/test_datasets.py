@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
-from gpflow_pep.engine import Batches
+from gpflow_pep.engine import DatasetRows
 
 N, D, P = 53, 3, 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
@@ -148,17 +148,17 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         (tf.function(first.training_loss) if compiled else first.training_loss)()
     second = MODELS["VFE"](changing((X, Y), (X, Y), OTHER[name]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(second)
 
 
 def test_labels_that_trade_places_are_other_rows():
     """Their number and the sum of their positions stay."""
     model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="does not give the same rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         model.training_loss()
 
 
@@ -178,7 +178,7 @@ def test_the_row_that_is_no_number_is_named(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"every value must be finite.*\[43\]"):
-        Batches(dataset(data["X"], data["Y"]))
+        DatasetRows(dataset(data["X"], data["Y"]))
 
 
 def elements(*specs):
@@ -194,7 +194,7 @@ REFUSED = {
     "rows, not batches": (dataset().unbatch(), "batches"),
     "no columns": (dataset(X, Y[:, :0]), "at least one column"),
     "words": (elements(MATRIX, tf.TensorSpec([None, 1], tf.string)), "real numbers"),
-    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "known numbers of columns"),
+    "columns unknown": (elements(MATRIX, tf.TensorSpec([None, None], tf.float64)), "numbers of columns are known"),
 }
 
 
@@ -209,8 +209,14 @@ def test_x_and_y_of_different_lengths_are_refused():
     pairs = tf.data.Dataset.zip(
         tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
     )
-    with pytest.raises(tf.errors.InvalidArgumentError, match="as many rows"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the same number of rows"):
         MODELS["VFE"](pairs)
+
+
+@pytest.mark.parametrize("model", [PEPR, TSGPR])
+def test_batches_are_the_chunks(model):
+    with pytest.raises(ValueError, match=r"^chunk_size must be None where data is a dataset, .*, got 20\.$"):
+        model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
 def test_what_needs_rows_in_memory_says_so():
@@ -227,8 +233,10 @@ def test_what_needs_rows_in_memory_says_so():
     with pytest.raises(ValueError, match=r"^data must be arrays for leave-one-out"):
         model.loo_log_predictive_density()
     for other in ((X, Y), dataset()):
-        with pytest.raises(ValueError, match=r"^data cannot be replaced"):
+        with pytest.raises(ValueError, match=r"^data of a model with a dataset cannot be replaced"):
             model.data = other
+    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, got .*: construct a new model"):
+        MODELS["PEPR"]((X, Y)).data = dataset()
     with pytest.raises(ValueError, match=r"inducing_variable \(Z\) must have as many columns"):
         PEPR(data, kernel, Z[:, :2])
     with pytest.raises(ValueError, match=r"^alpha must"):

@@ -135,7 +135,7 @@ def test_patches_need_not_be_as_wide_as_the_images():
 
 
 def test_alpha_is_not_learned(data):
-    with pytest.raises(ValueError, match="alpha is not learned"):
+    with pytest.raises(ValueError, match="alpha cannot be learned"):
         _model(data, alpha=gpflow.Parameter(0.5))
 
 

@@ -253,7 +253,7 @@ def test_few_sweeps_at_a_time_converge_too(model):
 
 def traces(model):
     """How often any function that belongs to the model was traced."""
-    step = type(PEP._converge)
+    step = type(PEP._converge_step)
     names = [name for name in dir(PEP) if isinstance(getattr(PEP, name), step)]
     return sum(getattr(model, name).experimental_get_tracing_count() for name in names)
 

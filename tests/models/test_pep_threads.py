@@ -77,8 +77,8 @@ def test_predictions_in_many_threads(compiled, monkeypatch):
     """Half of the threads make the sites anew first; means differ by what the tolerance of the sites leaves."""
     model, _ = compiled
     expected = [each.numpy() for each in model.predict_f(X)]
-    watched = Watched(model._converge)
-    monkeypatch.setitem(model.__dict__, "_converge", watched)
+    watched = Watched(model._converge_step)
+    monkeypatch.setitem(model.__dict__, "_converge_step", watched)
 
     def task(number):
         if number % 2:

@@ -287,7 +287,7 @@ GOOD = np.ones((3, 1))
         ((GOOD, np.full((3, 1), np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
         ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
         ((GOOD, np.ones((3, 2))), {}, r"data \(Y\) must keep 1 columns"),
-        ((GOOD, np.ones((4, 1))), {}, "as many rows"),
+        ((GOOD, np.ones((4, 1))), {}, "the same number of rows"),
         ((np.ones((0, 1)), np.ones((0, 1))), {}, "at least one row"),
         (GOOD, {}, "pair"),
         ((GOOD, GOOD), {"inducing_variable": np.full((5, 1), np.nan)}, r"inducing_variable \(Z\) must be finite"),

@@ -367,7 +367,7 @@ def test_data_of_another_shape_are_refused(kind, C):
     with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got 2"):
         made.training_loss((X, np.tile(Y[:, :1], 2)))
     for part in ((X, Y[:1]), (X[:1], Y)):
-        with pytest.raises(ValueError, match="as many rows"):
+        with pytest.raises(ValueError, match="the same number of rows"):
             made.maximum_log_likelihood_objective(part)
 
 

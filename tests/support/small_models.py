@@ -61,7 +61,7 @@ WITH_DATA = tuple(name for name, (entry, _) in TRAINED.items() if entry.family !
 
 
 def data_for(name):
-    """What fit needs beside the model."""
+    """What fit needs besides the model."""
     if name in WITH_DATA:
         return None
     return X, LABELS if name in WITH_LABELS else Y

@@ -1,4 +1,4 @@
-"""Power, convergence options, sites and their status, in variables, so that compiled functions see them change."""
+"""Properties of a model with sites: power, convergence options, sites and their status, all held in variables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,17 +7,17 @@ from typing import Any
 import tensorflow as tf
 
 from .. import validation
-from ..ep import Options, Sites, SitesStatus
+from ..ep import ConvergenceOptions, Sites, SitesStatus
 from ..tilted import KL, Projection, Wasserstein
 
 
-class SiteOptions:
+class SiteProperties:
     """Mixin with the properties of :class:`.pep.PEP` that describe its sites and their updates."""
 
     projection: str | Projection
     _alpha: tf.Variable
     _sites: Sites
-    _options: Options
+    _options: ConvergenceOptions
     _status: tf.Variable
     _warned: tf.Variable
     _num_rows: int

@@ -14,7 +14,7 @@ _WEIGHTS_SEED = 20260101  # of the checksum
 _MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
 
 
-class Batch(NamedTuple):
+class DatasetChunk(NamedTuple):
     """Some consecutive rows of a dataset."""
 
     first: tf.Tensor  # number of the first row, []
@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     Y: tf.Tensor  # [n, P]
 
 
-class Batches(Chunks):
+class DatasetRows(Chunks):
     """
     Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
@@ -32,6 +32,7 @@ class Batches(Chunks):
 
     def __init__(self, dataset: tf.data.Dataset):
         """
+        :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
         :raises ValueError: if the dataset is empty or infinite, or its elements are not pairs of matrices with a known
             number of columns.
         :raises tf.errors.InvalidArgumentError: if a value is not finite, naming its row.
@@ -48,7 +49,7 @@ class Batches(Chunks):
 
     @property
     def dataset(self) -> tf.data.Dataset:
-        """What was given."""
+        """The dataset given to the constructor."""
         return self._dataset
 
     @property
@@ -56,8 +57,8 @@ class Batches(Chunks):
         """Number of rows, and the checksum of their values."""
         return int(self.num_data), int(self._checksum)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Batches":
-        """Nothing in it changes."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
+        """Return the object itself: it is immutable."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -105,8 +106,9 @@ class Batches(Chunks):
         seen, *total = batches.with_options(_options()).reduce(start, add)
         same = tf.reduce_all(tf.equal(seen, tf.stack([self.num_data, self._checksum])))
         message = (
-            "data: the dataset does not give the same rows in the same order each time. It must not shuffle, and its "
-            "files must not change. Rows at first, and now:"
+            "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its "
+            "files must not change. Number of rows in the first pass and in this one (if they are equal, values or "
+            "their order differ):"
         )
         with tf.control_dependencies([tf.debugging.Assert(same, [message, self.num_data, seen[0]])]):
             return tuple(tf.ensure_shape(tf.identity(value), shape) for value, shape in zip(total, shapes, strict=True))
@@ -116,15 +118,15 @@ class Batches(Chunks):
         weights = np.random.default_rng(_WEIGHTS_SEED).integers(2**62, size=sum(self.columns))
 
         @tf.autograph.experimental.do_not_convert
-        def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, Batch]:
+        def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
             X, Y = (tf.cast(values, self._dtype) for values in pair)
-            return first + tf.shape(X, tf.int64)[0], Batch(first, X, Y)
+            return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
 
         @tf.autograph.experimental.do_not_convert
-        def checked(batch: Batch) -> tuple[Batch, tf.Tensor]:
+        def checked(batch: DatasetChunk) -> tuple[DatasetChunk, tf.Tensor]:
             first, X, Y = batch
             rows, of_Y = tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0]
-            message = "data: X and Y of a batch must have as many rows, got"
+            message = "data: X and Y of a batch must have the same number of rows, got"
             with tf.control_dependencies([tf.debugging.Assert(tf.equal(rows, of_Y), [message, rows, of_Y])]):
                 values = tf.concat([X, Y], axis=-1)  # [n, D + P]
             numbers = first + tf.range(rows)
@@ -152,7 +154,7 @@ def _mixed(values: tf.Tensor) -> tf.Tensor:
 
 
 def _options() -> tf.data.Options:
-    """Without rewriting the dataset at each pass, which takes longer than a pass over few rows."""
+    """Return options that switch off the rewriting of the dataset, which takes longer than a pass over few rows."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
@@ -169,9 +171,11 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     if any(part.shape[1] == 0 for part in spec):
         raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
     if any(part.shape[1] is None for part in spec):
-        raise ValueError(f"{wanted}, with known numbers of columns, got elements {spec}.")
+        raise ValueError(
+            f"data must be a dataset whose numbers of columns are known (give output_signature), got elements {spec}."
+        )
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(f"{wanted}, and finite, got one that repeats without end.")
+        raise ValueError("data must be a finite dataset, got one that repeats without end.")
     return int(spec[0].shape[1]), int(spec[1].shape[1])
 
 
@@ -179,7 +183,7 @@ def _read(checked: tf.data.Dataset) -> tuple[np.int64, np.int64]:
     """Number of rows and checksum of a dataset."""
 
     @tf.autograph.experimental.do_not_convert
-    def add(total: tf.Tensor, values: tuple[Batch, tf.Tensor]) -> tf.Tensor:
+    def add(total: tf.Tensor, values: tuple[DatasetChunk, tf.Tensor]) -> tf.Tensor:
         return total + values[1]
 
     rows, checksum = checked.reduce(tf.zeros([2], tf.int64), add).numpy()
