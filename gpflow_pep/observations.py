@@ -37,12 +37,15 @@ class Accepted(NamedTuple):
     hint: str = ""
 
 
-def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None) -> tf.Tensor:
+def check_observations(
+    likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None, first_row: int = 0
+) -> tf.Tensor:
     """
     Refuse values that a likelihood would misinterpret, or that have probability 0 for every f.
 
     :param Y: observations [N, P]; in a graph, too.
     :param num_outputs: how many functions of x the likelihood is given; None: what Y says.
+    :param first_row: the number of the first row.
     :return: Y itself.
     :raises ValueError: naming the first such value and what is accepted, or how many columns there must be.
     :raises tf.errors.InvalidArgumentError: in a graph, naming what is accepted.
@@ -57,10 +60,23 @@ def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int |
         if not np.all(mask):
             row, column = np.argwhere(~mask.numpy())[0]
             count = int(np.sum(~mask.numpy()))
-            raise ValueError(f"{message} {values[row, column].numpy():g} in row {row} ({count} such values).{hint}")
+            value, number = values[row, column].numpy(), first_row + row
+            raise ValueError(f"{message} {value:g} in row {number} ({count} such values).{hint}")
         return Y
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(mask), [message, tf.boolean_mask(values, ~mask)])]):
         return tf.identity(Y)
+
+
+def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
+    """
+    Refuse the same in a dataset of batches (X [n, D], Y [n, P]), in one pass.
+
+    :raises ValueError: naming the first such value of a batch and what is accepted.
+    """
+    first = 0
+    for _, Y in batches:
+        check_observations(likelihood, Y, first_row=first)
+        first += len(Y)
 
 
 def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from .accumulation import accumulate_sums
 from .block import BlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, SingleRows, SomeRows, concatenate, sum_over_chunks
+from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, NumberedChunks, SingleRows, concatenate, sum_over_chunks
 from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
@@ -28,6 +28,7 @@ __all__ = [
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
+    "NumberedChunks",
     "OldPosterior",
     "OldPosteriorSite",
     "Powers",
@@ -39,7 +40,6 @@ __all__ = [
     "SingleRows",
     "SiteAlgebra",
     "SiteSums",
-    "SomeRows",
     "StructuredBlockSites",
     "accumulate_sums",
     "collapsed_leave_one_out",

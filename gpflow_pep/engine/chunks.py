@@ -17,43 +17,109 @@ _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 class Chunks(tf.Module):
     """
-    A partition of N rows into blocks, visited some whole blocks at a time.
+    A partition of N rows into blocks, visited some whole blocks at a time: a chunk.
 
     Nothing that is computed from all chunks depends on the order of rows or blocks, or on how many rows a chunk has.
     """
-
-    @abstractmethod
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Number of chunks, []."""
 
     @abstractmethod
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         """Number of blocks B, []."""
 
     @abstractmethod
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
+        """P."""
+
+    @abstractmethod
+    def rows(self, data: Sequence[tf.Tensor], chunk: Any) -> tuple[tf.Tensor, ...]:
+        """The rows of a chunk: from X [N, D] and Y [N, P] to [n, D] and [n, P]."""
+
+    @abstractmethod
+    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         """The rows of `values` [N, ...] in a chunk: [n, ...]."""
 
     @abstractmethod
-    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         """What belongs to a chunk's blocks: from one value per block [B] to [G], a single value [] to []."""
 
-    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
-        """P."""
-        return int(data[1].shape[-1])
+    @abstractmethod
+    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
+        """Return one value for each row [N], given chunk after chunk, in the order of the data."""
 
-    def rows(self, data: Sequence[tf.Tensor], chunk: Any) -> tuple[tf.Tensor, ...]:
-        """The rows of a chunk: from X [N, D] and Y [N, P] to [n, D] and [n, P]."""
-        return tuple(self.take(values, chunk) for values in data)
-
+    @abstractmethod
     def sum(
         self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
+
+    @abstractmethod
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        """Concatenate what `part` returns for each chunk, tensors of so many rows; `shapes` are static."""
+
+
+class NumberedChunks(Chunks):
+    """Chunks 0, 1, ... of rows in memory."""
+
+    @abstractmethod
+    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+        """Number of chunks, []."""
+
+    @override
+    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
+        return int(data[1].shape[-1])
+
+    @override
+    def rows(self, data: Sequence[tf.Tensor], chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tuple(self.take(values, chunk) for values in data)
+
+    @override
+    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
+        return values
+
+    @override
+    def sum(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
         return sum_over_chunks(self.count(tf.shape(data[0])[0]), part, tuple(zero))
 
+    @override
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        return concatenate(self.count(tf.shape(data[0])[0]), part, dtype, shapes)
 
-class SingleRows(Chunks):
+    def keep(
+        self, data: Sequence[tf.Tensor], part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
+    ) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
+        """Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it."""
+        chunks = self.count(tf.shape(data[0])[0])
+        shapes: list[list[int | None]] = []
+        arrays = tuple(tf.TensorArray(dtype, chunks, clear_after_read=False, infer_shape=False) for _ in range(count))
+
+        def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+            values = part(chunk)
+            shapes[:] = [[*value.shape[:-1], None] for value in values]
+            return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, values, strict=True))
+
+        _, *arrays = tf.while_loop(
+            lambda chunk, *_: chunk < chunks, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
+        )
+        return lambda chunk: tuple(
+            tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True)
+        )
+
+
+class SingleRows(NumberedChunks):
     """Every row is a block of its own (B = N); chunks are runs of consecutive rows."""
 
     def __init__(self, chunk_size: int | None = None):
@@ -77,8 +143,8 @@ class SingleRows(Chunks):
         return values if values.shape.rank == 0 else self.take(values, chunk)
 
 
-class AllRows(Chunks):
-    """Every row is a block of its own, and all of them are one chunk, however many there are."""
+class AllRows(NumberedChunks):
+    """Every row is a block of its own, and all of them are one chunk, however many there are: nothing loops."""
 
     @override
     def count(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -96,27 +162,31 @@ class AllRows(Chunks):
     def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         return values
 
-
-class SomeRows(SingleRows):
-    """Some of the rows only, in a given order; arrays have all rows."""
-
-    def __init__(self, rows: tf.Tensor, chunk_size: int | None = None):
-        """
-        :param rows: which rows, [n].
-        """
-        super().__init__(chunk_size)
-        self._rows = rows
+    @override
+    def sum(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        return tuple(part(tf.constant(0)))
 
     @override
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
-        return super().count(tf.size(self._rows))
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        return part(tf.constant(0))
 
     @override
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
-        return tf.gather(values, super().take(self._rows, chunk))
+    def keep(
+        self, data: Sequence[tf.Tensor], part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
+    ) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
+        whole = part(tf.constant(0))
+        return lambda chunk: whole
 
 
-class Blocks(Chunks):
+class Blocks(NumberedChunks):
     """
     Blocks of any size, not necessarily of consecutive rows.
 
@@ -180,6 +250,10 @@ class Blocks(Chunks):
             return values
         _, block, groups, _ = tf.unstack(self._table[chunk])
         return tf.gather(values, self._blocks[block : block + groups])
+
+    @override
+    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.scatter_nd(self._rows[:, None], values, tf.shape(values))
 
     def divide(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
         """A chunk's rows [n, D] as blocks [G, b, D]."""

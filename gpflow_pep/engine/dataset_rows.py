@@ -3,15 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from typing_extensions import override
 
+from ..validation import asserted
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
 
 _WEIGHTS_SEED = 20260101  # of the checksum
 _MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
+_NONE = tf.int64.max  # no such row
+_NOT_FINITE = "data: every value must be finite, but one is not, in row"
+_UNEQUAL = "data: X and Y of a batch must have the same number of rows; they have not in the batch that begins at row"
+_CHANGED = (
+    "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its files "
+    "must not change. Number of rows in the first pass and in this one (if they are equal, values or their order "
+    "differ):"
+)
 
 
 class DatasetChunk(NamedTuple):
@@ -20,6 +29,25 @@ class DatasetChunk(NamedTuple):
     first: tf.Tensor  # number of the first row, []
     X: tf.Tensor  # [n, D]
     Y: tf.Tensor  # [n, P]
+
+
+class Seen(NamedTuple):
+    """What has been read of a dataset."""
+
+    rows: tf.Tensor  # how many, []
+    checksum: tf.Tensor  # of the values in their order, []
+    not_finite: tf.Tensor  # the first row with a value that is NaN or infinite, []
+    unequal: tf.Tensor  # the first row of the first batch whose X and Y differ in their number of rows, []
+
+    @classmethod
+    def nothing(cls) -> "Seen":
+        """Return that of no rows."""
+        return cls(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
+
+    def plus(self, other: "Seen") -> "Seen":
+        """Return that of both parts."""
+        sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
+        return Seen(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
 
 
 class DatasetRows(Chunks):
@@ -33,19 +61,17 @@ class DatasetRows(Chunks):
     def __init__(self, dataset: tf.data.Dataset):
         """
         :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
-        :raises ValueError: if the dataset is empty or infinite, or its elements are not pairs of matrices with a known
-            number of columns.
-        :raises tf.errors.InvalidArgumentError: if a value is not finite, naming its row.
+        :raises ValueError: if the dataset is empty or infinite, its elements are not pairs of matrices with a known
+            number of columns and equally many rows, or a value is not finite, naming its row.
         """
         super().__init__()
         self._dataset = dataset
         self.columns = _columns(dataset)
-        self._dtype = default_float()
-        rows, checksum = _read(self._checked())
-        if int(rows) == 0:
+        self._batches = _numbered(dataset, sum(self.columns))
+        seen = self._read()
+        if seen.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
-        self.num_data = tf.constant(rows)
-        self._checksum = tf.constant(checksum)
+        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in seen[:2])
 
     @property
     def dataset(self) -> tf.data.Dataset:
@@ -57,16 +83,22 @@ class DatasetRows(Chunks):
         """Number of rows, and the checksum of their values."""
         return int(self.num_data), int(self._checksum)
 
+    def check(self) -> None:
+        """
+        Read the dataset once more.
+
+        :raises ValueError: if its rows are not those of the first pass.
+        """
+        seen = self._read()
+        if (seen.rows, seen.checksum) != self.identity:
+            raise ValueError(f"{_CHANGED} {int(self.num_data)} {seen.rows}.")
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
         """Return the object itself: it is immutable."""
         return self
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
-
-    @override
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
-        raise NotImplementedError("batches are not numbered")
 
     @override
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -77,88 +109,153 @@ class DatasetRows(Chunks):
         return self.columns[1]
 
     @override
-    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def rows(self, data: Any, chunk: DatasetChunk) -> tuple[tf.Tensor, tf.Tensor]:
         return chunk.X, chunk.Y
 
     @override
-    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
+    def take(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
         return values[chunk.first : chunk.first + tf.shape(chunk.X, chunk.first.dtype)[0]]
 
     @override
-    def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
+    def take_blocks(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
         return values if values.shape.rank == 0 else self.take(values, chunk)
+
+    @override
+    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
+        return values
 
     @override
     def sum(
         self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, ...]:
-        shapes = [value.shape for value in zero]
-        batches = self._checked().map(
-            tf.autograph.experimental.do_not_convert(lambda batch, checksum: (checksum, *part(batch))),
-            num_parallel_calls=CHUNKS_IN_FLIGHT,
+        zero = tuple(zero)
+
+        def add(number: tf.Tensor, total: Any, values: Any) -> tuple[tf.Tensor, ...]:
+            added = zip(total, values, strict=True)
+            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in added)
+
+        return self._checked(*self._pass(part, zero, add))
+
+    @override
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        def write(number: tf.Tensor, arrays: Any, values: Any) -> tuple[tf.TensorArray, ...]:
+            return tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
+
+        arrays = (tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=s) for s in shapes)
+        seen, written = self._pass(part, tuple(arrays), write)
+        whole = [tf.ensure_shape(array.concat(), shape) for array, shape in zip(written, shapes, strict=True)]
+        return self._checked(seen, whole)
+
+    def _read(self) -> Seen:
+        """
+        Read the whole dataset, eagerly.
+
+        :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
+        """
+        seen, _ = self._pass(lambda chunk: (), (), lambda number, total, values: ())
+        seen = Seen(*map(int, seen))
+        for row, message in ((seen.unequal, _UNEQUAL), (seen.not_finite, _NOT_FINITE)):
+            if row != _NONE:
+                raise ValueError(f"{message} {row}.")
+        return seen
+
+    def _pass(
+        self,
+        part: Callable[[DatasetChunk], tuple[tf.Tensor, ...]],
+        start: tuple[Any, ...],
+        add: Callable[[tf.Tensor, Any, Any], tuple[Any, ...]],
+    ) -> tuple[Seen, tuple[Any, ...]]:
+        """
+        Add what `part` returns for each chunk to `start`, one chunk after the other: add(number, total, values).
+
+        The loop belongs to the graph, in place of functions of the dataset: those run on the CPU whatever the device,
+        and TensorFlow prepares them anew in every pass.
+        """
+        batches = iter(self._batches)
+
+        def step(batch: tf.experimental.Optional, number: tf.Tensor, seen: Seen, total: Any) -> tuple[Any, ...]:
+            chunk, seen_here = batch.get_value()
+            following = batches.get_next_as_optional()
+            return following, number + 1, seen.plus(seen_here), add(number, total, part(chunk))
+
+        first = batches.get_next_as_optional(), tf.constant(0), Seen.nothing(), start
+        _, _, seen, total = tf.while_loop(
+            lambda batch, *_: batch.has_value(), step, first, parallel_iterations=CHUNKS_IN_FLIGHT
         )
+        return seen, total
 
-        @tf.autograph.experimental.do_not_convert
-        def add(total: tuple[tf.Tensor, ...], values: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-            return tuple(old + new for old, new in zip(total, values, strict=True))
+    def _checked(self, seen: Seen, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """
+        Return the values.
 
-        start = (tf.zeros([2], tf.int64), *zero)
-        seen, *total = batches.with_options(_options()).reduce(start, add)
-        same = tf.reduce_all(tf.equal(seen, tf.stack([self.num_data, self._checksum])))
-        message = (
-            "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its "
-            "files must not change. Number of rows in the first pass and in this one (if they are equal, values or "
-            "their order differ):"
-        )
-        with tf.control_dependencies([tf.debugging.Assert(same, [message, self.num_data, seen[0]])]):
-            return tuple(tf.ensure_shape(tf.identity(value), shape) for value, shape in zip(total, shapes, strict=True))
+        :raises tf.errors.InvalidArgumentError: if others were read than in the first pass.
+        """
+        rows = asserted(seen.rows, tf.equal(seen.unequal, _NONE), _UNEQUAL, seen.unequal)
+        rows = asserted(rows, tf.equal(seen.not_finite, _NONE), _NOT_FINITE, seen.not_finite)
+        same = tf.equal(rows, self.num_data) & tf.equal(seen.checksum, self._checksum)
+        rows = asserted(rows, same, _CHANGED, self.num_data, seen.rows)
+        with tf.control_dependencies([rows]):
+            return tuple(tf.identity(value) for value in values)
 
-    def _checked(self) -> tf.data.Dataset:
-        """Batches of finite values, each with its number of rows and its checksum, [2]."""
-        weights = np.random.default_rng(_WEIGHTS_SEED).integers(2**62, size=sum(self.columns))
 
-        @tf.autograph.experimental.do_not_convert
-        def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
-            X, Y = (tf.cast(values, self._dtype) for values in pair)
-            return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
+def _numbered(dataset: tf.data.Dataset, columns: int) -> tf.data.Dataset:
+    """
+    Pairs (chunk, what is seen of it) of the batches.
 
-        @tf.autograph.experimental.do_not_convert
-        def checked(batch: DatasetChunk) -> tuple[DatasetChunk, tf.Tensor]:
-            first, X, Y = batch
-            rows, of_Y = tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0]
-            message = "data: X and Y of a batch must have the same number of rows, got"
-            with tf.control_dependencies([tf.debugging.Assert(tf.equal(rows, of_Y), [message, rows, of_Y])]):
-                values = tf.concat([X, Y], axis=-1)  # [n, D + P]
-            numbers = first + tf.range(rows)
-            is_bad = tf.reduce_any(~tf.math.is_finite(values), axis=-1)
-            row = tf.reduce_min(tf.where(is_bad, numbers, tf.int64.max))
-            message = "data: every value must be finite, but one is not, in row"
-            with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(is_bad), [message, row])]):
-                bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
-            by_row = _mixed(tf.reduce_sum(_mixed(bits) * (2 * weights + 1), axis=-1))
-            checksum = tf.reduce_sum(_mixed(by_row + _mixed(numbers)))  # modulo 2^64
-            return batch, tf.stack([rows, checksum])
+    Chunks hold 0 for values that are not finite, and as many rows of X as of Y: they say where something is wrong, and
+    nothing else fails before that is read.
+    """
+    dtype, weights = default_float(), _weights(columns)
 
-        return self._dataset.scan(tf.constant(0, tf.int64), numbered).map(checked, num_parallel_calls=CHUNKS_IN_FLIGHT)
+    @tf.autograph.experimental.do_not_convert
+    def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
+        X, Y = (tf.cast(values, dtype) for values in pair)
+        return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
+
+    @tf.autograph.experimental.do_not_convert
+    def seen(batch: DatasetChunk) -> tuple[DatasetChunk, Seen]:
+        first, X, Y = batch
+        n = tf.minimum(tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0])
+        is_equal = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
+        values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
+        numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
+        bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
+        bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
+        by_row = _mixed(tf.reduce_sum(_mixed(bits) * weights, axis=-1))
+        checksum = tf.reduce_sum(_mixed(by_row + _mixed(numbers)))  # modulo 2^64
+        X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
+        return DatasetChunk(first, X, Y), Seen(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
+
+    options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(seen, num_parallel_calls=CHUNKS_IN_FLIGHT)
+    return batches.with_options(options)
+
+
+def _weights(columns: int) -> AnyNDArray:
+    """Odd numbers of 64 bits, one for each column."""
+    numbers = _mixed(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + columns, dtype=tf.int64))
+    weights: AnyNDArray = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers)).numpy()
+    return weights
 
 
 def _mixed(values: tf.Tensor) -> tf.Tensor:
     """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
+
+    def shifted(unsigned: tf.Tensor) -> tf.Tensor:
+        return tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
+
     unsigned = tf.bitcast(values, tf.uint64)
     for factor in _MIXING_FACTORS:
-        unsigned = tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
-        unsigned = tf.bitcast(tf.bitcast(unsigned, tf.int64) * factor, tf.uint64)
-    return tf.bitcast(
-        tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64))), tf.int64
-    )
-
-
-def _options() -> tf.data.Options:
-    """Return options that switch off the rewriting of the dataset, which takes longer than a pass over few rows."""
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.apply_default_optimizations = False
-    return options
+        unsigned = tf.bitcast(tf.bitcast(shifted(unsigned), tf.int64) * factor, tf.uint64)
+    return tf.bitcast(shifted(unsigned), tf.int64)
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
@@ -177,14 +274,3 @@ def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
     if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError("data must be a finite dataset, got one that repeats without end.")
     return int(spec[0].shape[1]), int(spec[1].shape[1])
-
-
-def _read(checked: tf.data.Dataset) -> tuple[np.int64, np.int64]:
-    """Number of rows and checksum of a dataset."""
-
-    @tf.autograph.experimental.do_not_convert
-    def add(total: tf.Tensor, values: tuple[DatasetChunk, tf.Tensor]) -> tf.Tensor:
-        return total + values[1]
-
-    rows, checksum = checked.reduce(tf.zeros([2], tf.int64), add).numpy()
-    return rows, checksum

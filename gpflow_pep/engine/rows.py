@@ -77,6 +77,12 @@ class RegressionRows(RowSource):
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         return self._chunks.sum(self._data, part, zero)
 
+    def concatenate(
+        self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """Concatenate what `part` returns for each chunk, tensors of so many rows."""
+        return self._chunks.concatenate(self._data, part, dtype, shapes)
+
     @override
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
         noise, *prior_inputs = inputs

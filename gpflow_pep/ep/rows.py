@@ -11,13 +11,11 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
 from ..engine import (
-    CHUNKS_IN_FLIGHT,
     Chunks,
+    NumberedChunks,
     Prior,
-    concatenate,
     conditional_variance_of_f,
     floating_variables,
-    sum_over_chunks,
 )
 from ..tilted import Observations
 
@@ -50,15 +48,13 @@ class LatentRows:
         inducing_variable: InducingVariables,
         mean_function: MeanFunction,
         num_latent_gps: int,
-        *,
-        single_chunk: bool = False,
     ):
         """
+        :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
         :param alpha: the power of all rows [], or one for each row [N].
-        :param single_chunk: work on all rows together, whatever their number, without a loop.
         """
-        self.chunks, self.num_latent_gps, self.single_chunk, self._alpha = chunks, num_latent_gps, single_chunk, alpha
-        self._X, self._Y = (tf.convert_to_tensor(values) for values in data)
+        self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
+        self._data = tuple(map(tf.convert_to_tensor, data))
         self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
         self.inputs = self._prior.inputs
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
@@ -74,42 +70,58 @@ class LatentRows:
         rows._alpha = change(self._alpha)
         return rows
 
-    def num_chunks(self) -> tf.Tensor:
-        """Return the number of chunks, []."""
-        return self.chunks.count(tf.shape(self._X)[0])
-
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         """Return a chunk's rows of `values` [N, ...]."""
-        return values if self.single_chunk else self.chunks.take(values, chunk)
+        return self.chunks.take(values, chunk)
 
-    def take_natural(self, values: tf.Tensor, chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def take_natural(self, values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
         first, second = tf.unstack(tf.transpose(self.take(values, chunk), [1, 2, 0]))
         return first, second
 
-    def sum_over_chunks(self, part: Callable[[tf.Tensor], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-        return (
-            tuple(part(tf.constant(0))) if self.single_chunk else sum_over_chunks(self.num_chunks(), part, tuple(zero))
-        )
+        return self.chunks.sum(self._data, part, zero)
 
     def concatenate(
-        self, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
+        self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """Concatenate what `part` returns for each chunk, some rows each."""
-        return part(tf.constant(0)) if self.single_chunk else concatenate(self.num_chunks(), part, dtype, shapes)
+        return self.chunks.concatenate(self._data, part, dtype, shapes)
 
-    def __call__(self, chunk: tf.Tensor, *inputs: tf.Tensor) -> PriorRows:
+    def keep(
+        self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
+    ) -> Callable[[Any], tuple[tf.Tensor, ...]]:
+        """
+        Compute what `part` returns for all chunks, `count` tensors [..., n], and return a function that reads it.
+
+        :raises TypeError: if the chunks are those of a dataset.
+        """
+        if not isinstance(self.chunks, NumberedChunks):
+            raise TypeError("rows of a dataset are not kept in memory")
+        return self.chunks.keep(self._data, part, dtype, count)
+
+    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
-        X = self.take(self._X, chunk)  # [n, D]
-        mean = tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
-        return PriorRows(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(mean))
+        X, _ = self.chunks.rows(self._data, chunk)  # [n, D]
+        return PriorRows(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(self._mean(X)))
 
-    def observations(self, chunk: tf.Tensor) -> Observations:
+    def _mean(self, X: tf.Tensor) -> tf.Tensor:
+        return tf.broadcast_to(self._mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
+
+    def means(self) -> tf.Tensor:
+        """Compute m(x) of all rows, [N, C]."""
+
+        def part(chunk: Any) -> tuple[tf.Tensor]:
+            return (self._mean(self.chunks.rows(self._data, chunk)[0]),)
+
+        return self.concatenate(part, self._alpha.dtype, [[None, self.num_latent_gps]])[0]
+
+    def observations(self, chunk: Any) -> Observations:
         """Return inputs and observations of one chunk."""
-        return Observations(self.take(self._X, chunk), self.take(self._Y, chunk))
+        return Observations(*self.chunks.rows(self._data, chunk))
 
-    def alpha(self, chunk: tf.Tensor) -> tf.Tensor:
+    def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
         return self._alpha if self._alpha.shape.rank == 0 else self.take(self._alpha, chunk)
 
@@ -128,33 +140,11 @@ class ProjectedRows:
         :param keep: compute all chunks now and keep them, in memory that grows with N M.
         """
         self._rows, self._L, self._scale = rows, L, scale
-        self._kept = self._compute_all() if keep else None
+        self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields)) if keep else None
 
-    def __call__(self, chunk: tf.Tensor) -> Projected:
+    def __call__(self, chunk: Any) -> Projected:
         """Return the rows of one chunk."""
-        return self._compute(chunk) if self._kept is None else self._kept(chunk)
+        return self._compute(chunk) if self._kept is None else Projected(*self._kept(chunk))
 
-    def _compute(self, chunk: tf.Tensor) -> Projected:
+    def _compute(self, chunk: Any) -> Projected:
         return project(self._L, self._rows(chunk, *self._rows.inputs), self._scale)
-
-    def _compute_all(self) -> Callable[[tf.Tensor], Projected]:
-        if self._rows.single_chunk:
-            whole = self._compute(tf.constant(0))
-            return lambda chunk: whole
-        count = self._rows.num_chunks()
-        shapes: list[list[int | None]] = []
-        arrays = tuple(
-            tf.TensorArray(self._L.dtype, count, clear_after_read=False, infer_shape=False) for _ in Projected._fields
-        )
-
-        def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-            values = self._compute(chunk)
-            shapes[:] = [[*value.shape[:-1], None] for value in values]
-            return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, values, strict=True))
-
-        _, *arrays = tf.while_loop(
-            lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
-        )
-        return lambda chunk: Projected(
-            *(tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True))
-        )

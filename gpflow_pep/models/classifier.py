@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
@@ -10,9 +11,11 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
+from ..engine import DatasetRows
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..tilted import Projection
 from .pep import PEP
+from .sparse import columns
 
 CLASSIFICATION = (Bernoulli, Logit, MultiClass, MultiClassRobustMax, Probit, Softmax)
 """Likelihoods of class labels."""
@@ -29,7 +32,7 @@ class PEPClassifier(PEP):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | tf.data.Dataset | DatasetRows,
         kernel: Kernel,
         likelihood: Likelihood | None = None,
         inducing_variable: InducingPointsLike | None = None,
@@ -58,7 +61,8 @@ class PEPClassifier(PEP):
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
-            likelihood = _likelihood_for(validation.regression_data(data)[1])
+            data = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
+            likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
             raise ValueError(
@@ -82,16 +86,22 @@ class PEPClassifier(PEP):
         )
 
 
-def _likelihood_for(Y: AnyNDArray) -> Likelihood:
+def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:
+    """All labels in ascending order."""
+    batches = data.dataset if isinstance(data, DatasetRows) else [data]
+    labels: AnyNDArray = np.unique(np.concatenate([np.unique(Y) for _, Y in batches]))
+    return labels
+
+
+def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
     """Choose probit for labels 0, 1 or -1, +1, and robust-max for 0, ..., C - 1."""
-    labels = np.unique(Y)
     if np.isin(labels, (0, 1)).all():
         return Probit()
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
     # Allocate nothing of the size of the largest label, which may be huge: seconds since 1970, say.
     are_labels = labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
-    if Y.shape[1] == 1 and labels[-1] >= 2.0 and are_labels:
+    if num_outputs == 1 and labels[-1] >= 2.0 and are_labels:
         num_classes = int(labels[-1]) + 1
         if len(labels) < num_classes:
             missing = np.flatnonzero(labels != np.arange(len(labels)))[0]

@@ -35,7 +35,7 @@ from ..engine import (
 )
 from ..graphs import no_autograph
 from ..linalg import finite
-from .sparse import SparseGP
+from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
 
@@ -73,7 +73,12 @@ class CollapsedRegression(SparseGP):
         chunk_size: int | None = None,
         max_jitter: float | None = None,
     ):
-        held = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
+        held: RegressionData | DatasetRows
+        if isinstance(data, tf.data.Dataset):
+            self._check_for_dataset(blocks, chunk_size)
+            held = DatasetRows(data)
+        else:
+            held = validation.regression_data(data)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
@@ -85,20 +90,13 @@ class CollapsedRegression(SparseGP):
             likelihood,
             inducing_variable,
             mean_function=mean_function,
-            num_latent_gps=held.columns[1] if isinstance(held, DatasetRows) else held[1].shape[1],
+            num_latent_gps=columns(held)[1],
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         self._chunks: DatasetRows | SingleRows | Blocks
         if isinstance(held, DatasetRows):
-            if blocks is not None:
-                raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
-            if chunk_size is not None:
-                raise ValueError(
-                    "chunk_size must be None where data is a dataset, whose batches are the chunks, got "
-                    f"{chunk_size!r}."
-                )
             self._chunks, self.single_chunk = held, False
         else:
             num_data, single_rows = len(held[0]), SingleRows(self._chunk_size)
@@ -107,6 +105,12 @@ class CollapsedRegression(SparseGP):
                 self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
             self.single_chunk = num_data <= single_rows.chunk_size
         self._sites = self._make_sites()
+
+    @staticmethod
+    def _check_for_dataset(blocks: Any, chunk_size: Any) -> None:
+        if blocks is not None:
+            raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
+        check_chunk_size_for_dataset(chunk_size)
 
     @property
     def num_blocks(self) -> int:
@@ -234,13 +238,7 @@ class CollapsedRegression(SparseGP):
 
         Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
-
-        :raises ValueError: if the data are a dataset.
         """
-        if isinstance(self._data, DatasetRows):
-            raise ValueError("data must be arrays for leave-one-out densities, got a dataset.")
         rows, sums = self._rows(self._chunks), self._sums()
-        densities = collapsed_leave_one_out(
-            rows, self._chunks, self._sites, self._powers(), sums, self._scale(), self.num_data
-        )
+        densities = collapsed_leave_one_out(rows, self._chunks, self._sites, self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)

@@ -1,6 +1,5 @@
 """How many latent functions a likelihood has; checks of their kernels and inducing variables."""
 
-from gpflow.base import AnyNDArray
 from gpflow.inducing_variables import InducingVariables, MultioutputInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
@@ -10,10 +9,10 @@ from .. import validation
 from ..engine import independent_parts
 
 
-def latent_functions(likelihood: Likelihood, Y: AnyNDArray) -> int:
-    """Return C, the number of latent functions: one per column of Y, or the likelihood's `latent_dim`."""
+def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
+    """Return C, the number of latent functions: one for each of Y's columns, or the likelihood's `latent_dim`."""
     if isinstance(likelihood, ScalarLikelihood):
-        return int(Y.shape[1]) - isinstance(likelihood, SwitchedLikelihood)
+        return num_outputs - isinstance(likelihood, SwitchedLikelihood)
     return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
 
 

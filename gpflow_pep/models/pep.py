@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import SingleRows, SiteSums, SomeRows, floating_variables
+from ..engine import AllRows, Chunks, DatasetRows, SingleRows, SiteSums, floating_variables
 from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     ConvergenceOptions,
@@ -31,14 +31,14 @@ from ..ep import (
 )
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
-from ..observations import check_observations
+from ..observations import check_observations, check_observations_of
 from ..tilted import Projection, TiltedRule, rule_for
 from ..validation import asserted
 from . import site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties
 from .site_updates import differ
-from .sparse import SparseGP
+from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
@@ -102,7 +102,7 @@ class PEP(SiteProperties, SparseGP):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: RegressionData | tf.data.Dataset | DatasetRows,
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
@@ -119,7 +119,8 @@ class PEP(SiteProperties, SparseGP):
     ):
         """
         :param data: inputs X [N, D] and observations Y [N, P]. Each column has a latent function of its own, with the
-            same likelihood; the labels of C classes are one column, with C latent functions.
+            same likelihood; the labels of C classes are one column, with C latent functions. Or a `tf.data.Dataset` of
+            batches (X [n, D], Y [n, P]), finite and in the same order in every pass, which each sweep reads once.
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
@@ -137,18 +138,27 @@ class PEP(SiteProperties, SparseGP):
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: the largest fraction of an update to take, in (0, 1]; the fraction is reduced adaptively.
         :param mean_function: m(x), zero by default.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None for a dataset, whose
+            batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
         rule_for(likelihood, projection)  # raises an error for an unsupported pair
-        X, Y = self._checked_observations(data, likelihood)
-        C = latent_functions(likelihood, Y)
-        powers = validation.power(alpha, len(X), "row")
+        held: RegressionData | DatasetRows
+        if isinstance(data, tf.data.Dataset | DatasetRows):
+            check_chunk_size_for_dataset(chunk_size)
+            held = data if isinstance(data, DatasetRows) else DatasetRows(data)
+            check_observations_of(likelihood, held.dataset)
+            num_data = int(held.num_data)
+        else:
+            held = self._checked_observations(data, likelihood)
+            num_data = len(held[0])
+        C = latent_functions(likelihood, columns(held)[1])
+        powers = validation.power(alpha, num_data, "row")
         super().__init__(
-            (X, Y),
+            held,
             kernel,
             likelihood,
             inducing_variable,
@@ -160,9 +170,9 @@ class PEP(SiteProperties, SparseGP):
         self.projection = projection
         self.scale = validation.scale(scale)
         self._alpha = tf.Variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
-        self._sites = Sites(len(X), C, default_float())
-        self._num_rows, self._num_points = len(X), int(self.inducing_variable.num_inducing)
-        self._chunks = SingleRows(self._chunk_size)
+        self._sites = Sites(num_data, C, default_float())
+        self._num_rows, self._num_points = num_data, int(self.inducing_variable.num_inducing)
+        self._chunks = held if isinstance(held, DatasetRows) else SingleRows(self._chunk_size)
         self._options = ConvergenceOptions(
             tf.Variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
             tf.Variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
@@ -180,7 +190,7 @@ class PEP(SiteProperties, SparseGP):
         site of negative precision has a negative noise variance, one of precision 0 an infinite one and no target.
         """
         precision, linear = tf.unstack(self._converged().sites, axis=1)
-        mean = self.mean_function(self._data[0])
+        mean = self._rows().means()
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
     @inherit_check_shapes
@@ -269,26 +279,18 @@ class PEP(SiteProperties, SparseGP):
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
         """All rows, or some in one chunk."""
-        one_chunk = self._single_chunk() if indices is None else True
-        chunks, alpha = self._chunks, self._checked_alpha()
-        data: Any = self._checked_data()
+        data, alpha = self._checked_data(), self._checked_alpha()
+        chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
-            chunks = SomeRows(indices)
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        return LatentRows(
-            data,
-            chunks,
-            alpha,
-            self.kernel,
-            self.inducing_variable,
-            self.mean_function,
-            self.num_latent_gps,
-            single_chunk=one_chunk,
-        )
+        parts = self.kernel, self.inducing_variable, self.mean_function
+        return LatentRows(data, chunks, alpha, *parts, self.num_latent_gps)
 
-    def _checked_data(self) -> RegressionData:
+    def _checked_data(self) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the sites differ in their number of rows."""
+        if isinstance(self._data, DatasetRows):
+            return ()
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         rows = tf.shape(X)[0]
         same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
@@ -299,10 +301,12 @@ class PEP(SiteProperties, SparseGP):
         return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=self._keeps_projections())
 
     def _single_chunk(self) -> bool:
-        return self._num_rows <= (self._chunk_size or ROWS_PER_CHUNK)
+        in_memory = isinstance(self._chunks, SingleRows)
+        return in_memory and self._num_rows <= (self._chunk_size or ROWS_PER_CHUNK)
 
     def _keeps_projections(self) -> bool:
-        return self._num_rows * self._num_points * self.num_latent_gps <= _KEPT
+        in_memory = isinstance(self._chunks, SingleRows)
+        return in_memory and self._num_rows * self._num_points * self.num_latent_gps <= _KEPT
 
     @property
     def _rule(self) -> TiltedRule:
@@ -318,7 +322,7 @@ class PEP(SiteProperties, SparseGP):
 
     def _other_variables(self) -> tuple[tf.Variable, ...]:
         """Return the other variables that the energy depends on."""
-        return *self._data, self._alpha, *self._old_variables()
+        return *self._data_variables(), self._alpha, *self._old_variables()
 
     @override
     def _parts(self) -> tuple[tf.Module, ...]:

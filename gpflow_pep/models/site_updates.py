@@ -133,18 +133,24 @@ def update_sites(
         q after each batch, at an extra cost of O(M³) per batch.
     :param report: called with the final status and, with `batch_size`, with the status between sweeps.
     :return: the status: whether the sites have converged, and the log evidence.
-    :raises ValueError: if batch_size is not a positive integer.
+    :raises ValueError: if batch_size is not a positive integer, or data is a dataset.
     :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
     """
     if not tf.executing_eagerly():
         raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
     if batch_size is not None:
+        _check_in_memory(model)
         size = min(validation.positive_integer(batch_size, "batch_size"), model._num_rows)
         _update_in_batches(model, size, report)
     model._converged()
     if report is not None:
         report(model.sites_status)
     return model.sites_status
+
+
+def _check_in_memory(model: "PEP") -> None:
+    if isinstance(model.data, tf.data.Dataset):
+        raise ValueError("batch_size must be None where data is a dataset, which is swept as a whole.")
 
 
 def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], None] | None) -> None:
@@ -177,6 +183,7 @@ def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: in
     :raises ValueError: naming the argument that cannot be used.
     :raises RuntimeError: while iterating, if the data have changed since the epoch began.
     """
+    _check_in_memory(model)
     batch_size = validation.positive_integer(batch_size, "batch_size")
     damping = validation.fraction(damping, "damping")
     return _epoch(model, batch_size, damping, validation.seed(seed))

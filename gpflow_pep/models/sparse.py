@@ -66,8 +66,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         chunk_size: int | None,
         max_jitter: float | None,
     ):
-        num_inputs = data.columns[0] if isinstance(data, DatasetRows) else data[0].shape[1]  # validated
-        inducing_variable = self._checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
+        inducing_variable = self._checked_inducing_variable(kernel, inducing_variable, columns(data)[0], num_latent_gps)
         if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
             raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
@@ -228,6 +227,23 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         children = super()._trackable_children(save_type, **kwargs)
         left_out = self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset()
         return {name: child for name, child in children.items() if name not in left_out}
+
+
+def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
+    """Return D and P of checked data."""
+    return data.columns if isinstance(data, DatasetRows) else (data[0].shape[1], data[1].shape[1])
+
+
+def check_chunk_size_for_dataset(chunk_size: Any) -> None:
+    """
+    Check the argument of a model of a dataset.
+
+    :raises ValueError: if it is not None.
+    """
+    if chunk_size is not None:
+        raise ValueError(
+            f"chunk_size must be None where data is a dataset, whose batches are the chunks, got {chunk_size!r}."
+        )
 
 
 def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:

@@ -1,11 +1,14 @@
 """Scores of held-out rows during training."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
+from ..engine import AllRows, NumberedChunks, SingleRows
 from ..graphs import compiled
 from ..likelihoods.predictive import predicted_log_density
 from .declared import without_warnings
@@ -23,10 +26,7 @@ class HeldOut:
         :raises ValueError: if they are not valid regression data.
         """
         self._model = model
-        X, Y = rows_for(model, data)
-        starts = range(0, len(X), _ROWS)
-        self._parts = [tuple(tf.constant(values[start : start + _ROWS]) for values in (X, Y)) for start in starts]
-        self._of = compiled(self._of_rows, reduce_retracing=True)
+        self._data = tuple(map(tf.constant, rows_for(model, data)))
 
     @property
     def names(self) -> list[str]:
@@ -36,13 +36,24 @@ class HeldOut:
     def __call__(self) -> dict[str, float]:
         """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
         with without_warnings(self._model):
-            scored = [self._of(X, Y) for X, Y in self._parts]
-        densities, squares = (np.concatenate(values) for values in zip(*scored, strict=True))
-        scores = {"nlpd": -float(np.mean(densities))}
-        return scores | ({"rmse": float(np.sqrt(np.mean(squares)))} if "rmse" in self.names else {})
+            density, square = map(float, self._sums(*self._data))
+        n, P = self._data[1].shape
+        scores = {"nlpd": -density / n}
+        return scores | ({"rmse": float(np.sqrt(square / (n * P)))} if "rmse" in self.names else {})
 
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Log predictive densities [n], and squared errors [n, P] of a Gaussian likelihood's observations."""
-        mean, variance = self._model.predict_f(X)
-        density = predicted_log_density(self._model.likelihood, X, mean, variance, Y)
-        return density, tf.square(Y - mean) if "rmse" in self.names else tf.zeros([0, 1], density.dtype)
+    @compiled
+    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Log predictive densities and squared errors, summed over all rows, [] each; q is computed once."""
+        chunks: NumberedChunks = AllRows() if X.shape[0] <= _ROWS else SingleRows(_ROWS)
+        predict = self._model.posterior().predict_f if hasattr(self._model, "posterior") else self._model.predict_f
+
+        def part(chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            inputs, outputs = chunks.rows((X, Y), chunk)
+            mean, variance = predict(inputs)
+            density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
+            is_real = "rmse" in self.names
+            square = tf.reduce_sum(tf.square(outputs - mean)) if is_real else tf.zeros([], density.dtype)
+            return tf.reduce_sum(density), square
+
+        zero = tf.zeros([], X.dtype)
+        return chunks.sum((X, Y), part, (zero, zero))

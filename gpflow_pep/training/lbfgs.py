@@ -81,6 +81,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
+            objective.check_data()
             if best.loss == np.inf:
                 raise
             best.failure = best.any_failure = reason_of(error)  # a step too far: the line search takes a shorter one

@@ -11,6 +11,7 @@ from gpflow.models import GPModel
 from typing_extensions import override
 
 from .. import validation
+from ..engine import DatasetRows
 from ..ep import SitesStatus
 from ..minibatches import Minibatches
 from ..observations import check_observations
@@ -82,6 +83,16 @@ class Objective:
         """
         loss, gradient = self._step(*self._rows)
         return float(loss), gradient
+
+    def check_data(self) -> None:
+        """
+        After a failure: check that data which are read anew in every pass are what they were.
+
+        :raises ValueError: if they are not; no other step helps then.
+        """
+        data = getattr(self.model, "_data", None)
+        if isinstance(data, DatasetRows):
+            data.check()
 
     def probe(self, step: int) -> Evaluation:
         """Evaluate as in this step, without changing any state."""

@@ -17,6 +17,8 @@ def restore_on_failure(objective: Objective, history: History, restore: Callable
     """
     If an evaluation fails inside, restore the last good parameters and add the reason to the list yielded. Before the
     first step there are no good parameters: raise the error.
+
+    :raises ValueError: if the data have changed.
     """
     reason: list[str] = []
     try:
@@ -24,6 +26,7 @@ def restore_on_failure(objective: Objective, history: History, restore: Callable
     except FAILURES as error:
         restore()
         objective.reset()
+        objective.check_data()
         if history.iterations == 0:
             raise
         reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")

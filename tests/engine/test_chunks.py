@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import Blocks, SingleRows, SomeRows
+from gpflow_pep.engine import Blocks, SingleRows
 
 PARTITIONS = {
     "one block": [7],
@@ -94,7 +94,7 @@ def test_a_chunk_may_be_larger_than_anything(chunk_size):
     """All rows are in the first one."""
     rows = tf.range(12)
     sizes = np.array([5, 5, 2])
-    for chunks in (SingleRows(chunk_size), SomeRows(rows, chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
+    for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
         count = int(chunks.count(tf.constant(12)))
         assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
         found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
-from gpflow_pep.engine import OldPosteriorSite, SingleRows, SiteSums, SomeRows
+from gpflow_pep.engine import AllRows, OldPosteriorSite, SingleRows, SiteSums
 from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
 from gpflow_pep.ep.sweep import normalized, sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
@@ -31,11 +31,11 @@ def constant(value):
 
 
 def rows(chunk_size=100, alpha=0.6, indices=None):
-    data, one_chunk = (tf.constant(X), tf.constant(Y)), chunk_size is None
-    chunks = SingleRows(chunk_size or 100)
+    data = tf.constant(X), tf.constant(Y)
+    chunks = AllRows() if chunk_size is None else SingleRows(chunk_size)
     if indices is not None:
-        data, chunks, one_chunk = tuple(tf.gather(values, indices) for values in data), SomeRows(indices), True
-    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C, single_chunk=one_chunk)
+        data, chunks = tuple(tf.gather(values, indices) for values in data), AllRows()
+    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C)
 
 
 def projected(given, *, keep):

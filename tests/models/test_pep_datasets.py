@@ -1,0 +1,141 @@
+"""PEP of a tf.data.Dataset: sites, energy, gradient and predictions as those of the same rows in memory."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
+from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
+
+N = 67
+# Sums in another order: rounding, amplified by the condition of B (1e2) and by the sweeps that follow.
+TOLERANCE = 1e-10
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+F = X[:, :1] + 0.5 * RNG.normal(size=(N, 1))
+Z = X[:8]
+Y = {
+    "labels": (F > 0.0).astype(float),
+    "classes": np.digitize(F, [-0.4, 0.4]).astype(float),
+    "counts": RNG.poisson(np.exp(F)).astype(float),
+}
+
+
+def dataset(Y, batch_size=25):
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(batch_size)
+
+
+def kernel():
+    return gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.5])
+
+
+MODELS = {
+    "probit": ("labels", lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.5)),
+    "variational": ("labels", lambda data: PEPClassifier(data, kernel(), inducing_variable=Z.copy(), alpha=0.0)),
+    "classes": ("classes", lambda data: PEP(data, kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), alpha=0.5)),
+    "counts, a power for each row, T-PEP, a mean": (
+        "counts",
+        lambda data: PEP(
+            data,
+            kernel(),
+            gpflow.likelihoods.Poisson(),
+            Z.copy(),
+            alpha=np.linspace(0.0, 1.0, N),
+            scale=gpflow.Parameter(0.8),
+            mean_function=gpflow.functions.Linear(np.full((2, 1), 0.1)),
+        ),
+    ),
+    "quantile propagation": (
+        "labels",
+        lambda data: PEP(data, kernel(), Probit(), Z.copy(), alpha=1.0, projection="wasserstein"),
+    ),
+}
+
+
+def loss_and_gradient(model):
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_everything_is_as_in_memory(name):
+    which, make = MODELS[name]
+    expected, model = make((X, Y[which])), make(dataset(Y[which]))
+    (exact, derivatives), (loss, gradient) = loss_and_gradient(expected), loss_and_gradient(model)
+    np.testing.assert_allclose(loss, exact, rtol=TOLERANCE)
+    scale = max(float(tf.reduce_max(tf.abs(values))) for values in derivatives)
+    for actual, wanted in zip(gradient, derivatives, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
+    assert model.sites_status.sweeps == expected.sites_status.sweeps
+    for actual, wanted in [
+        (model.sites.precision, expected.sites.precision),
+        *zip(model.predict_f(X[:5] + 0.1), expected.predict_f(X[:5] + 0.1), strict=True),
+        (model.loo_log_predictive_density(), expected.loo_log_predictive_density()),
+        (model.surrogate().targets, expected.surrogate().targets),
+        (model.num_data, expected.num_data),
+    ]:
+        np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=1e3 * TOLERANCE)
+
+
+def test_fit_trains_as_in_memory():
+    objectives = [
+        fit(MODELS["probit"][1](data), max_iterations=3).objective for data in ((X, Y["labels"]), dataset(Y["labels"]))
+    ]
+    np.testing.assert_allclose(*objectives, rtol=1e-6)  # of the sites' tolerance
+
+
+def changed_after(passes, Y, later):
+    remaining = iter([Y] * passes + [later] * 100)
+
+    def batches():
+        values = next(remaining)
+        yield from ((X[start : start + 20], values[start : start + 20]) for start in range(0, N, 20))
+
+    signature = (tf.TensorSpec([None, 2], tf.float64), tf.TensorSpec([None, 1], tf.float64))
+    return tf.data.Dataset.from_generator(batches, output_signature=signature)
+
+
+def test_a_sweep_that_reads_other_rows_is_an_error():
+    later = Y["labels"].copy()
+    later[3] = 1.0 - later[3]
+    model = MODELS["probit"][1](changed_after(5, Y["labels"], later))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
+        model.training_loss()
+    np.testing.assert_array_equal(model.sites.precision, 0.0)
+
+
+REFUSED = {
+    "a label": (lambda: dataset(np.where(np.arange(N)[:, None] == 55, 3.0, Y["labels"])), r"got 3 in row 55 \("),
+    "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None where data is a dataset"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        PEP(make(), kernel(), Probit(), Z, chunk_size=10 if name == "a chunk size" else None)
+
+
+def test_labels_of_all_batches_choose_the_likelihood():
+    """The first batch has two classes, the last one three."""
+    order = np.argsort(Y["classes"][:, 0], kind="stable")
+    data = tf.data.Dataset.from_tensor_slices((X[order], Y["classes"][order])).batch(20)
+    model = PEPClassifier(data, kernel(), inducing_variable=Z)
+    assert isinstance(model.likelihood, MultiClassRobustMax)
+    assert model.num_latent_gps == 3
+
+
+def test_updates_of_some_rows_need_them_in_memory():
+    model = MODELS["probit"][1](dataset(Y["labels"]))
+    for call in (
+        lambda: model.update_sites(batch_size=10),
+        lambda: model.minibatches(10),
+        lambda: fit(model, optimizer="adam", batch_size=10, max_iterations=2),
+    ):
+        with pytest.raises(ValueError, match=r"^batch_size must be None where data is a dataset"):
+            call()
+    with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, a batch of the stream"):
+        StreamingPEP(dataset(Y["labels"]), kernel(), Probit(), Z)
