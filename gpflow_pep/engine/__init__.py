@@ -16,6 +16,7 @@ from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B
+from .workers import Workers, local_variable
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -41,6 +42,7 @@ __all__ = [
     "SiteAlgebra",
     "SiteSums",
     "StructuredBlockSites",
+    "Workers",
     "accumulate_sums",
     "collapsed_leave_one_out",
     "concatenate",
@@ -50,6 +52,7 @@ __all__ = [
     "floating_variables",
     "independent_parts",
     "kernel_matrix",
+    "local_variable",
     "log1p_ratio",
     "log_gaussian",
     "mahalanobis",

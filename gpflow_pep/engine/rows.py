@@ -15,6 +15,7 @@ from typing_extensions import override
 from ..derivatives import derivatives
 from .chunks import Blocks, Chunks
 from .covariances import Prior
+from .workers import Workers
 
 
 class Rows(NamedTuple):
@@ -57,14 +58,16 @@ class RegressionRows(RowSource):
         noise_factor: tf.Tensor | None = None,
         *,
         prior: Prior | None = None,
+        workers: Workers | None = None,
     ):
         """
         :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
         :param prior: that of kernel and inducing variable, where it is at hand.
+        :param workers: those that have the other rows, over which sums go too.
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
-        self._data = tuple(map(tf.convert_to_tensor, data))
+        self._data, self._workers = tuple(map(tf.convert_to_tensor, data)), workers
         self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
@@ -75,7 +78,8 @@ class RegressionRows(RowSource):
 
     @override
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        return self._chunks.sum(self._data, part, zero)
+        total = self._chunks.sum(self._data, part, zero)
+        return total if self._workers is None else self._workers.sum(total)
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

@@ -103,7 +103,7 @@ class CollapsedRegression(SparseGP):
             self._chunks = single_rows
             if blocks is not None:
                 self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
-            self.single_chunk = num_data <= single_rows.chunk_size
+            self.single_chunk = num_data <= single_rows.chunk_size and self._workers is None
         self._sites = self._make_sites()
 
     @staticmethod
@@ -114,8 +114,12 @@ class CollapsedRegression(SparseGP):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks B."""
-        return int(self._chunks.num_blocks(self.num_data))
+        """Number of blocks B, those of all workers together."""
+        return int(self._num_blocks())
+
+    def _num_blocks(self) -> tf.Tensor:
+        blocks = self._chunks if isinstance(self._chunks, Blocks) else None
+        return self.num_data if blocks is None else self._added_up(tf.shape(blocks.sizes)[0])
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -205,6 +209,7 @@ class CollapsedRegression(SparseGP):
             self.mean_function,
             noise_factor,
             prior=prior,
+            workers=self._workers,
         )
 
     def _checked_data(self, chunks: Chunks) -> tuple[tf.Tensor, ...]:

@@ -18,7 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums
+from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, Workers, local_variable
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
@@ -74,7 +74,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._chunk_size = validation.chunk_size(chunk_size)
+        self._chunk_size, self._workers = validation.chunk_size(chunk_size), Workers.of_strategy()
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
 
     @override
@@ -108,6 +108,15 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         with atomic([self], self._resizable_variables()):
             self._assign_data(X, Y)
 
+    def check_data(self) -> None:
+        """
+        Read a dataset once more, to see whether it gives the rows that it gave to the constructor.
+
+        :raises ValueError: if it does not.
+        """
+        if isinstance(self._data, DatasetRows):
+            self._data.check()
+
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
         if isinstance(self._data, DatasetRows):
@@ -134,8 +143,14 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> tf.Tensor:
-        """Number of rows N, []."""
-        return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
+        """Number of rows N, those of all workers together, []."""
+        return self._added_up(
+            self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
+        )
+
+    def _added_up(self, count: tf.Tensor) -> tf.Tensor:
+        """Return a number of this worker's rows or blocks, summed over the workers."""
+        return count if self._workers is None else self._workers.sum([count])[0]
 
     def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
@@ -279,4 +294,4 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
 
 def _variable(values: AnyNDArray) -> tf.Variable:
     """A variable whose number of rows may change."""
-    return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
+    return local_variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())

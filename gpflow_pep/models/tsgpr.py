@@ -141,7 +141,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
     def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if not self._shared:
             return super()._evidence_correction(terms, powers, scale)
-        B = tf.cast(self._chunks.num_blocks(self.num_data), default_float())
+        B = tf.cast(self._num_blocks(), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

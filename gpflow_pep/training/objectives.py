@@ -11,7 +11,6 @@ from gpflow.models import GPModel
 from typing_extensions import override
 
 from .. import validation
-from ..engine import DatasetRows
 from ..ep import SitesStatus
 from ..minibatches import Minibatches
 from ..observations import check_observations
@@ -90,9 +89,9 @@ class Objective:
 
         :raises ValueError: if they are not; no other step helps then.
         """
-        data = getattr(self.model, "_data", None)
-        if isinstance(data, DatasetRows):
-            data.check()
+        check = getattr(self.model, "check_data", None)  # none of GPflow's models reads data anew
+        if check is not None:
+            check()
 
     def probe(self, step: int) -> Evaluation:
         """Evaluate as in this step, without changing any state."""

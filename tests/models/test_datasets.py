@@ -139,6 +139,14 @@ def test_eager_evaluations_keep_no_graph():
     assert known[2] == known[1]
 
 
+def test_data_can_be_checked_again():
+    MODELS["VFE"]((X, Y)).check_data()
+    MODELS["VFE"](dataset()).check_data()
+    model = MODELS["VFE"](changing((X, Y), (X[:-1], Y[:-1])))
+    with pytest.raises(ValueError, match=rf"must give the same rows .* {N} {N - 1}\.$"):
+        model.check_data()
+
+
 class Changing:
     """Gives other values from the second pass on."""
 
