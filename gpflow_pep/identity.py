@@ -40,11 +40,17 @@ def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any
         "settings": [list(setting) for setting in settings_of(model)],
         "shapes of parameters": {name: list(p.shape) for name, p in parameters.items() if p.trainable},
         "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
-        **{name: None if value is None else np.asarray(value).tolist() for name, value in values.items()},
-        "blocks or old posterior": fingerprint(*map(np.asarray, variables)),
+        **{name: None if value is None else _values(value).tolist() for name, value in values.items()},
+        "blocks or old posterior": fingerprint(*map(_values, variables)),
         "data": _identity_of_data(model, data),
         "jitter": default_jitter(),
     }
+
+
+def _values(value: Any) -> AnyNDArray:
+    """The value of a variable, also of a mirrored one, or of anything that NumPy converts."""
+    array: AnyNDArray = value.numpy() if isinstance(value, tf.Variable) else np.asarray(value)
+    return array
 
 
 def _identity_of_data(model: tf.Module, data: RegressionData | None) -> Any:

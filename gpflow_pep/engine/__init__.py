@@ -13,6 +13,7 @@ from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
+from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B
@@ -44,6 +45,7 @@ __all__ = [
     "StructuredBlockSites",
     "Workers",
     "accumulate_sums",
+    "check_shards",
     "collapsed_leave_one_out",
     "concatenate",
     "conditional_variance_of_f",

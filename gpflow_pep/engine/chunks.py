@@ -9,6 +9,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
+from .workers import local_variable
+
 ROWS_PER_CHUNK = 1024
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
@@ -203,7 +205,7 @@ class Blocks(NumberedChunks):
         self._chunk_size = _rows_per_chunk(chunk_size)
         plan = self._plan(rows, sizes)
         self._rows, self._blocks, self._table, self.sizes = (
-            tf.Variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
+            local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
         )
 
     def _plan(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:

@@ -30,6 +30,7 @@ from ..engine import (
     SiteAlgebra,
     SiteSums,
     accumulate_sums,
+    check_shards,
     collapsed_leave_one_out,
     log_gaussian,
 )
@@ -105,6 +106,9 @@ class CollapsedRegression(SparseGP):
                 self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
             self.single_chunk = num_data <= single_rows.chunk_size and self._workers is None
         self._sites = self._make_sites()
+        if self._workers is not None:
+            batches = held.dataset if isinstance(held, DatasetRows) else [held]
+            check_shards(self._workers, batches)
 
     @staticmethod
     def _check_for_dataset(blocks: Any, chunk_size: Any) -> None:
@@ -117,9 +121,13 @@ class CollapsedRegression(SparseGP):
         """Number of blocks B, those of all workers together."""
         return int(self._num_blocks())
 
+    @property
+    def _own_blocks(self) -> int:
+        """Number of blocks of this worker."""
+        return int(self._chunks.num_blocks(self._own_rows()))
+
     def _num_blocks(self) -> tf.Tensor:
-        blocks = self._chunks if isinstance(self._chunks, Blocks) else None
-        return self.num_data if blocks is None else self._added_up(tf.shape(blocks.sizes)[0])
+        return self._added_up(self._chunks.num_blocks(self._own_rows()))
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:

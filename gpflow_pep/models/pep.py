@@ -167,6 +167,11 @@ class PEP(SiteProperties, SparseGP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+        if self._workers is not None:
+            raise ValueError(
+                f"{type(self).__name__} must be constructed outside of the scope of several workers: its sites are not "
+                "divided among them. Collapsed regression models are."
+            )
         self.projection = projection
         self.scale = validation.scale(scale)
         self._alpha = tf.Variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())

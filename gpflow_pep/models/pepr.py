@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, EvidenceTerms, Powers, log1p_ratio
+from ..engine import Blocks, EvidenceTerms, Powers, local_variable, log1p_ratio
 from .collapsed import CollapsedRegression
 from .upper_bound import UpperBound
 
@@ -78,8 +78,8 @@ class PEPR(UpperBound, CollapsedRegression):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        values = validation.power(alpha, self.num_blocks)
-        self._alpha = tf.Variable(values, trainable=False, dtype=default_float())
+        values = validation.power(alpha, self._own_blocks)
+        self._alpha = local_variable(values, trainable=False, dtype=default_float())
         self._optimal_scale = isinstance(scale, str)
         if self._optimal_scale:
             if scale != "optimal" or values.any():
@@ -101,7 +101,7 @@ class PEPR(UpperBound, CollapsedRegression):
 
     @alpha.setter
     def alpha(self, alpha: Any) -> None:
-        values = validation.power(alpha, self.num_blocks)
+        values = validation.power(alpha, self._own_blocks)
         if values.shape != self._alpha.shape:
             raise ValueError(f"alpha must keep its shape {self._alpha.shape.as_list()}, got {list(values.shape)}.")
         if self._optimal_scale and values.any():

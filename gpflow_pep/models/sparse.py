@@ -144,9 +144,11 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, those of all workers together, []."""
-        return self._added_up(
-            self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
-        )
+        return self._added_up(self._own_rows())
+
+    def _own_rows(self) -> tf.Tensor:
+        """Number of rows of this worker, []."""
+        return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _added_up(self, count: tf.Tensor) -> tf.Tensor:
         """Return a number of this worker's rows or blocks, summed over the workers."""

@@ -15,6 +15,7 @@ from .history import History
 from .objectives import Objective
 from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
+from .workers import in_replica
 
 
 class Adam:
@@ -75,7 +76,9 @@ class Adam:
                 self._natural.minimize(
                     lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
                 )
-            self._optimizer.apply_gradients([pair for pair, is_of_q in parts if not is_of_q])
+            others = [pair for pair, is_of_q in parts if not is_of_q]
+            # The gradient is that of all rows already, where several workers have them.
+            in_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
 
     def _check(self, step: int) -> None:
         """Raise an error if loss or gradient is not finite at the parameters."""

@@ -24,13 +24,14 @@ _MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been update
 class Checkpoints:
     """The checkpoint file of one run, replaced at intervals."""
 
-    def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any], seconds: float):
+    def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any], seconds: float, *, writes: bool = True):
         """
         :param run: identity of the run: settings, model and data, as JSON data.
         :param seconds: the least time between two writes, in seconds.
+        :param writes: whether this process writes the file; otherwise another worker does.
         :raises ValueError: if the directory does not exist, or the file cannot be written.
         """
-        self._path, self._seconds = Path(path), seconds
+        self._path, self._seconds, self._writes = Path(path), seconds, writes
         if not self._path.parent.is_dir():
             raise ValueError(f"checkpoint must be in a directory that exists, got {str(path)!r}.")
         try:
@@ -50,9 +51,11 @@ class Checkpoints:
 
     def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
         """
-        Replace the file by one with the history so far and the variables. If that fails, keep the old file and warn
-        once; training goes on.
+        Replace the file, if this process writes it, by one with the history so far and the variables. If that fails,
+        keep the old file and warn once; training goes on.
         """
+        if not self._writes:
+            return
         text = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
         arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
         try:

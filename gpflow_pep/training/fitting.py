@@ -1,7 +1,9 @@
 """One function that trains every model."""
 
+import json
 import os
 import warnings
+import zlib
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
@@ -30,6 +32,7 @@ from .objectives import (
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
+from .workers import check_same_run, lost_worker_named, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -110,13 +113,25 @@ def fit(
     objective = _objective(model, arrays, optimizer, batch_size, seed)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
-    checkpoints = None
-    if checkpoint is not None:
+    workers, checkpoints = workers_of(model), None
+    if checkpoint is not None or workers is not None:
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        checkpoints = Checkpoints(checkpoint, {**run, **run_identity(model, arrays)}, checkpoint_seconds)
-    with without_warnings(model), tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar:
+        run |= run_identity(model, arrays)
+        check_same_run(workers, model, run)
+        if workers is not None:
+            run["data"] = workers.gather(zlib.crc32(json.dumps(run["data"]).encode())).tolist()
+        if checkpoint is not None:
+            is_chief = workers is None or workers.is_chief
+            checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=is_chief)
+    if tensorboard is not None and workers is not None and not workers.is_chief:
+        tensorboard = os.path.join(tensorboard, f"worker-{workers.index}")
+    with (
+        lost_worker_named(workers),
+        without_warnings(model),
+        tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
+    ):
         history = History(
             objective.variables,
             steps=steps,

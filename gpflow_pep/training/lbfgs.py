@@ -33,7 +33,7 @@ class _Flat:
     @staticmethod
     def of(tensors: Sequence[Any]) -> AnyNDArray:
         """Return tensors of the variables' shapes as one vector, [P]."""
-        flat: AnyNDArray = np.concatenate([np.ravel(np.asarray(tensor)) for tensor in tensors]).astype(np.float64)
+        flat: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
         return flat
 
     def assign(self, values: AnyNDArray) -> None:

@@ -10,6 +10,7 @@ from gpflow.models import GPModel
 from ..derivatives import derivatives
 from ..graphs import compiled
 from ..models.retracing import StructureCounter
+from .workers import in_replica, workers_of
 
 _KEY = "_training_step"
 
@@ -46,7 +47,7 @@ class TrainingStep:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         if signature not in self._compiled:
             self._compiled[signature] = compiled(self._loss_and_gradient, input_signature=signature)
-        loss, gradient = self._compiled[signature](*map(tf.constant, rows))
+        loss, gradient = in_replica(self._compiled[signature], *map(tf.constant, rows))
         return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -54,7 +55,10 @@ class TrainingStep:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
-        return loss, list(derivatives(tape, loss, variables))
+        gradient, workers = list(derivatives(tape, loss, variables)), workers_of(self._model)
+        if workers is not None:  # the last digit must be the same everywhere, or steps would part
+            loss, *gradient = workers.of_chief([loss, *gradient])
+        return loss, gradient
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Drop the compiled step from copied and pickled models."""

@@ -1,0 +1,182 @@
+"""More rows than memory holds: PEPR and PEPClassifier of a file, read in every pass.
+
+The file is written once, in pieces. Each size runs in a process of its own. Peak memory counts what the process has of
+the file, which the system may drop at any time (Linux: the kernel's high-water mark is reset before the model is made).
+
+    python -m experiments.benchmarks.large [--rows 1000000 3000000 10000000] [--inducing 256] [--fit 20]
+        [--classify 2000000] [--folder FOLDER]
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .memory import MEGABYTE, peak_beyond_resident, printed_by
+
+INPUTS = 8
+_PIECE = 250_000  # rows written at a time
+
+
+def main() -> None:
+    """Write the file, and print a row for each size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
+    parser.add_argument("--inducing", type=int, default=256)
+    parser.add_argument("--fit", type=int, default=20, metavar="ITERATIONS", help="of the last size; 0: none")
+    parser.add_argument("--classify", type=int, default=2_000_000, metavar="ROWS", help="of the classifier; 0: none")
+    parser.add_argument("--folder", type=Path, help="where the file is, or is written to; a temporary one by default")
+    parser.add_argument("--measure", choices=["step", "fit", "classify"], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        tasks = {"step": measure_step, "fit": measure_fit, "classify": measure_classifier}
+        print(json.dumps(tasks[arguments.measure](arguments)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        arguments.folder = arguments.folder or Path(temporary)
+        write(arguments.folder, max(*arguments.rows, arguments.classify))
+        report(arguments)
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """Print the tables."""
+    print(f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds")
+    print(f"{'N':>12}{'file MB':>10}{'construct':>11}{'loss+gradient':>15}{'reading, of it':>16}{'peak MB beyond':>16}")
+    for num_data in arguments.rows:
+        row = _in_process(arguments, "step", num_data)
+        print(
+            f"{num_data:12,}{row['file'] / MEGABYTE:10.0f}{row['construction']:11.1f}{row['step']:15.1f}"
+            f"{2 * row['reading'] / row['step']:16.1%}{row['peak'] / MEGABYTE:16.0f}",
+            flush=True,
+        )
+    if arguments.fit:
+        row = _in_process(arguments, "fit", arguments.rows[-1])
+        print(
+            f"\nfit, {arguments.rows[-1]:,} rows, {row['iterations']} iterations: {row['seconds']:.0f} s, objective "
+            f"a row {row['first']:.4f} to {row['last']:.4f} nats, peak {row['peak'] / MEGABYTE:.0f} MB beyond",
+            flush=True,
+        )
+    if arguments.classify:
+        row = _in_process(arguments, "classify", arguments.classify)
+        print(
+            f"\nPEPClassifier, probit, alpha 0.5, {arguments.classify:,} rows, fixed hyperparameters: "
+            f"{'converged' if row['converged'] else 'not converged'} in {row['sweeps']} sweeps, {row['seconds']:.0f} "
+            f"s, peak {row['peak'] / MEGABYTE:.0f} MB beyond",
+            flush=True,
+        )
+
+
+def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:
+    options = {"--measure": task, "--rows": num_data, "--inducing": arguments.inducing, "--fit": arguments.fit}
+    words = (str(word) for option in {**options, "--folder": arguments.folder}.items() for word in option)
+    return printed_by("benchmarks.large", *words)
+
+
+def write(folder: Path, num_data: int) -> None:
+    """Write X.npy [N, 8], Y.npy and labels.npy [N, 1], unless they are there with so many rows or more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / "X.npy").exists() and len(np.load(folder / "X.npy", mmap_mode="r")) >= num_data:
+        return
+    open_memmap: Any = np.lib.format.open_memmap  # NumPy gives it no types
+    arrays = {
+        name: open_memmap(folder / f"{name}.npy", "w+", np.float64, (num_data, columns))
+        for name, columns in (("X", INPUTS), ("Y", 1), ("labels", 1))
+    }
+    rng = np.random.default_rng(0)
+    for start in range(0, num_data, _PIECE):
+        rows = slice(start, min(start + _PIECE, num_data))
+        X = rng.uniform(0.0, 4.0, (rows.stop - rows.start, INPUTS))
+        # As in records of flights: a smooth part of some inputs, another of weak ones, and much noise.
+        f = np.sin(X[:, :1] + X[:, 1:2]) + 0.5 * np.cos(2.0 * X[:, 2:3]) + 0.1 * X[:, 3:].sum(axis=1, keepdims=True)
+        arrays["X"][rows] = X
+        arrays["Y"][rows] = f + 0.3 * rng.normal(size=f.shape)
+        arrays["labels"][rows] = f - f.mean() + rng.normal(size=f.shape) > 0.0
+    for array in arrays.values():
+        array.flush()
+
+
+def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
+    """Seconds to construct PEPR, of a pass that reads only, and of a compiled step; peak memory of all of it."""
+    import tensorflow as tf
+
+    from .collapsed_step import compiled_step
+
+    (num_data,) = arguments.rows
+    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # what TensorFlow needs itself
+
+    def everything() -> dict[str, float]:
+        start = time.perf_counter()
+        model = _regression(arguments)
+        constructed = time.perf_counter()
+        model.check_data()
+        read = time.perf_counter()
+        step = compiled_step(model)
+        step()  # traces
+        traced = time.perf_counter()
+        loss, _ = step()
+        assert np.isfinite(loss.numpy())
+        end = time.perf_counter()
+        return {"construction": constructed - start, "reading": read - constructed, "step": end - traced}
+
+    seconds, peak = peak_beyond_resident(everything)
+    return {**seconds, "peak": peak, "file": 8 * (INPUTS + 1) * num_data}
+
+
+def measure_fit(arguments: argparse.Namespace) -> dict[str, float]:
+    """Seconds of `fit`, objectives a row at its first and last iteration, and peak memory."""
+    from gpflow_pep import fit
+
+    model = _regression(arguments)
+    result, peak = peak_beyond_resident(lambda: fit(model, max_iterations=arguments.fit))
+    (num_data,) = arguments.rows
+    first, last = (result.objective[place] / num_data for place in (0, -1))
+    return {"iterations": result.iterations, "seconds": result.seconds, "first": first, "last": last, "peak": peak}
+
+
+def measure_classifier(arguments: argparse.Namespace) -> dict[str, float]:
+    """Seconds until the sites of PEPClassifier have converged, from the constructor on, and peak memory."""
+    from gpflow_pep import PEPClassifier
+
+    def everything() -> dict[str, float]:
+        start = time.perf_counter()
+        dataset, Z = _rows(arguments, "labels")
+        model = PEPClassifier(dataset, _kernel(), inducing_variable=Z, alpha=0.5)
+        status = model.update_sites()
+        return {
+            "converged": status.converged,
+            "sweeps": status.sweeps,
+            "seconds": time.perf_counter() - start,
+        }
+
+    found, peak = peak_beyond_resident(everything)
+    return {**found, "peak": peak}
+
+
+def _regression(arguments: argparse.Namespace) -> Any:
+    from gpflow_pep import PEPR
+
+    dataset, Z = _rows(arguments, "Y")
+    return PEPR(dataset, _kernel(), Z, alpha=0.5, noise_variance=0.1)
+
+
+def _rows(arguments: argparse.Namespace, outputs: str) -> tuple[Any, Any]:
+    """The dataset of the file's first rows, and M of them as inducing points."""
+    from gpflow_pep.readers import array_batches
+
+    (num_data,) = arguments.rows
+    X, Y = (np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data] for name in ("X", outputs))
+    return array_batches(X, Y), np.array(X[: arguments.inducing])
+
+
+def _kernel() -> Any:
+    import gpflow
+
+    return gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
+
+
+if __name__ == "__main__":
+    main()

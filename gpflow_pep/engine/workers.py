@@ -1,0 +1,99 @@
+"""Several workers: each has some of the rows; sums over all rows are added up by TensorFlow's collective operations.
+
+All that is not a sum over rows is computed by every worker, from the same numbers and so with the same results. What is
+sent is O(M^2) numbers a pass, whatever N is.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from tensorflow.python.ops import collective_ops, resource_variable_ops
+
+_GROUP = 7_340_021  # of collective operations; the strategy's own groups have small numbers
+_KEYS = itertools.count(1)  # of collective operations, alike in all workers: they trace the same operations in turn
+TIMEOUT = 60.0  # seconds that a worker waits for the others
+
+
+class Workers:
+    """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`."""
+
+    def __init__(self, count: int, index: int):
+        self.count, self.index = count, index
+
+    @classmethod
+    def of_strategy(cls) -> "Workers | None":
+        """
+        Return the workers of the strategy in whose scope this is called; None if it has one worker.
+
+        :raises ValueError: if a worker has several devices.
+        """
+        strategy = tf.distribute.get_strategy()
+        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return None
+        resolver = strategy.cluster_resolver
+        members = resolver.cluster_spec().as_dict()
+        chiefs, count = len(members.get("chief", ())), sum(len(members.get(kind, ())) for kind in ("chief", "worker"))
+        if count <= 1:
+            return None
+        if strategy.num_replicas_in_sync != count:
+            raise ValueError(
+                "the strategy must have one device for each worker, got "
+                f"{strategy.num_replicas_in_sync} devices of {count} workers."
+            )
+        return cls(count, int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0))
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that writes files."""
+        return self.index == 0
+
+    def sum(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Add up tensors of one type over the workers, in one operation."""
+        flat = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+        total = self._all_reduce(flat)
+        parts = tf.split(total, [tf.size(value) for value in values])
+        return tuple(
+            tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape)
+            for part, value in zip(parts, values, strict=True)
+        )
+
+    def of_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Return the chief's tensors, given this worker's."""
+        return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])
+
+    def gather(self, *values: int) -> AnyNDArray:
+        """Return the whole numbers of all workers, [workers, n], given this one's."""
+        mine = np.zeros((self.count, len(values)), np.int64)
+        mine[self.index] = values
+        everyone: AnyNDArray = self.sum([tf.constant(mine)])[0].numpy()
+        return everyone
+
+    def _all_reduce(self, value: tf.Tensor) -> tf.Tensor:
+        return collective_ops.all_reduce_v2(
+            value,
+            tf.constant(self.count),
+            tf.constant(_GROUP),
+            tf.constant(next(_KEYS)),
+            merge_op="Add",
+            final_op="Id",
+            communication_hint="ring",
+            timeout=TIMEOUT,
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
+        """Return the object itself: it is immutable."""
+        return self
+
+
+def local_variable(values: Any, **options: Any) -> tf.Variable:
+    """A variable of this worker alone, also in a strategy's scope, where others have the chief's values."""
+
+    def alone(next_creator: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
+        return resource_variable_ops.default_variable_creator_v2(None, **arguments)
+
+    with tf.variable_creator_scope(alone):
+        return tf.Variable(values, **options)
