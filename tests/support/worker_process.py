@@ -1,0 +1,115 @@
+"""One of several workers, in a process of its own: does the named tasks in turn and prints what came out, as JSON."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from checked_models import DATA, MODELS, Z, model_of
+
+from gpflow_pep import PEPR, PEPClassifier, fit
+
+INDEX, COUNT, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+X, Y = DATA
+SHARD = slice(INDEX * len(X) // COUNT, (INDEX + 1) * len(X) // COUNT)
+STRATEGY = tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def every_model():
+    """Objective, gradient and predictions of each kind of model, of this worker's rows; and training by Adam."""
+    found = {}
+    for name in MODELS:
+        with STRATEGY.scope():
+            model = model_of(name, (X[SHARD], Y[SHARD]))
+
+        @tf.function
+        def step(model=model):
+            with tf.GradientTape() as tape:
+                loss = model.training_loss()
+            return loss, tape.gradient(loss, model.trainable_variables)
+
+        loss, gradient = step()
+        with STRATEGY.scope():
+            values = [*model.predict_f(X[:3] + 0.1), model.upper_bound(), model.num_blocks, model.num_data]
+            trained = fit(model, optimizer="adam", max_iterations=3, held_out=(X, Y))
+            own = model.loo_log_predictive_density()
+        found[name] = {
+            "loss": float(loss),
+            "gradient": [np.ravel(part).tolist() for part in gradient],
+            "values": [np.ravel(value).tolist() for value in values],
+            "trained": trained.objective,
+            "nlpd": trained.held_out["nlpd"],
+            "leave-one-out": own.numpy().tolist(),
+        }
+    return found
+
+
+def training(stop_after=None):
+    """`fit` with a checkpoint, by L-BFGS; a worker that is told to stop kills itself."""
+
+    def report(iteration, objective):
+        if iteration == stop_after and INDEX == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with STRATEGY.scope():
+        model = model_of("PEPR", (X[SHARD], Y[SHARD]))
+        options = {"max_iterations": 6, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
+        try:
+            result = fit(model, report=report, **options)
+        except RuntimeError as error:
+            return {"error": str(error)}
+    return {"objective": result.objective, "parameters": [np.ravel(v.numpy()).tolist() for v in model.variables[:3]]}
+
+
+def refused():
+    """What constructors and `fit` say of shards that overlap, other settings, and models that are not divided."""
+
+    def kernel():
+        return gpflow.kernels.SquaredExponential()
+
+    def overlapping():
+        rows = slice(0, 25) if INDEX == 0 else slice(20, len(X))
+        PEPR((X[rows], Y[rows]), kernel(), Z)
+
+    def the_same_dataset():
+        PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), kernel(), Z)
+
+    def another_power():
+        fit(PEPR((X[SHARD], Y[SHARD]), kernel(), Z, alpha=0.1 * INDEX), max_iterations=1)
+
+    def another_optimizer_setting():
+        fit(PEPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1, patience=1 + INDEX)
+
+    def with_sites():
+        PEPClassifier((X[SHARD], (Y[SHARD, :1] > 0.0).astype(float)), kernel(), inducing_variable=Z)
+
+    messages = {}
+    for case in (overlapping, the_same_dataset, another_power, another_optimizer_setting, with_sites):
+        with STRATEGY.scope():
+            try:
+                case()
+            except ValueError as error:
+                messages[case.__name__] = str(error)
+    return messages
+
+
+def repeated_rows():
+    """Rows that a worker itself has several times, as data with few different values do, are accepted."""
+    with STRATEGY.scope():
+        few = np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4, axis=0)
+        return int(PEPR(few, gpflow.kernels.SquaredExponential(), Z).num_data)
+
+
+TASKS = {
+    "every_model": every_model,
+    "training": training,
+    "killed_training": lambda: training(stop_after=2),
+    "refused": refused,
+    "repeated_rows": repeated_rows,
+}
+
+print(json.dumps({name: TASKS[name]() for name in sys.argv[4:]}))

@@ -1,0 +1,126 @@
+"""Several workers, in processes of their own: as one process with all rows, or an error in each of them."""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from checked_models import DATA, MODELS, Z, model_of
+
+from experiments.distributed import free_ports
+from gpflow_pep import BTSGPR, PEPR, fit
+
+TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
+SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
+COUNT = 2
+X, Y = DATA
+BOUNDS = [index * len(X) // COUNT for index in range(COUNT + 1)]
+
+
+def started(folder, *tasks):
+    """The processes of all workers."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(COUNT)]
+    processes = []
+    for index in range(COUNT):
+        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        paths = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
+        environment = os.environ | {"TF_CONFIG": json.dumps(config), "PYTHONPATH": paths}
+        command = [sys.executable, str(SCRIPT), str(index), str(COUNT), str(folder), *tasks]
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    return processes
+
+
+def results(processes):
+    """What the workers printed; None of those that were killed."""
+    printed = [process.communicate(timeout=500) for process in processes]
+    for process, (_, errors) in zip(processes, printed, strict=True):
+        assert process.returncode in (0, -9), errors[-3000:]
+    return [json.loads(text.splitlines()[-1]) if text else None for text, _ in printed]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return results(started(tmp_path_factory.mktemp("workers"), "every_model", "refused", "repeated_rows"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_worker_has_the_numbers_of_all_rows(found, name):
+    workers = [each["every_model"][name] for each in found]
+    whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
+    for other in workers[1:]:
+        assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole  # to the last digit
+    model = in_one_process(name)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    np.testing.assert_allclose(whole["loss"], loss, rtol=TOLERANCE)
+    gradient = tape.gradient(loss, model.trainable_variables)
+    scale = max(float(tf.reduce_max(tf.abs(part))) for part in gradient)
+    for actual, expected in zip(whole["gradient"], gradient, strict=True):
+        np.testing.assert_allclose(actual, np.ravel(expected), rtol=0.0, atol=TOLERANCE * scale)
+    values = [*model.predict_f(X[:3] + 0.1), model.upper_bound(), model.num_blocks, model.num_data]
+    for actual, expected in zip(whole["values"], values, strict=True):
+        np.testing.assert_allclose(actual, np.ravel(expected), rtol=1e3 * TOLERANCE)
+    trained = fit(model, optimizer="adam", max_iterations=3, held_out=DATA)
+    np.testing.assert_allclose(whole["trained"], trained.objective, rtol=1e3 * TOLERANCE)
+    np.testing.assert_allclose(whole["nlpd"], trained.held_out["nlpd"], rtol=1e3 * TOLERANCE)
+    densities = np.concatenate([worker["leave-one-out"] for worker in workers])
+    np.testing.assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
+
+
+def in_one_process(name):
+    """The model of all rows; its blocks end where a worker's rows end."""
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
+    if name == "BTSGPR":
+        return BTSGPR(DATA, kernel, Z.copy(), blocks=blocks_of(5))
+    if name == "a power for each block":
+        return PEPR(DATA, kernel, Z.copy(), blocks=blocks_of(4), alpha=np.full(len(blocks_of(4)), 0.7))
+    return model_of(name, DATA)
+
+
+def blocks_of(size):
+    return [
+        np.arange(start, min(start + size, last))
+        for first, last in itertools.pairwise(BOUNDS)
+        for start in range(first, last, size)
+    ]
+
+
+REFUSED = {
+    "overlapping": r"data of the workers must be different rows, but 5 of \d+ rows of worker 1 .* of worker 0\.",
+    "the_same_dataset": r"data of the workers must be different rows, but 46 of 46 rows",
+    "another_power": r"all workers must run the same training, but worker 1 differs from worker 0 in alpha\.",
+    "another_optimizer_setting": r"worker 1 differs from worker 0 in patience\.",
+    "with_sites": r"PEPClassifier must be constructed outside of the scope of several workers",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_every_worker_refuses(found, case):
+    for worker in found:
+        assert re.search(REFUSED[case], worker["refused"][case])
+
+
+def test_rows_that_a_worker_has_several_times_prove_nothing(found):
+    assert [worker["repeated_rows"] for worker in found] == [40, 40]
+
+
+def test_training_resumes_where_a_worker_was_killed(tmp_path):
+    """The other worker ends with an error; started again, they end as if nothing had happened."""
+    killed = results(started(tmp_path, "killed_training"))
+    assert killed[1] is None
+    assert "a worker has stopped" in killed[0]["killed_training"]["error"]
+    assert (tmp_path / "training.npz").exists()
+    resumed = [worker["training"] for worker in results(started(tmp_path, "training"))]
+    assert resumed[0] == resumed[1]
+    expected = fit(model_of("PEPR", DATA), max_iterations=200).objective[-1]
+    assert resumed[0]["objective"][-1] <= expected + 1e-6 * abs(expected)
+    assert len(resumed[0]["objective"]) == 6
