@@ -51,9 +51,12 @@ def completed(cells: Sequence[Cell], runs: Path, *, jobs: int = 1) -> list[Resul
     """
     Run cells as :func:`run_cells` does, and return their results.
 
-    :raises SystemExit: if one has none, when all others have.
+    :raises SystemExit: if one has none, when all others have; where :func:`run_cells` raises a ValueError.
     """
-    outcomes = run_cells(cells, runs, jobs=jobs)
+    try:
+        outcomes = run_cells(cells, runs, jobs=jobs)
+    except ValueError as error:
+        sys.exit(str(error))
     missing = not_completed(outcomes)
     if missing:
         sys.exit(missing)
