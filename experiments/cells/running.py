@@ -4,11 +4,14 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from tqdm import tqdm
 
+import experiments
 from experiments.cells.cell import Cell, Outcome, Result, not_completed
 from experiments.cells.outcomes import Outcomes
 from experiments.cells.process import CellProcess, Processes
@@ -26,7 +29,8 @@ def run_cells(
         Dask counts a core for each run.
     :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this machine.
     :return: the outcome of every cell, of earlier calls, too.
-    :raises ValueError: if there are fewer cores than jobs times threads, or an outcome on disk cannot be read.
+    :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot be read, or the
+        scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
     """
     if scheduler is None:
@@ -85,9 +89,26 @@ def _ended(
             from distributed import Client  # an extra
 
             client = stack.enter_context(Client(scheduler, set_as_default=False))
+            _check_experiments_are_found(client)
             run = partial(_run_alone, threads)
             stack.enter_context(parallel_config(backend="dask", client=client))
         yield from Parallel(return_as="generator_unordered", batch_size=1)(delayed(run)(cell, runs) for cell in cells)
+
+
+def _check_experiments_are_found(client: Any) -> None:
+    """
+    Find out whether the scheduler and the workers can unpickle a cell: a scheduler that cannot leaves it unanswered.
+
+    :raises ValueError: if one cannot.
+    """
+    package = experiments.__name__
+    found = {"the scheduler": client.run_on_scheduler(find_spec, package), **client.run(find_spec, package)}
+    for place, spec in found.items():
+        if spec is None:
+            raise ValueError(
+                f"scheduler must be one that finds the package {package}, as its workers must, but {place} does not: "
+                "start it with PYTHONPATH=CLONE."
+            )
 
 
 def _run_alone(threads: int, cell: Cell, runs: Path) -> Outcome:

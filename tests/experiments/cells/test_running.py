@@ -124,6 +124,18 @@ def test_a_cell_runs_once_however_often_it_is_asked_for(runs):
     assert first == second and begun(runs) == "a"
 
 
+def test_places_that_do_not_find_the_experiments_are_named():
+    class Client:
+        def run_on_scheduler(self, function, *arguments):
+            return function(*arguments)
+
+        def run(self, function, *arguments):
+            return {"tcp://1": function(*arguments), "tcp://2": None}
+
+    with pytest.raises(ValueError, match="finds the package experiments, as its workers must, but tcp://2 does not"):
+        running._check_experiments_are_found(Client())
+
+
 def test_workers_of_dask(runs):
     distributed = pytest.importorskip("distributed", reason="an extra: pip install distributed")
     cells = [cell("a"), cell("b", "die"), cell("c", "fail"), *(cell(name) for name in "def")]
