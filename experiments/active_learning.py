@@ -14,12 +14,14 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from experiments.cells.cell import Cell, Result
+from experiments.cells.running import completed
 from experiments.protocols.arguments import count, power
-from experiments.protocols.repeated import Repeated, Result
 from experiments.report.columns import aligned, mean_and_error
 
 _METHODS = ("PEP", "APEP", "ARPEP", "RPAPEP", "SVGP")
@@ -59,18 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("method", "rule", "error: first", "mean", "last", "NLPD: first", "mean", "last", "s/round")
     ]
     curves = []
-    total = len(asked.methods) * len(_RULES) * asked.repetitions
-    with Repeated(total, calls_per_process=1) as repeated:
-        for position, method in enumerate(asked.methods):
-            for line, rule in enumerate(_RULES):
-                results = []
-                for repetition in range(asked.repetitions):
-                    label = f"{method}, {rule}, repetition {repetition}"
-                    results.append(repeated(label, _run, method, rule, repetition, asked))
-                scores = {name: np.array([result[name] for result in results]) for name in _SCORES}
-                curves.append(Curve(f"{method}, {rule}", np.array(results[0]["labels"]), scores, position, line))
-                lines.append(_line(method, rule, results))
-                repeated.write("  ".join(lines[-1]))
+    wanted = list(product(asked.methods, _RULES, range(asked.repetitions)))
+    cells = [_cell(method, rule, repetition, asked) for method, rule, repetition in wanted]
+    found = dict(zip(wanted, completed(cells, asked.runs, jobs=asked.jobs), strict=True))
+    for (position, method), (line, rule) in product(enumerate(asked.methods), enumerate(_RULES)):
+        results = [found[method, rule, repetition] for repetition in range(asked.repetitions)]
+        scores = {name: np.array([result[name] for result in results]) for name in _SCORES}
+        curves.append(Curve(f"{method}, {rule}", np.array(results[0]["labels"]), scores, position, line))
+        lines.append(_line(method, rule, results))
     minutes = (time.perf_counter() - began) / 60
     power = "" if asked.methods == ["SVGP"] else f", alpha {asked.alpha:g}"
     title = f"{asked.set}{power}: {asked.repetitions} repetitions, {asked.per_round} labels at a time"
@@ -96,19 +94,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--additions", type=count, default=100, help="labels asked for in all (%(default)s)")
     parser.add_argument("--M", type=count, default=20, help="inducing points (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=20, help="iterations of L-BFGS a round, at most (%(default)s)")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
 
-def _run(method: str, rule: str, repetition: int, asked: argparse.Namespace) -> Result:
-    """The result of one run."""
-    from experiments.labeling import ex
-
+def _cell(method: str, rule: str, repetition: int, asked: argparse.Namespace) -> Cell:
+    """The run of one repetition."""
     names = ("initial", "num_test", "additions", "per_round", "M", "maxiter", "alpha")
     updates = {"dataset": asked.set, "repetition": repetition, "rule": rule, "model": method, "seed": 0}
-    options = {"--file_storage": str(asked.runs), "--loglevel": "ERROR"}
-    run = ex.run(config_updates=updates | {name: getattr(asked, name) for name in names}, options=options)
-    return dict(run.result or {})
+    return Cell("labeling", updates | {name: getattr(asked, name) for name in names})
 
 
 def _line(method: str, rule: str, results: Sequence[Result]) -> tuple[str, ...]:
@@ -122,5 +117,5 @@ def _line(method: str, rule: str, results: Sequence[Result]) -> tuple[str, ...]:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

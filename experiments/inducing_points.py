@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.cells.cell import Cell
+from experiments.cells.running import completed
 from experiments.protocols.arguments import count, power
 
 
@@ -46,8 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     setting = _SETTINGS[asked.set]
 
     # Imported after the arguments are understood, since it takes seconds.
-    from experiments.classification import ex
-    from experiments.recording.experiment import run_directory
     from experiments.report.decision import draw_panels
     from experiments.report.recorded import read_run
     from experiments.report.table import heading, table, units
@@ -57,7 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         dataset = datasets.load(asked.set)
     except (ValueError, OSError) as error:  # no network, or not the published file
         sys.exit(str(error))
-    options = {"--file_storage": str(asked.runs), "--loglevel": "WARNING"}
     common: dict[str, Any] = {
         "dataset": asked.set,
         "M": asked.M or setting.M,
@@ -65,11 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "seed": 0,
         **setting.others,
     }
-    runs = []
-    for alpha in asked.alphas or setting.alphas:
-        directory = run_directory(ex.run(config_updates=common | {"alpha": alpha}, options=options))
-        assert directory is not None  # file_storage is among the options
-        runs.append(read_run(directory))
+    cells = [Cell("classification", common | {"alpha": alpha}) for alpha in asked.alphas or setting.alphas]
+    runs = [read_run(Path(result["directory"])) for result in completed(cells, asked.runs, jobs=asked.jobs)]
     print(f"\n{heading(runs)}\n{units(runs)}\n\n{table(runs)}\n")
     figure = asked.runs / f"inducing-points-{asked.set}.png"
     draw_panels(runs, dataset, figure)
@@ -83,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--alphas", nargs="+", type=power, metavar="ALPHA", help=f"powers ({_usual('alphas')})")
     parser.add_argument("--M", type=count, help=f"number of inducing points ({_usual('M')})")
     parser.add_argument("--maxiter", type=count, help=f"iterations of L-BFGS, at most ({_usual('maxiter')})")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
@@ -99,5 +96,5 @@ def _usual(name: str) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

@@ -12,20 +12,22 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
 
+from experiments.cells.cell import Cell, Result
+from experiments.cells.running import completed
 from experiments.ingredients.initialization import Floats
 from experiments.protocols.arguments import count, power
-from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.endings import endings
 from experiments.report.published import MULTICLASS
 
 _METHODS = ("PEP", "APEP", "ARPEP", "RPAPEP")
 _INDUCING = 0.05  # of the training rows
-_RUNS_PER_PROCESS = 10
 _SITES_TOL = 1e-6  # that of gpflow_pep.PEP
 _SCORES = {"error": "error", "nlpd": "NLPD"}  # as results have them, and as headings do
 _HEADINGS = (
@@ -59,24 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
     began = time.perf_counter()
+    counts = {name: max(1, round(_INDUCING * size)) for name, size in sizes.items()}
+    wanted = list(product(asked.sets, asked.method, asked.alphas, range(asked.splits)))
+    cells = [_cell(name, split, method, alpha, counts[name], asked.maxiter) for name, method, alpha, split in wanted]
+    results = dict(zip(wanted, completed(cells, asked.runs, jobs=asked.jobs), strict=True))
     lines: list[tuple[str, ...]] = [_HEADINGS]
-    rows = []  # of every set and split, the results [method][alpha]
-    total = len(asked.sets) * len(asked.method) * len(asked.alphas) * asked.splits
-    with Repeated(total, calls_per_process=_RUNS_PER_PROCESS) as repeated:
-        for name in asked.sets:
-            M = max(1, round(_INDUCING * sizes[name]))
-            results: dict[tuple[str, float], list[Result]] = {}
-            for method in asked.method:
-                for alpha in asked.alphas:
-                    of_splits = []
-                    for split in range(asked.splits):
-                        label = f"{name}, {method}, alpha {alpha:g}, split {split}"
-                        of_splits.append(repeated(label, _run, name, split, method, alpha, M, asked))
-                    results[method, alpha] = of_splits
-                    lines.append(_line(name, method, alpha, M, of_splits, asked.maxiter))
-                    repeated.write("  ".join(lines[-1]))
-            for split in range(asked.splits):
-                rows.append([[results[method, alpha][split] for alpha in asked.alphas] for method in asked.method])
+    for name, method, alpha in product(asked.sets, asked.method, asked.alphas):
+        of_splits = [results[name, method, alpha, split] for split in range(asked.splits)]
+        lines.append(_line(name, method, alpha, counts[name], of_splits, asked.maxiter))
+    rows = [  # of every set and split, the results [method][alpha]
+        [[results[name, method, alpha, split] for alpha in asked.alphas] for method in asked.method]
+        for name in asked.sets
+        for split in range(asked.splits)
+    ]
     minutes = (time.perf_counter() - began) / 60
     print(f"\n{asked.splits} splits, in {minutes:.1f} minutes\n\n{aligned(lines)}\n\n{_HOW_TO_READ}")
     for heading, among, axis in ((_OF_ALPHAS, asked.alphas, 2), (_OF_METHODS, asked.method, 1)):
@@ -98,14 +95,15 @@ def _parser() -> argparse.ArgumentParser:
         "--method", nargs="+", choices=_METHODS, default=["PEP"], help="what is trained, one or more (PEP)"
     )
     parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
 
-def _run(name: str, split: int, method: str, alpha: float, M: int, asked: argparse.Namespace) -> Result:
-    """The result of one split."""
-    model = {"model": method, "alpha": alpha, "M": M, "maxiter": asked.maxiter}
-    return classify({"dataset": name, "split": split, "seed": 0, **model}, asked.runs, "M1")
+def _cell(name: str, split: int, method: str, alpha: float, M: int, maxiter: int) -> Cell:
+    """The run of one split."""
+    model = {"model": method, "alpha": alpha, "M": M, "maxiter": maxiter}
+    return Cell("classification", {"dataset": name, "split": split, "seed": 0, **model}, "M1")
 
 
 def _line(name: str, method: str, alpha: float, M: int, results: Sequence[Result], maxiter: int) -> tuple[str, ...]:
@@ -152,5 +150,5 @@ def _average_ranks(
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

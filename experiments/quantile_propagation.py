@@ -11,13 +11,16 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from experiments.cells.cell import Cell, Result
+from experiments.cells.running import completed
 from experiments.protocols.arguments import count
-from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.endings import endings
 from experiments.report.published import QP_ERROR, QP_LOG_LIKELIHOOD, Pair
 
 SETS = (
@@ -27,7 +30,6 @@ SETS = (
     "qp-sonar",
     *(f"qp-{published}-{pair}" for published in ("iris", "wine") for pair in (12, 13, 23)),
 )
-_RUNS_PER_PROCESS = 20
 _METHODS = {"EP": "PEP", "QP": "QP"}  # the paper's name, and that of the model
 _HEADINGS = (
     "set",
@@ -66,16 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:  # no such set or fold; no network, or not the published file
         sys.exit(str(error))
     began = time.perf_counter()
+    wanted = list(product(asked.sets, range(asked.folds), _METHODS))
+    cells = [_cell(name, fold, _METHODS[method], asked.maxiter) for name, fold, method in wanted]
+    results = dict(zip(wanted, completed(cells, asked.runs, jobs=asked.jobs), strict=True))
     lines: list[tuple[str, ...]] = [_HEADINGS]
-    with Repeated(len(asked.sets) * len(_METHODS) * asked.folds, calls_per_process=_RUNS_PER_PROCESS) as repeated:
-        for name in asked.sets:
-            results: dict[str, list[Result]] = {method: [] for method in _METHODS}
-            for fold in range(asked.folds):
-                for method in _METHODS:
-                    label, run = f"{name}, fold {fold}, {method}", (name, fold, _METHODS[method], asked)
-                    results[method].append(repeated(label, _run, *run))
-            lines.append(_line(name, results["EP"], results["QP"], asked.maxiter))
-            repeated.write("  ".join(lines[-1]))
+    for name in asked.sets:
+        ep, qp = ([results[name, fold, method] for fold in range(asked.folds)] for method in ("EP", "QP"))
+        lines.append(_line(name, ep, qp, asked.maxiter))
     minutes = (time.perf_counter() - began) / 60
     print(f"\n{asked.folds} folds, in {minutes:.1f} minutes\n\n{aligned(lines)}\n\n{_HOW_TO_READ}")
 
@@ -88,14 +87,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--folds", type=count, default=10, help="the first so many splits of each set (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=40, help="iterations of L-BFGS, at most (%(default)s)")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
 
-def _run(name: str, fold: int, model: str, asked: argparse.Namespace) -> Result:
-    """The result of one fold of one method."""
-    updates = {"dataset": name, "split": fold, "model": model, "maxiter": asked.maxiter, "seed": 0}
-    return classify(updates, asked.runs, "Q1")
+def _cell(name: str, fold: int, model: str, maxiter: int) -> Cell:
+    """The run of one fold of one method."""
+    updates = {"dataset": name, "split": fold, "model": model, "maxiter": maxiter, "seed": 0}
+    return Cell("classification", updates, "Q1")
 
 
 def _line(name: str, ep: Sequence[Result], qp: Sequence[Result], maxiter: int) -> tuple[str, ...]:
@@ -121,5 +121,5 @@ def _published(pair: Pair | None) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

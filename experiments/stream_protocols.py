@@ -14,8 +14,12 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from experiments.cells.cell import Cell
+from experiments.cells.running import completed
 
 Update = dict[str, Any]
 
@@ -101,36 +105,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     # Imported after the arguments are understood, since it takes seconds.
     from experiments.report.figure import draw
-
-    sets = asked.sets or protocol.sets or (None,)
-    for name in sets:
-        for number, setting in enumerate(protocol.settings if asked.full else protocol.short):
-            common = setting | ({} if name is None else {"dataset": name}) | {"seed": 0}
-            runs = _told_apart([_run(protocol.named, common | method, asked.runs) for method in methods])
-            _print_table(asked.protocol, runs)
-            stem = f"stream-{asked.protocol}-{runs[0].config['data']['dataset']}-{number}"
-            figure = asked.runs / f"{stem}.png"
-            draw(runs, _stream(runs[0]), figure)
-            print(f"Figure: {os.path.relpath(figure)}")
-            if protocol.memory:
-                _draw_memory(runs, asked.runs / f"{stem}-memory.png")
-            if protocol.frames:
-                _draw_frames(runs, asked.runs / f"{stem}-frames.png")
-
-
-def _run(named: str, updates: Update, runs: Path) -> Any:
-    """A recorded run of the experiment."""
-    from experiments.recording.experiment import run_directory
     from experiments.report.recorded import read_run
-    from experiments.streaming import ex
 
-    options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    try:
-        directory = run_directory(ex.run(named_configs=[named], config_updates=updates, options=options))
-    except OSError as error:  # no network, or not the published file
-        sys.exit(str(error))
-    assert directory is not None  # file_storage is among the options
-    return read_run(directory)
+    sets = [{"dataset": name} for name in asked.sets or protocol.sets] or [{}]
+    settings = list(enumerate(protocol.settings if asked.full else protocol.short))
+    comparisons = [(number, setting | name | {"seed": 0}) for name, (number, setting) in product(sets, settings)]
+    cells = [Cell("streaming", common | method, protocol.named) for _, common in comparisons for method in methods]
+    found = [read_run(Path(result["directory"])) for result in completed(cells, asked.runs)]
+    for place, (number, _) in enumerate(comparisons):
+        runs = _told_apart(found[place * len(methods) : (place + 1) * len(methods)])
+        _print_table(asked.protocol, runs)
+        stem = f"stream-{asked.protocol}-{runs[0].config['data']['dataset']}-{number}"
+        figure = asked.runs / f"{stem}.png"
+        draw(runs, _stream(runs[0]), figure)
+        print(f"Figure: {os.path.relpath(figure)}")
+        if protocol.memory:
+            _draw_memory(runs, asked.runs / f"{stem}-memory.png")
+        if protocol.frames:
+            _draw_frames(runs, asked.runs / f"{stem}-frames.png")
 
 
 def _told_apart(runs: Sequence[Any]) -> list[Any]:
@@ -204,5 +196,5 @@ def _parser() -> argparse.ArgumentParser:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

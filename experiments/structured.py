@@ -15,18 +15,19 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from experiments.cells.cell import Cell
+from experiments.cells.running import completed
 from experiments.protocols.arguments import count, power
-from experiments.protocols.repeated import Repeated, regress
 from experiments.report.structured_tables import (
     Results,
     beside_published,
     read_course,
     scales,
     scores,
-    summary,
     variances,
 )
 
@@ -96,7 +97,6 @@ _PROTOCOLS = {
 _BATCH = 500  # rows, S3
 _PUBLISHED = ("S2", "kin40k", 256, 5000)  # protocol, set, M and training rows
 _LOGS = 10  # entries in the logs of a run of S3, about
-_RUNS_PER_PROCESS = 10
 _UNITS = (
     "On test rows: RMSE; LL, the mean log predictive probability (nats). Sigma: standard deviation of the noise.\n"
     "Means of the repeats ± standard error, with standardized targets. Seconds: training, a repeat. Of the repeats:\n"
@@ -146,41 +146,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if max(size.M) > min(rows.values()):
         parser.error(f"--M is {max(size.M)}, more than there are training rows, {min(rows.values())}.")
     began = time.perf_counter()
-    total = len(size.sets) * len(size.M) * len(methods) * size.repeats
-    with Repeated(total, calls_per_process=_RUNS_PER_PROCESS) as repeated:
-        for name in size.sets:
-            for M in size.M:
-                _compare(asked, size, methods, name, M, rows[name], repeated)
+    wanted = list(product(size.sets, size.M, methods, range(size.repeats)))
+    cells = []
+    for name, M, method, repeat in wanted:
+        updates = _common(asked.protocol, name, M, rows[name], size) | _in_rows(methods[method], rows[name])
+        cells.append(Cell("regression", updates | {"split": repeat, "seed": repeat}, asked.protocol))
+    found = dict(zip(wanted, completed(cells, asked.runs, jobs=asked.jobs), strict=True))
+    for name, M in product(size.sets, size.M):
+        results = {method: [found[name, M, method, repeat] for repeat in range(size.repeats)] for method in methods}
+        _show(asked, size, name, M, rows[name], results)
     print(f"In {(time.perf_counter() - began) / 60:.1f} minutes.\n\n{_HOW_TO_READ[asked.protocol]}")
 
 
-def _compare(
-    asked: argparse.Namespace, size: _Size, methods: dict[str, Update], name: str, M: int, N: int, repeated: Repeated
-) -> None:
-    """Run all methods on a set with N training rows, and show what they found."""
-    common, results = _common(asked.protocol, name, M, N, size), Results()
-    for method, update in methods.items():
-        label, updates = f"{name}, M = {M}, {method}", common | _in_rows(update, N)
-        results[method] = []
-        for repeat in range(size.repeats):
-            of_repeat = updates | {"split": repeat, "seed": repeat}
-            found = repeated(f"{label}, repeat {repeat}", regress, of_repeat, asked.runs, asked.protocol)
-            results[method].append(found)
-        repeated.write(f"{label}: {summary(results[method])}")
+def _show(asked: argparse.Namespace, size: _Size, name: str, M: int, N: int, results: Results) -> None:
+    """Show what the methods found on a set with N training rows."""
+    maxiter = _common(asked.protocol, name, M, N, size)["maxiter"]
     heading = f"{asked.protocol}: {name}, {N} training rows, M = {M}, repeats: {size.repeats}"
     if asked.protocol == "S4":
         table = scales(results)
     elif asked.protocol == "S1":
-        table = variances(results, common["maxiter"])
+        table = variances(results, maxiter)
     elif (asked.protocol, name, M, N) == _PUBLISHED:
-        table = beside_published(results, common["maxiter"])
+        table = beside_published(results, maxiter)
     else:
-        table = scores(results, common["maxiter"])
-    repeated.write(f"\n{heading}\n\n{table}\n")
+        table = scores(results, maxiter)
+    print(f"\n{heading}\n\n{table}\n")
     if asked.protocol == "S1":
         figure = asked.runs / f"structured-S1-{name}-{M}.png"
         _draw(figure, results, heading)
-        repeated.write(f"Figure: {os.path.relpath(figure)}\n")
+        print(f"Figure: {os.path.relpath(figure)}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -198,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--M", nargs="+", type=count, help="numbers of inducing points")
     parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most; of S3 epochs of Adam")
     parser.add_argument("--max-train", type=count, metavar="ROWS", help="training rows, at most")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
     return parser
 
@@ -248,5 +243,5 @@ def _draw(path: Path, results: Results, title: str) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

@@ -16,14 +16,17 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.cells.cell import Cell, Result
+from experiments.cells.running import completed
 from experiments.protocols.arguments import count, power
-from experiments.protocols.repeated import Repeated, Result, classify, endings
 from experiments.report.columns import aligned
+from experiments.report.endings import endings
 
 _TIED = ("APEP", "ARPEP", "RPAPEP", "SVGP")
 
@@ -81,8 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if max(counts) > N:
         parser.error(f"--M is {max(counts)}, more than there are training rows, {N}.")
     began = time.perf_counter()
-    lines: list[tuple[str, ...]] = [("method", "M", "error", "NLPD", "seconds", "iterations", "limit", "stopped")]
-    curves = []
     common = {
         "dataset": protocol.dataset,
         "split": asked.split,
@@ -92,15 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "log_interval": max(1, maxiter // _LOGS),
         "seed": 0,
     }
-    with Repeated(len(methods) * len(counts), calls_per_process=1) as repeated:
-        for line, M in enumerate(counts):
-            for position, method in enumerate(methods):
-                updates = {**common, "model": method, "M": M}
-                result = repeated(f"{method}, M = {M}", classify, updates, asked.runs, protocol.named_config)
-                seconds, scores = _logged(Path(result["directory"]))
-                curves.append(Curve(f"{method}, M = {M}", seconds, scores, position, line))
-                lines.append(_line(method, M, result, maxiter))
-                repeated.write("  ".join(lines[-1]))
+    wanted = list(product(counts, methods))
+    cells = [Cell("classification", {**common, "model": method, "M": M}, protocol.named_config) for M, method in wanted]
+    lines: list[tuple[str, ...]] = [("method", "M", "error", "NLPD", "seconds", "iterations", "limit", "stopped")]
+    curves = []
+    for (M, method), result in zip(wanted, completed(cells, asked.runs), strict=True):
+        seconds, scores = _logged(Path(result["directory"]))
+        curves.append(Curve(f"{method}, M = {M}", seconds, scores, methods.index(method), counts.index(M)))
+        lines.append(_line(method, M, result, maxiter))
     minutes = (time.perf_counter() - began) / 60
     rows = f"{N} training and {len(dataset.X_test)} test points"
     title = f"{protocol.dataset}, split {asked.split}: {rows}, alpha {asked.alpha:g} (SVGP: 0)"
@@ -144,5 +144,5 @@ def _line(method: str, M: int, result: Result, maxiter: int) -> tuple[str, ...]:
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # Sacred has recorded the run as interrupted
-        sys.exit("\nInterrupted. The runs so far are kept.")
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. The runs so far are kept; the same command goes on with the rest.")

@@ -24,11 +24,12 @@ _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "t
 """Packages whose functions and classes are known by name."""
 
 
-def run_identity(model: tf.Module, data: RegressionData | None) -> dict[str, Any]:
+def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
     """
     Return the identity of a training run as JSON data: equal exactly if parameters have the same meaning in both runs.
 
-    :param data: X and Y for a model without data of its own.
+    :param data: X and Y for a model without data of its own; of a dataset only the types and shapes of its batches
+        count, since each pass may shuffle.
     """
     parameters = parameter_dict(model)
     fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}
@@ -53,10 +54,12 @@ def _values(value: Any) -> AnyNDArray:
     return array
 
 
-def _identity_of_data(model: tf.Module, data: RegressionData | None) -> Any:
+def _identity_of_data(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> Any:
     chunks = getattr(model, "_chunks", None)
     if isinstance(chunks, DatasetRows):
         return list(chunks.identity)
+    if isinstance(data, tf.data.Dataset):
+        return f"batches {data.element_spec}"
     return fingerprint(*map(np.asarray, model.data if data is None else data))
 
 

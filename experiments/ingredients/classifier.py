@@ -22,6 +22,9 @@ from gpflow_pep.likelihoods import Logit, Probit
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
 MODELS = ("PEP", "QP", "SVGP", "APEP", "ARPEP", "RPAPEP")
+POWERED = ("PEP", "QP", "APEP", "ARPEP", "RPAPEP")
+"""Models that have an alpha."""
+
 _BINARY = {"probit": Probit, "logit": Logit}
 _ROBUST_MAX = "robust-max"
 

@@ -19,6 +19,9 @@ from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP
 gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 
 MODELS = ("GPR", "SGPR", "GPRFITC", "PEPR", "TPEP", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
+POWERED = ("PEPR", "TPEP")
+"""Models that have an alpha."""
+
 _LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 
 

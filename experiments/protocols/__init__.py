@@ -1,1 +1,1 @@
-"""What the commands have in common: their arguments, many runs in a row, and what the demonstration shows."""
+"""What the commands have in common: their arguments, and what the demonstration shows."""

@@ -44,6 +44,15 @@ class RecordedExperiment(Experiment):
         updates = {self._full_name(name): value for name, value in (config_updates or {}).items()}
         return super().run(command_name, updates, named_configs, info, meta_info, options)
 
+    def accepts(self, name: str) -> bool:
+        """Whether there is one entry of the configuration that this names, by its own or by its full name."""
+        part, _, entry = name.rpartition(".")
+        if part:
+            return any(
+                str(ingredient.path) == part and entry in _entries(ingredient) for ingredient in self.ingredients
+            )
+        return name in _entries(self) or sum(name in _entries(ingredient) for ingredient in self.ingredients) == 1
+
     def _full_name(self, name: str) -> str:
         if name in _entries(self):
             return name

@@ -12,6 +12,14 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([first, "-" * len(first), *others])
 
 
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """The same in Markdown: headings, then the other lines; the first column to the left, the others to the right."""
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    first, *others = ([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])] for cells in lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [first, rule, *others])
+
+
 def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
     """Mean and standard error."""
     if len(values) == 1:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.protocols.repeated import Result, endings
+from experiments.cells.cell import Result
 from experiments.report.columns import aligned, mean_and_error
+from experiments.report.endings import endings
 from experiments.report.published import STRUCTURED_KIN40K
 
 Results = dict[str, list[Result]]
@@ -31,11 +32,6 @@ def read_course(result: Result) -> Course:
     """What a recorded run logged."""
     metrics = json.loads((Path(result["directory"]) / "metrics.json").read_text())
     return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
-
-
-def summary(results: Sequence[Result]) -> str:
-    """One line of what the repeats of a method found."""
-    return ", ".join(f"{column} {_mean(results, *of)}" for column, of in _COLUMNS.items())
 
 
 def _effort(results: Sequence[Result], maxiter: int) -> tuple[str, ...]:

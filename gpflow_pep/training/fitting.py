@@ -6,6 +6,7 @@ import warnings
 import zlib
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
 from tqdm import tqdm
@@ -16,6 +17,7 @@ from ..identity import fingerprint, run_identity
 from ..minibatches import Minibatches
 from .adam import Adam
 from .checkpoints import Checkpoints
+from .dataset_batches import DatasetBatches, DatasetObjective
 from .declared import declared_by, has_sites, without_warnings
 from .held_out import HeldOut
 from .history import History, Report
@@ -44,7 +46,7 @@ Data = tuple[AnyNDArray, AnyNDArray]
 
 def fit(
     model: GPModel,
-    data: RegressionData | None = None,
+    data: RegressionData | tf.data.Dataset | None = None,
     *,
     optimizer: str | None = None,
     max_iterations: int | None = None,
@@ -75,12 +77,16 @@ def fit(
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
     warning and the result give the reason. At the end, the sites of models with sites are updated until they converge.
 
-    :param data: X [N, D] and Y [N, P], for minibatch models only.
+    :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
+        Y [n, P]), which are the minibatches as they come. A finite dataset is read again and again and must have
+        `num_data` rows in each pass (without the last batch, if that is dropped); of an infinite one `num_data` of the
+        model is believed. It shuffles itself, or not at all: ``rows.unbatch().shuffle(10_000).batch(500)``, and for
+        models whose minibatches are blocks only the batches, ``rows.shuffle(100)``.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
-    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models.
+    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models, or those of the dataset.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
         of the best; without `held_out`, without a better objective. None: no early stopping.
@@ -89,7 +95,8 @@ def fit(
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
         from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
-        other data or settings, is refused.
+        other data or settings, is refused. With a dataset the resumed run begins a new pass, since the place in a
+        shuffled one is not known, and of the data only types and shapes are compared.
     :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
         end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
@@ -97,12 +104,15 @@ def fit(
     :param seed: seed for the order of minibatches.
     :param report: called at every record with the iteration and the objective.
     :param progress: show a progress bar.
-    :raises ValueError: naming the argument that cannot be used.
+    :raises ValueError: naming the argument that cannot be used; also during training, if a batch of the dataset cannot
+        be used, with the last good parameters restored.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     """
-    arrays = _checked_data(model, data)
+    rows = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer = _checked_optimizer(model, optimizer, batch_size)
+    if isinstance(rows, DatasetBatches):
+        _check_settings_of_dataset(optimizer, batch_size)
     steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
@@ -110,7 +120,7 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    objective = _objective(model, arrays, optimizer, batch_size, seed)
+    objective = _objective(model, rows, optimizer, batch_size, seed)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     workers, checkpoints = workers_of(model), None
@@ -118,7 +128,7 @@ def fit(
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        run |= run_identity(model, arrays)
+        run |= run_identity(model, rows.dataset if isinstance(rows, DatasetBatches) else rows)
         check_same_run(workers, model, run)
         if workers is not None:
             run["data"] = workers.gather(zlib.crc32(json.dumps(run["data"]).encode())).tolist()
@@ -143,7 +153,7 @@ def fit(
             checkpoints=checkpoints,
         )
         if tensorboard is not None:
-            shown = model.data if arrays is None else arrays
+            shown = rows.first if isinstance(rows, DatasetBatches) else model.data if rows is None else rows
             names = [] if scores is None else scores.names
             history.tensorboard = os.fspath(tensorboard)
             history.monitor = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
@@ -161,13 +171,17 @@ def fit(
     return result
 
 
-def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Objective:
+def _objective(
+    model: GPModel, data: Data | DatasetBatches | None, optimizer: str, batch_size: int | None, seed: int
+) -> Objective:
     if has_sites(model):
         if optimizer == "lbfgs":
             return ConvergedSitesObjective(model)
         return SitesObjective(model) if batch_size is None else SweptMinibatchObjective(model, batch_size, seed)
     if data is None:
         return Objective(model)
+    if isinstance(data, DatasetBatches):
+        return DatasetObjective(model, data)
     N = len(data[0])
     size = N if optimizer == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
     if size > N:
@@ -181,14 +195,23 @@ def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: in
     return MinibatchObjective(model, data, Minibatches(N, size, fixed=declared_by(model).minibatch_is_block, seed=seed))
 
 
-def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:
+def _checked_data(model: GPModel, data: RegressionData | tf.data.Dataset | None) -> Data | DatasetBatches | None:
     if declared_by(model).has_own_data:
         if data is not None:
             raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
         return None
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    return rows_for(model, data)
+    return DatasetBatches(model, data) if isinstance(data, tf.data.Dataset) else rows_for(model, data)
+
+
+def _check_settings_of_dataset(optimizer: str, batch_size: int | None) -> None:
+    if optimizer != "adam":
+        raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
+    if batch_size is not None:
+        raise ValueError(
+            f"batch_size must be None with a dataset, whose batches are the minibatches, got {batch_size}."
+        )
 
 
 def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None) -> str:

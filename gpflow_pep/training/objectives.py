@@ -111,12 +111,8 @@ class Objective:
         return -losses[-1]
 
 
-class MinibatchObjective(Objective):
-    """A training loss estimated from a minibatch in each step."""
-
-    def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
-        super().__init__(model)
-        self._data, self._batches = data, batches
+class EstimatedObjective(Objective):
+    """A training loss estimated from some rows in each step; recorded are means over steps."""
 
     @property
     @override
@@ -124,14 +120,22 @@ class MinibatchObjective(Objective):
         return _INTERVAL
 
     @override
+    def recorded(self, losses: list[float]) -> float:
+        return -float(np.mean(losses))
+
+
+class MinibatchObjective(EstimatedObjective):
+    """A training loss estimated from a minibatch of arrays in each step."""
+
+    def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
+        super().__init__(model)
+        self._data, self._batches = data, batches
+
+    @override
     def evaluate(self, step: int) -> Evaluation:
         rows = self._batches.rows(step)
         loss, gradient = self._step(*(values[rows] for values in self._data))
         return float(loss), gradient
-
-    @override
-    def recorded(self, losses: list[float]) -> float:
-        return -float(np.mean(losses))
 
 
 class SitesObjective(Objective):

@@ -51,15 +51,17 @@ def test_bad_configuration_names_the_entry(runs, updates, message):
         ex.run(config_updates=updates, options={"--file_storage": str(runs), "--loglevel": "ERROR"})
 
 
-def test_command(monkeypatch, capsys, runs, in_threads):
+def test_command(monkeypatch, capsys, runs):
     asked = []
 
-    def canned(method, rule, repetition, options):
-        asked.append((method, rule, repetition))
-        scores = {"error": [0.3, 0.2, 0.1 * repetition], "nlpd": [0.9, 0.6, 0.3]}
-        return {"labels": [10, 13, 16], "seconds": [2.0, 2.0, 2.0]} | scores
+    def canned(cells, runs, jobs):
+        for cell in cells:
+            asked.append(tuple(cell.updates[name] for name in ("model", "rule", "repetition")))
+            assert (cell.experiment, cell.updates["initial"], cell.updates["per_round"]) == ("labeling", 10, 3)
+            scores = {"error": [0.3, 0.2, 0.1 * asked[-1][2]], "nlpd": [0.9, 0.6, 0.3]}
+            yield {"labels": [10, 13, 16], "seconds": [2.0, 2.0, 2.0]} | scores
 
-    monkeypatch.setattr(active_learning, "_run", canned)
+    monkeypatch.setattr(active_learning, "completed", canned)
     runs.mkdir()
     active_learning.main([*SMALL, "--methods", "APEP", "--repetitions", "2", "--runs", str(runs)])
     assert asked == [("APEP", rule, repetition) for rule in ("entropy", "random") for repetition in range(2)]

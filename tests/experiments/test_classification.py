@@ -250,7 +250,7 @@ needs_data = (
 
 
 @pytest.mark.parametrize("name", [pytest.param("banana", marks=needs_data), "three-classes"])
-def test_inducing_points_command(name, runs, capfd):
+def test_inducing_points_command(name, runs, capfd, in_this_process):
     inducing_points.main(["--set", name, "--alphas", "0.5", "--M", "4", "--maxiter", "1", "--runs", str(runs)])
     assert "PEP α=0.5" in capfd.readouterr().out
     assert imread(runs / f"inducing-points-{name}.png").shape[1] == pytest.approx(150 * 3.6, abs=1)

@@ -1,11 +1,10 @@
 """Experiments with more than two classes: runs, confusion matrices, and the table beside the published figures."""
 
-from argparse import Namespace
-
 import numpy as np
 import pytest
 
 from experiments import multiclass
+from experiments.cells.child import perform
 from experiments.classification import ex
 from experiments.ingredients.classifier import _likelihood
 from experiments.recording.predictions import FILE
@@ -19,7 +18,7 @@ SETS = ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "w
 
 
 def test_a_split_is_trained_scored_and_recorded(runs):
-    result = multiclass._run("iris", 0, "PEP", 0.5, 5, Namespace(maxiter=2, runs=runs))
+    result = perform(multiclass._cell("iris", 0, "PEP", 0.5, 5, maxiter=2), runs)
     # Guessing errs on two rows of three, with log 3 nats.
     assert result["error"] < 0.5 and result["nlpd"] < np.log(3.0)
     assert result["log_likelihood"] == pytest.approx(-15 * result["nlpd"], rel=1e-12)
@@ -106,17 +105,21 @@ def test_ranks_of_alphas_and_of_methods():
     assert of_methods[2:] == [["PEP", "0", "1.00"], ["APEP", "0", "2.00"], ["PEP", "1", "1.00"], ["APEP", "1", "2.00"]]
 
 
-def test_table(monkeypatch, capsys, in_threads):
+def test_table(monkeypatch, capsys):
     asked = []
 
-    def canned(name, split, method, alpha, M, options):
-        asked.append((name, split, method, alpha, M))
-        return {
-            "error": 0.1 + 0.1 * split, "nlpd": 0.5 - 0.1 * alpha, "seconds": 3.0, "converged": split == 0,
-            "iterations": 5 if split == 1 else 4, "sites_change": 1e-3 if alpha else 1e-7,
-        }  # fmt: skip
+    def canned(cells, runs, jobs):
+        for cell in cells:
+            names = ("dataset", "split", "model", "alpha", "M")
+            asked.append(tuple(cell.updates[name] for name in names))
+            assert cell.updates["maxiter"] == 5 and cell.settings == "M1"
+            _, split, _, alpha, _ = asked[-1]
+            yield {
+                "error": 0.1 + 0.1 * split, "nlpd": 0.5 - 0.1 * alpha, "seconds": 3.0, "converged": split == 0,
+                "iterations": 5 if split == 1 else 4, "sites_change": 1e-3 if alpha else 1e-7,
+            }  # fmt: skip
 
-    monkeypatch.setattr(multiclass, "_run", canned)
+    monkeypatch.setattr(multiclass, "completed", canned)
     multiclass.main(["--sets", "iris", "--splits", "3", "--alphas", "0", "1", "--maxiter", "5", "--method", "APEP"])
     assert asked == [("iris", split, "APEP", alpha, 7) for alpha in (0.0, 1.0) for split in range(3)]  # 135 rows
     lines = capsys.readouterr().out.splitlines()

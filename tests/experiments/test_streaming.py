@@ -151,7 +151,7 @@ def test_a_stream_is_traced_once():
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
-def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch):
+def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch, in_this_process):
     tiny = {name: value for name, value in TINY.items() if name not in ("seed", "progress")}
     protocol = replace(stream_protocols._PROTOCOLS["T1"], short=(tiny | {"order": "shuffled"},), memory=True)
     monkeypatch.setitem(stream_protocols._PROTOCOLS, "T1", protocol)

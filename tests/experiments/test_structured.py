@@ -102,7 +102,7 @@ def test_tighter_bounds_are_ordered(runs):
         ("S4", ["--alphas", "0.5"], 1, ["0.5"]),
     ],
 )
-def test_command(protocol, options, repeats, methods, runs, in_threads, capsys):
+def test_command(protocol, options, repeats, methods, runs, in_this_process, capsys):
     structured.main([protocol, *TINY, *options, "--repeats", str(repeats), "--runs", str(runs)])
     printed = capsys.readouterr().out
     heading = f"{protocol}: diabetes, 60 training rows, M = 4, repeats: {repeats}"

@@ -36,22 +36,23 @@ def test_objective_is_the_mean_of_its_parts(monkeypatch):
     assert recorded_scores.objective(model, (X, Y)) == pytest.approx(whole, rel=1e-13)
 
 
-def test_command(monkeypatch, capsys, runs, in_threads):
+def test_command(monkeypatch, capsys, runs):
     asked = []
 
-    def canned(updates, directory, *named_configs):
-        asked.append((updates["model"], updates["M"], updates["dataset"], updates["max_train"], named_configs))
+    def canned(cells, directory):
         metrics = {"seconds": [0.0, 1.0, 2.0], "test/error": [0.7, 0.5, 0.25], "test/nlpd": [1.1, 0.9, 0.5]}
         (directory / "metrics.json").write_text(json.dumps({name: {"values": of} for name, of in metrics.items()}))
-        result = {"error": 0.25, "nlpd": 0.5, "seconds": 2.0, "iterations": 2, "converged": False}
-        return result | {"directory": str(directory)}
+        for cell in cells:
+            asked.append((*(cell.updates[name] for name in ("model", "M", "dataset", "max_train")), cell.settings))
+            result = {"error": 0.25, "nlpd": 0.5, "seconds": 2.0, "iterations": 2, "converged": False}
+            yield result | {"directory": str(directory)}
 
     protocol = training_time._Protocol("iris", "M1", ("ARPEP", "SVGP"), {"M": [3], "maxiter": 2}, {})
     monkeypatch.setitem(training_time._PROTOCOLS, "M3", protocol)
-    monkeypatch.setattr(training_time, "classify", canned)
+    monkeypatch.setattr(training_time, "completed", canned)
     runs.mkdir()
     training_time.main(["--max-train", "40", "--M", "3", "5", "--runs", str(runs)])
-    assert asked == [(method, M, "iris", 40, ("M1",)) for M in (3, 5) for method in ("ARPEP", "SVGP")]
+    assert asked == [(method, M, "iris", 40, "M1") for M in (3, 5) for method in ("ARPEP", "SVGP")]
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     for method, M, *_ in asked:
         assert [method, str(M), "0.250", "0.500", "2", "2", "1/1", "0/1"] in rows

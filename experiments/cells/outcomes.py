@@ -1,0 +1,54 @@
+"""Outcomes of cells on disk: the one place that says what has completed."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments.cells.cell import Cell, Outcome
+
+FOLDER = "cells"
+"""The folder of the files, in that of the runs."""
+
+
+class Outcomes:
+    """
+    A file for each cell that has ended, named by its key.
+
+    A file is written under another name and then renamed: it is complete, or not there, whatever kills the writer.
+    """
+
+    def __init__(self, runs: Path):
+        """
+        :param runs: where runs are recorded.
+        """
+        self._folder = runs / FOLDER
+
+    def read(self, cell: Cell) -> Outcome | None:
+        """
+        Return the outcome of a cell; None if it has not ended.
+
+        :raises ValueError: if the file is not what :meth:`write` writes for this cell.
+        """
+        path = self._path(cell)
+        if not path.exists():
+            return None
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            outcome = Outcome(**{**values, "cell": Cell(**values["cell"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path} must be the outcome of a run, and is not ({error}): delete it.") from error
+        if outcome.cell.key != cell.key:
+            raise ValueError(f"{path} must be of {cell}, but is of {outcome.cell}: delete it.")
+        return outcome
+
+    def write(self, outcome: Outcome) -> None:
+        """Record an outcome, in place of an earlier one."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(outcome.cell)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(asdict(outcome), indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+
+    def _path(self, cell: Cell) -> Path:
+        return self._folder / f"{cell.key}.json"

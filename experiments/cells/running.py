@@ -1,0 +1,117 @@
+"""Run cells: at once on one machine or on a cluster, and only those that have not completed."""
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from tqdm import tqdm
+
+import experiments
+from experiments.cells.cell import Cell, Outcome, Result, not_completed
+from experiments.cells.outcomes import Outcomes
+from experiments.cells.process import CellProcess, Processes
+
+
+def run_cells(
+    cells: Sequence[Cell], runs: Path, *, jobs: int = 1, threads: int | None = None, scheduler: str | None = None
+) -> list[Outcome]:
+    """
+    Run cells that have not completed, each in a process that does nothing else, and record how they end.
+
+    :param runs: where runs are recorded, and outcomes in the folder ``cells`` of it.
+    :param jobs: how many run at once on this machine.
+    :param threads: those of each process; None: the cores of this machine divided by `jobs`, and 1 on a cluster, where
+        Dask counts a core for each run.
+    :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this machine.
+    :return: the outcome of every cell, of earlier calls, too.
+    :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot be read, or the
+        scheduler or a worker does not find the experiments.
+    :raises OSError: if the scheduler cannot be reached.
+    """
+    if scheduler is None:
+        threads = _thread_budget(jobs, threads)
+    written = Outcomes(runs)
+    found = {cell.key: outcome for cell in cells if (outcome := written.read(cell)) and outcome.result is not None}
+    missing = [cell for cell in {cell.key: cell for cell in cells}.values() if cell.key not in found]
+    with (
+        tqdm(total=len(found) + len(missing), initial=len(found), unit="run", mininterval=1.0) as bar,
+        closing(_ended(missing, runs, jobs, threads or 1, scheduler)) as ended,
+    ):
+        for outcome in ended:
+            written.write(outcome)
+            found[outcome.cell.key] = outcome
+            others = sum(each.result is None for each in found.values())
+            bar.set_postfix_str(f"{others} failed or killed" if others else "", refresh=False)
+            bar.update()
+    return [found[cell.key] for cell in cells]
+
+
+def completed(cells: Sequence[Cell], runs: Path, *, jobs: int = 1) -> list[Result]:
+    """
+    Run cells as :func:`run_cells` does, and return their results.
+
+    :raises SystemExit: if one has none, when all others have; where :func:`run_cells` raises a ValueError.
+    """
+    try:
+        outcomes = run_cells(cells, runs, jobs=jobs)
+    except ValueError as error:
+        sys.exit(str(error))
+    missing = not_completed(outcomes)
+    if missing:
+        sys.exit(missing)
+    return [outcome.result for outcome in outcomes if outcome.result is not None]
+
+
+def _thread_budget(jobs: int, threads: int | None) -> int:
+    cores = cpu_count()
+    if jobs * (threads or 1) > cores:
+        each = "" if threads is None else f" of {threads} threads"
+        raise ValueError(f"jobs must take no more than the {cores} cores of this machine, got {jobs} jobs{each}.")
+    return threads or cores // jobs
+
+
+def _ended(
+    cells: Sequence[Cell], runs: Path, jobs: int, threads: int, scheduler: str | None
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes as they come."""
+    if not cells:
+        return
+    with ExitStack() as stack:
+        if scheduler is None:
+            run = stack.enter_context(Processes(threads)).run
+            stack.enter_context(parallel_config(backend="threading", n_jobs=jobs))
+        else:
+            from distributed import Client  # an extra
+
+            client = stack.enter_context(Client(scheduler, set_as_default=False))
+            _check_experiments_are_found(client)
+            run = partial(_run_alone, threads)
+            stack.enter_context(parallel_config(backend="dask", client=client))
+        yield from Parallel(return_as="generator_unordered", batch_size=1)(delayed(run)(cell, runs) for cell in cells)
+
+
+def _check_experiments_are_found(client: Any) -> None:
+    """
+    Find out whether the scheduler and the workers can unpickle a cell: a scheduler that cannot leaves it unanswered.
+
+    :raises ValueError: if one cannot.
+    """
+    package = experiments.__name__
+    found = {"the scheduler": client.run_on_scheduler(find_spec, package), **client.run(find_spec, package)}
+    for place, spec in found.items():
+        if spec is None:
+            raise ValueError(
+                f"scheduler must be one that finds the package {package}, as its workers must, but {place} does not: "
+                "start it with PYTHONPATH=CLONE."
+            )
+
+
+def _run_alone(threads: int, cell: Cell, runs: Path) -> Outcome:
+    """Run a cell in a process of its own; on a worker of Dask none may stay behind."""
+    with CellProcess(threads) as process:
+        return process.run(cell, runs)

@@ -1,0 +1,66 @@
+"""Files of outcomes: complete or not there, and of the cell that they are asked for."""
+
+import os
+
+import pytest
+
+from experiments.cells.cell import Cell, Outcome
+from experiments.cells.outcomes import Outcomes
+
+CELL = Cell("regression", {"dataset": "boston", "alpha": 0.5}, "S4")
+FAILED = Outcome(CELL, "failed", "ValueError: M")
+COMPLETED = Outcome(CELL, "completed", None, {"rmse": 0.1, "scale": None, "message": "σ"})
+
+
+def test_what_is_written_is_read_and_the_last_counts(tmp_path):
+    outcomes = Outcomes(tmp_path)
+    assert outcomes.read(CELL) is None
+    for outcome in (FAILED, COMPLETED):
+        outcomes.write(outcome)
+        assert Outcomes(tmp_path).read(CELL) == outcome
+    assert len(list((tmp_path / "cells").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Cell("classification", CELL.updates, "S4"),
+        Cell("regression", CELL.updates),
+        Cell("regression", {**CELL.updates, "alpha": 0.6}, "S4"),
+        Cell("regression", {**CELL.updates, "M": 3}, "S4"),
+    ],
+)
+def test_another_cell_has_another_file(tmp_path, other):
+    Outcomes(tmp_path).write(COMPLETED)
+    assert Outcomes(tmp_path).read(other) is None
+    assert Outcomes(tmp_path).read(Cell("regression", dict(reversed(CELL.updates.items())), "S4")) == COMPLETED
+
+
+def test_a_write_that_is_killed_leaves_the_earlier_file(tmp_path, monkeypatch):
+    outcomes = Outcomes(tmp_path)
+    outcomes.write(FAILED)
+
+    def killed(*paths):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        outcomes.write(COMPLETED)
+    assert outcomes.read(CELL) == FAILED
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"status": "completed"}', '{"cell": {"name": 1}}'])
+def test_a_file_of_something_else_is_named(tmp_path, text):
+    outcomes = Outcomes(tmp_path)
+    outcomes.write(FAILED)
+    (path,) = (tmp_path / "cells").iterdir()
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"{path} must be the outcome of a run, and is not .*: delete it"):
+        outcomes.read(CELL)
+    other = Cell("classification")
+    outcomes.write(Outcome(other, "failed", "no reason"))
+    ((tmp_path / "cells") / f"{other.key}.json").rename(path)
+    with pytest.raises(
+        ValueError, match=r"must be of regression with S4 dataset=boston alpha=0\.5, but is of classific"
+    ):
+        outcomes.read(CELL)

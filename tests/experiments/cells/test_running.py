@@ -1,0 +1,151 @@
+"""Cells that end well, fail, die or are interrupted: what is recorded, what goes on, and what runs the next time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from experiments.cells import process, running
+from experiments.cells.cell import Cell, not_completed
+from experiments.cells.outcomes import Outcomes
+from experiments.cells.process import CellProcess
+from experiments.cells.running import completed, run_cells
+
+CHILD = Path(__file__).parents[2] / "support" / "acting_child.py"
+
+
+@pytest.fixture(autouse=True)
+def acting(monkeypatch):
+    """Children act, and import no TensorFlow."""
+    monkeypatch.setattr(process, "_CHILD", (str(CHILD),))
+
+
+def cell(name, act="return"):
+    return Cell("none", {"name": name, "act": act})
+
+
+def begun(runs):
+    """Names of the cells that have begun so far, in alphabetical order."""
+    return "".join(sorted((runs.parent / "begun").read_text().split()))
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(running, "cpu_count", lambda: 2)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_has_completed_does_not_run_again(runs, two_cores, jobs):
+    cells = [cell(name) for name in "abc"]
+    first = run_cells(cells[:2], runs, jobs=jobs)
+    assert [outcome.result["name"] for outcome in first] == ["a", "b"]
+    assert run_cells(cells[:2], runs, jobs=jobs) == first and begun(runs) == "ab"
+    assert run_cells(cells, runs, jobs=jobs)[:2] == first and begun(runs) == "abc"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(runs, two_cores, jobs):
+    cells = [cell("a"), cell("b", "die"), cell("c", "fail"), cell("d", "leave"), cell("e")]
+    outcomes = run_cells(cells, runs, jobs=jobs)
+    assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", "failed", "completed"]
+    assert [outcome.reason for outcome in outcomes[1:4]] == [
+        "the process was ended by SIGKILL, perhaps for want of memory",
+        "ValueError: M is 500;\nwhole numbers are accepted.",
+        "the process ended with exit code 3: the last words",
+    ]
+    assert [Outcomes(runs).read(each) for each in cells] == outcomes
+    text = not_completed(outcomes)
+    assert text.startswith("3 of 5 runs have no result") and "killed: none with name=b act=die: the process" in text
+    assert begun(runs) == "abcde"
+    run_cells(cells, runs, jobs=jobs)  # these three, again
+    assert begun(runs) == "abbccdde"
+
+
+def test_a_process_runs_several_cells_and_ends(runs, two_cores, monkeypatch):
+    monkeypatch.setattr(process, "_CELLS", 2)
+    results = completed([cell(name) for name in "abc"], runs)
+    first, second, third = (result["process"] for result in results)
+    assert first == second != third
+    for number in (first, third):
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
+
+
+def test_results_are_demanded_when_all_others_have_completed(runs, two_cores):
+    with pytest.raises(SystemExit, match=r"1 of 2 runs have no result(.|\n)*failed: none with name=a act=fail: ValueE"):
+        completed([cell("a", "fail"), cell("b")], runs)
+    assert begun(runs) == "ab"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_leaves_what_has_completed_and_no_process(runs, two_cores, jobs):
+    cells = [cell("a"), cell("b", "interrupt"), *(cell(name) for name in "cdef")]
+    run_cells(cells[:1], runs)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells, runs, jobs=jobs)
+    assert Outcomes(runs).read(cells[0]).status == "completed" and Outcomes(runs).read(cells[1]) is None
+    assert [outcome.status for outcome in run_cells([cells[0], *cells[2:]], runs)] == ["completed"] * 5
+    assert set(begun(runs)) == set("abcdef")  # c may have been interrupted too
+    if jobs == 1:
+        assert begun(runs) == "abcdef"
+
+
+def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
+    monkeypatch.setattr(running, "cpu_count", lambda: 5)
+    (result,) = completed([cell("a")], runs, jobs=2)
+    assert result["budget"] == "2"
+    assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} <= result["threads"].keys()
+    assert set(result["threads"].values()) == {"2"}
+    with pytest.raises(ValueError, match="jobs must take no more than the 5 cores of this machine, got 6 jobs"):
+        run_cells([cell("b")], runs, jobs=6)
+    with pytest.raises(ValueError, match="got 2 jobs of 3 threads"):
+        run_cells([cell("b")], runs, jobs=2, threads=3)
+    assert begun(runs) == "a"
+
+
+def test_tensorflow_is_given_its_threads(runs, tmp_path, monkeypatch):
+    script = tmp_path / "child.py"
+    script.write_text(
+        "from experiments.cells import child\n"
+        "def perform(cell, runs):\n"
+        "    from tensorflow import config\n"
+        "    of = config.threading\n"
+        "    return {'threads': [of.get_intra_op_parallelism_threads(), of.get_inter_op_parallelism_threads()]}\n"
+        "child.perform = perform\n"
+        "child.main()\n"
+    )
+    monkeypatch.setattr(process, "_CHILD", (str(script),))
+    with CellProcess(threads=1) as one:
+        assert one.run(cell("a"), runs).result == {"threads": [1, 1]}
+
+
+def test_a_cell_runs_once_however_often_it_is_asked_for(runs):
+    first, second = run_cells([cell("a"), cell("a")], runs)
+    assert first == second and begun(runs) == "a"
+
+
+def test_places_that_do_not_find_the_experiments_are_named():
+    class Client:
+        def run_on_scheduler(self, function, *arguments):
+            return function(*arguments)
+
+        def run(self, function, *arguments):
+            return {"tcp://1": function(*arguments), "tcp://2": None}
+
+    with pytest.raises(ValueError, match="finds the package experiments, as its workers must, but tcp://2 does not"):
+        running._check_experiments_are_found(Client())
+
+
+def test_workers_of_dask(runs):
+    distributed = pytest.importorskip("distributed", reason="an extra: pip install distributed")
+    cells = [cell("a"), cell("b", "die"), cell("c", "fail"), *(cell(name) for name in "def")]
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        outcomes = run_cells(cells, runs, scheduler=address)
+        assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", *["completed"] * 3]
+        assert outcomes[0].result["budget"] == "1"
+        completed(cells[3:], runs)  # nothing
+        run_cells([*cells, cell("g")], runs, scheduler=address)
+    assert begun(runs) == "abbccdefg"

@@ -1,0 +1,215 @@
+"""Minibatch models trained on batches of a dataset: the same steps as by hand and as with arrays; what is refused."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
+
+from gpflow_pep import PEPSVGP, TSVGP
+from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.training import fit
+
+OF_MINIBATCHES = [name for name in MAKERS if name not in WITH_DATA]
+N = len(X)
+
+
+def batches(data=(X, Y), size=12):
+    """In the order of the rows: five of 60 rows."""
+    return tf.data.Dataset.from_tensor_slices(data).batch(size)
+
+
+def counted(dataset, passes):
+    """The same dataset; a number is added to the list when a pass begins."""
+
+    def begin():
+        passes.append(len(passes))
+        return 0
+
+    start = tf.data.Dataset.range(1).map(lambda _: tf.numpy_function(begin, [], tf.int64))
+    return start.flat_map(lambda _: dataset)
+
+
+@pytest.mark.parametrize("name", OF_MINIBATCHES)
+def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
+    """Bit for bit: objectives, scores and parameters."""
+    options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
+    data, minibatches = data_for(name), Minibatches(N, 12, fixed=name == "BTSVGP", seed=0)
+    model = as_new(name)
+    expected, reached = fit(model, data, batch_size=12, **options), values(model)
+    model = as_new(name)
+    found = fit(model, minibatches.dataset(data), **options)  # without end
+    assert (found.objective, found.held_out) == (expected.objective, expected.held_out)
+    np.testing.assert_equal(values(model), reached)
+
+
+def test_steps_are_those_of_the_batches_given_by_hand():
+    """Seven steps of Adam on five batches: the dataset is read a second time."""
+    model, by_hand = (of_minibatches(PEPSVGP, alpha=0.5) for _ in range(2))
+    passes = []
+    result = fit(model, counted(batches(), passes), natural_step=None, max_iterations=7, interval=1)
+    assert passes[:2] == [0, 1]
+    optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.01)
+    objectives = []
+    for step in range(7):
+        rows = slice(12 * (step % 5), 12 * (step % 5) + 12)
+        with tf.GradientTape() as tape:
+            loss = by_hand.training_loss((X[rows], Y[rows]))
+        objectives.append(-float(loss))
+        gradient = tape.gradient(loss, by_hand.trainable_variables)
+        optimizer.apply_gradients(zip(gradient, by_hand.trainable_variables, strict=True))
+    # The graph orders sums differently; Adam divides by the size of the gradient, which here is far above rounding.
+    np.testing.assert_allclose(result.objective, objectives, rtol=1e-9)
+    for path, value in values(model).items():
+        np.testing.assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
+
+
+def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
+    """By its own means; all rows have been seen after a pass, in whatever order."""
+    seen = []
+
+    def note(x, y):
+        seen.append(x.ravel())
+        return x, y
+
+    def noted(x, y):
+        parts = tf.numpy_function(note, [x, y], (x.dtype, y.dtype))
+        return tuple(tf.ensure_shape(part, [None, 1]) for part in parts)
+
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(N, seed=1).batch(20).map(noted)
+    result = fit(as_new("TSVGP"), rows, max_iterations=6, interval=3)
+    passes = np.concatenate(seen[:6]).reshape(2, N)  # it may have read ahead
+    np.testing.assert_array_equal(np.sort(passes, axis=1), np.tile(np.sort(X.ravel()), (2, 1)))
+    assert not np.array_equal(*passes) and result.objective[1] > result.objective[0]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
+    """60 rows in batches of 25; empty batches are left out."""
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(25, drop_remainder=drop)
+    empty = tf.data.Dataset.from_tensors((X[:0], Y[:0]))
+    result = fit(as_new("TSVGP"), dataset.concatenate(empty), max_iterations=8)
+    assert result.iterations == 8 and result.status == "limit"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
+    data = [(10.0 * part).astype(dtype) for part in (X, Y)]
+    reached = []
+    for each in (data, [part.astype(float) for part in data]):
+        model = as_new("TSVGP")
+        fit(model, batches(tuple(each)), max_iterations=3)
+        reached.append(values(model))
+    np.testing.assert_equal(*reached)
+
+
+def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
+    """Interrupted at the end of a pass, or not: the parameters are the same. Of the data only types are compared."""
+    path, options = tmp_path / "run.npz", {"max_iterations": 20, "interval": 5, "checkpoint_seconds": 0.0}
+    model = as_new("TSVGP")
+    expected, reached = fit(model, batches(), **options), values(model)
+
+    def stop(iteration, objective):
+        if iteration == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(as_new("TSVGP"), batches(), checkpoint=path, report=stop, **options)
+    model = as_new("TSVGP")
+    found = fit(model, batches(), checkpoint=path, **options)
+    assert found.objective == expected.objective
+    np.testing.assert_equal(values(model), reached)
+    assert fit(as_new("TSVGP"), batches().shuffle(5), checkpoint=path, **options).objective == found.objective
+    with pytest.raises(ValueError, match="data"):
+        fit(as_new("TSVGP"), (X, Y), checkpoint=path, **options)
+
+
+def test_tensorboard_shows_the_first_batch(as_new, tmp_path):
+    fit(as_new("TSVGP"), batches(), max_iterations=10, interval=1, tensorboard=tmp_path)
+    (events,) = tmp_path.glob("events*")
+    found = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(events))]
+    assert any(value.tag == "predictions" for event in found for value in event.summary.value)
+
+
+# --- refused ---------------------------------------------------------------------------------------------------------
+
+WIDE, WORDS = np.hstack([X, X]), np.full((N, 1), "a")
+NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (batches(X), r"data must be a tf.data.Dataset of batches \(X \[n, D\], Y \[n, P\]\), got elements TensorSpec"),
+        (batches((X, Y, Y)), "data must be a tf.data.Dataset of batches .*got elements"),
+        (
+            batches((X, WORDS)),
+            r"batch 1 of a pass: data\[1\] \(Y\) must hold real numbers, got an array of dtype object",
+        ),
+        (batches((X[:, 0], Y)), r"batch 1 of a pass: data\[0\] \(X\) must have shape \[rows, D\], got shape \[12\]"),
+        (batches((WIDE, Y)), r"data\[0\] \(X\) must have as many columns as the inducing points, 1, got 2\."),
+        (batches((X, WIDE)), "Y"),
+        (batches((X[:0], Y[:0])), "data must have at least one row, got a dataset without rows"),
+        (tf.data.Dataset.from_tensors((X, Y[:-1])), "must have the same number of rows, got 60 and 59"),
+        (batches((np.tile(X, (6, 1)), np.tile(Y, (6, 1))), 61), "at most num_data rows, 60, in a batch, got 61"),
+    ],
+)
+def test_a_dataset_that_cannot_be_used(as_new, dataset, message):
+    model = as_new("TSVGP")
+    before = values(model)
+    with pytest.raises(ValueError, match=message) as raised:
+        fit(model, dataset, max_iterations=3)
+    assert str(raised.value).count("\n") == 0
+    np.testing.assert_equal(values(model), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 12}, "batch_size must be None with a dataset, whose batches are the minibatches, got 12"),
+        ({"optimizer": "lbfgs"}, "optimizer must be \"adam\" with a dataset, got 'lbfgs'"),
+    ],
+)
+def test_settings_that_are_for_arrays(as_new, options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(as_new("TSVGP"), batches(), **options)
+
+
+def test_the_number_of_rows_is_that_of_the_model():
+    model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
+    with pytest.raises(ValueError, match="num_data of the model must be the number of rows of the dataset, got None"):
+        fit(model, batches())
+    with pytest.raises(ValueError, match="data must be None, since PEPR has its own"):
+        fit(MAKERS["PEPR"](), batches())
+
+
+def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
+    """After two steps, the second of which nothing has checked: the parameters are those after the first."""
+    model = as_new("TSVGP")
+    message = r"batch 3 of a pass: data\[0\] \(X\) must be finite in float64, got 1 .*, the first in row 3"
+    with pytest.raises(ValueError, match=message):
+        fit(model, batches((NAN, Y)), max_iterations=5)
+    reached, model = values(model), as_new("TSVGP")
+    fit(model, batches(), max_iterations=1)
+    np.testing.assert_equal(values(model), reached)
+
+
+@pytest.mark.parametrize(("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)])
+def test_a_pass_of_another_number_of_rows(as_new, rows, passes):
+    """48 rows are four batches of five, one of which is not smaller than the others."""
+    dataset = batches((X[rows], Y[rows])).repeat(passes)
+    count = len(X[rows]) * passes
+    with pytest.raises(ValueError, match=f"data must be a dataset of num_data rows, 60, in each pass, got {count}"):
+        fit(as_new("TSVGP"), dataset, max_iterations=12)
+    assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
+
+
+def test_a_dataset_that_cannot_be_read(as_new):
+    def read():
+        yield X[:12], Y[:12]
+        raise OSError("the disk is gone")
+
+    signature = tuple(tf.TensorSpec([None, 1], tf.float64) for _ in range(2))
+    dataset = tf.data.Dataset.from_generator(read, output_signature=signature)
+    with pytest.raises(ValueError, match=r"what follows batch 1 of a pass cannot: .*OSError: the disk is gone$"):
+        fit(as_new("TSVGP"), dataset, max_iterations=5)
