@@ -17,7 +17,7 @@ from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B
-from .workers import Workers, local_variable
+from .workers import Workers, component, local_variable
 
 __all__ = [
     "CHUNKS_IN_FLIGHT",
@@ -47,6 +47,7 @@ __all__ = [
     "accumulate_sums",
     "check_shards",
     "collapsed_leave_one_out",
+    "component",
     "concatenate",
     "conditional_variance_of_f",
     "factored_log_det_ratio",

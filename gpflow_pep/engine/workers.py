@@ -61,6 +61,10 @@ class Workers:
             for part, value in zip(parts, values, strict=True)
         )
 
+    def largest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the largest of the workers' numbers, []."""
+        return self._all_reduce(value, "Max")
+
     def of_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Return the chief's tensors, given this worker's."""
         return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])
@@ -72,13 +76,13 @@ class Workers:
         everyone: AnyNDArray = self.sum([tf.constant(mine)])[0].numpy()
         return everyone
 
-    def _all_reduce(self, value: tf.Tensor) -> tf.Tensor:
+    def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
         return collective_ops.all_reduce_v2(
             value,
             tf.constant(self.count),
             tf.constant(_GROUP),
             tf.constant(next(_KEYS)),
-            merge_op="Add",
+            merge_op=operation,
             final_op="Id",
             communication_hint="ring",
             timeout=TIMEOUT,
@@ -87,6 +91,12 @@ class Workers:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
         """Return the object itself: it is immutable."""
         return self
+
+
+def component(variable: tf.Variable) -> tf.Variable:
+    """Return what a mirrored variable is in this process; others are returned as they are."""
+    strategy = getattr(variable, "distribute_strategy", None)
+    return variable if strategy is None else strategy.experimental_local_results(variable)[0]
 
 
 def local_variable(values: Any, **options: Any) -> tf.Variable:

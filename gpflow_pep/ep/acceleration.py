@@ -56,16 +56,27 @@ class Secants(NamedTuple):
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
 
-    def step(self, update: tf.Tensor, normalized: Callable[[tf.Tensor], tf.Tensor]) -> Step:
-        """Return the way to the fixed point from where the undamped update is given."""
+    def step(
+        self,
+        update: tf.Tensor,
+        normalized: Callable[[tf.Tensor], tf.Tensor],
+        added_up: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    ) -> Step:
+        """
+        Return the way to the fixed point from where the undamped update is given.
+
+        :param added_up: adds up sums over the rows of each worker.
+        """
         places = self.depth + 1
         used = tf.range(places) < tf.minimum(self.count, self.depth)
         F = tf.reshape(normalized(self.changes), [places, -1])
-        products = tf.where(used[:, None] & used, tf.matmul(F, F, transpose_b=True), tf.zeros([], F.dtype))
+        f = tf.reshape(normalized(update), [1, -1])
+        sums = added_up(tf.matmul(F, tf.concat([F, f], axis=0), transpose_b=True))  # [K + 1, K + 2]
+        products = tf.where(used[:, None] & used, sums[:, :-1], tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
-        target = tf.where(used[:, None], tf.matmul(F, tf.reshape(normalized(update), [-1, 1])), tf.zeros([], F.dtype))
+        target = tf.where(used[:, None], sums[:, -1:], tf.zeros([], F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]
         return Step(-tf.tensordot(gamma, self.steps, 1), update - tf.tensordot(gamma, self.changes, 1))

@@ -73,8 +73,10 @@ def converge(
     zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing = tf.zeros_like(sites)
-    is_empty = tf.reduce_all(tf.equal(sites, 0.0)) & (options.max_sweeps > 1)  # otherwise they would stay empty
-    is_preliminary = is_empty & tf.reduce_any(problem.rows.alpha_of_all < _PRELIMINARY_POWER)
+    rows = problem.rows
+    is_empty = ~rows.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
+    is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
+    is_preliminary = is_empty & rows.any(tf.reduce_any(rows.alpha_of_all < _PRELIMINARY_POWER))
     first = Loop(
         iterate=Iterate(sites, nothing, nothing, A, A[..., :1], sites[:, 0], sites[:, 0], inf, -inf, zero),
         is_valid=tf.constant(False),
@@ -130,7 +132,7 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
         forget=tf.where(sweeping, ~accepted | (evaluated.change > limit) | preliminary_ends, moves),
     )
     iterate: Iterate = _select(moves, evaluated, last)
-    step = secants.step(iterate.update, iterate.normalized)
+    step = secants.step(iterate.update, iterate.normalized, problem.rows.added_up)
     better = tf.where(problem.is_bound, iterate.log_evidence >= loop.best_evidence, iterate.change < loop.best_change)
     is_best = moves & ~loop.preliminary & better
     loop = loop._replace(
@@ -142,9 +144,9 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
     )
     converged = moves & ~loop.preliminary & (iterate.change <= options.tol)
 
-    swept = _select(accepted, _accept(options, loop, last, step, preliminary_ends), _reject(options, loop))
-    tried = _select(accepted, follow(loop, step), halve(options, loop))
-    loop = _select(sweeping, swept, _select(probing, probe_on(loop, accepted, step), tried))
+    swept = _select(accepted, _accept(problem, options, loop, last, step, preliminary_ends), _reject(options, loop))
+    tried = _select(accepted, follow(problem, loop, step), halve(options, loop))
+    loop = _select(sweeping, swept, _select(probing, probe_on(problem, loop, accepted, step), tried))
     status = tf.where(moves, loop.final_status, loop.status)
     return _end(options, loop._replace(status=tf.where(converged, CONVERGED, status)))
 
@@ -177,7 +179,7 @@ def _evaluate(
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     of_marginals = swept.mean, swept.variance
-    change = tf.reduce_max(tf.abs(normalized(swept.update, *of_marginals)))
+    change = rows.largest(tf.reduce_max(tf.abs(normalized(swept.update, *of_marginals))))
     energy = integral + terms, tf.abs(integral) + tf.abs(terms)
     iterate = Iterate(swept.sites, swept.update, swept.tilted_derivatives, A, c, *of_marginals, change, *energy)
     return iterate, swept.cavity_ratio
@@ -221,10 +223,18 @@ def _preliminary_ends(options: ConvergenceOptions, loop: Loop, iterate: Iterate)
     return loop.preliminary & (ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1))
 
 
-def _accept(options: ConvergenceOptions, loop: Loop, last: Iterate, step: Step, preliminary_ends: tf.Tensor) -> Loop:
+def _accept(
+    problem: SitesProblem,
+    options: ConvergenceOptions,
+    loop: Loop,
+    last: Iterate,
+    step: Step,
+    preliminary_ends: tf.Tensor,
+) -> Loop:
     """Go on from the iterate, where the last one was followed at once or not; or leave sweeps that do not help."""
     iterate = loop.iterate
-    fraction = tf.where(loop.comparable, _adapted(loop, last, largest_fraction(options, loop.attempt)), loop.fraction)
+    adapted = _adapted(problem, loop, last, largest_fraction(options, loop.attempt))
+    fraction = tf.where(loop.comparable, adapted, loop.fraction)
     progress = iterate.change < 0.5 * loop.change_at_progress
     stalled = tf.where(progress, 0, loop.stalled + 1)
     enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
@@ -243,15 +253,15 @@ def _accept(options: ConvergenceOptions, loop: Loop, last: Iterate, step: Step, 
     )
 
 
-def _adapted(loop: Loop, last: Iterate, largest: tf.Tensor) -> tf.Tensor:
+def _adapted(problem: SitesProblem, loop: Loop, last: Iterate, largest: tf.Tensor) -> tf.Tensor:
     """
     Adapt the fraction of an update to take. It is halved when an update undid much of the one before, or made the
     remaining change larger (twice as large, where both went the same way), and otherwise grows by a fifth.
     """
     iterate = loop.iterate
     before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
-    norms = tf.norm(before) * tf.norm(now)
-    cosine = tf.reduce_sum(before * now) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
+    norms = problem.rows.norm(before) * problem.rows.norm(now)
+    cosine = problem.rows.added_up(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
     tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
     halve = (cosine < -0.3) | (iterate.change > tolerated)
     least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)

@@ -13,11 +13,11 @@ derivatives of SVGP's bound at q.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from ..derivatives import derivatives
+from ..derivatives import derivatives, once_differentiable
 from ..engine import OldPosteriorSite, SiteSums, log1p_ratio, watched
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..tilted import TiltedRule
@@ -25,17 +25,36 @@ from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
 from .rows import LatentRows, PriorRows, project
 
 
-def scale_terms(alpha: tf.Tensor, scale: tf.Tensor, num_data: tf.Tensor, num_latent_gps: int) -> tf.Tensor:
+def scale_terms(
+    alpha: tf.Tensor,
+    scale: tf.Tensor,
+    num_data: tf.Tensor,
+    num_latent_gps: int,
+    added_up: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> tf.Tensor:
     """
     Compute what the structured conditional q(f|u) of covariance m D adds to the energy of T-PEP, [].
 
         C Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2,     for each of C latent functions
 
     whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
+
+    :param added_up: adds up sums over the rows of each worker.
     """
-    terms = tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
-    count = tf.cast(num_data, terms.dtype) if terms.shape.rank == 0 else tf.ones([], terms.dtype)
-    return 0.5 * num_latent_gps * count * tf.reduce_sum(terms)
+
+    def terms(scale: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
+
+    @tf.custom_gradient
+    def total(scale: tf.Tensor) -> Any:
+        """Of all rows; each worker needs the derivative of all of them."""
+        slopes = 1.0 / scale - 1.0 / (1.0 + alpha * (scale - 1.0))
+        sums = added_up(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
+        return sums[0], lambda bar: once_differentiable(bar * sums[1])[0]
+
+    if alpha.shape.rank == 0:
+        return 0.5 * num_latent_gps * tf.cast(num_data, scale.dtype) * terms(scale)
+    return 0.5 * num_latent_gps * total(scale)
 
 
 class EnergyInputs(NamedTuple):

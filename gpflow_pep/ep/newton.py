@@ -33,20 +33,21 @@ def returns_to_best(loop: Loop) -> tf.Tensor:
 
 def is_nearer(problem: SitesProblem, loop: Loop, iterate: Iterate) -> tf.Tensor:
     """Return whether a Newton step has made the update smaller, or a bound larger."""
-    before, now = (tf.norm(there.normalized(there.update)) for there in (loop.iterate, iterate))
+    before, now = (problem.rows.norm(there.normalized(there.update)) for there in (loop.iterate, iterate))
     gains = problem.is_bound & (iterate.log_evidence > loop.iterate.log_evidence + rounding(loop.iterate))
     return (now < (1.0 - _LEAST_DECREASE * loop.step_size) * before) | gains | returns_to_best(loop)
 
 
-def _nearby(iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
+def _nearby(problem: SitesProblem, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the iterate, in this direction."""
     size = tf.clip_by_value(iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
-    return iterate.sites + tf.math.divide_no_nan(size, tf.reduce_max(tf.abs(iterate.normalized(direction)))) * direction
+    largest = problem.rows.largest(tf.reduce_max(tf.abs(iterate.normalized(direction))))
+    return iterate.sites + tf.math.divide_no_nan(size, largest) * direction
 
 
-def follow(loop: Loop, step: Step) -> Loop:
+def follow(problem: SitesProblem, loop: Loop, step: Step) -> Loop:
     """Go on from the end of a Newton step: probe in the direction of the update."""
-    return loop._replace(candidate=_nearby(loop.iterate, step.left), kind=tf.constant(PROBING))
+    return loop._replace(candidate=_nearby(problem, loop.iterate, step.left), kind=tf.constant(PROBING))
 
 
 def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
@@ -64,13 +65,13 @@ def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
     )
 
 
-def probe_on(loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
+def probe_on(problem: SitesProblem, loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
     """Probe in the direction of what is left of the update, or try Newton's step if little is."""
     iterate = loop.iterate
-    left, whole = (tf.norm(iterate.normalized(change)) for change in (step.left, iterate.update))
+    left, whole = (problem.rows.norm(iterate.normalized(change)) for change in (step.left, iterate.update))
     enough = ~accepted | (loop.secants.count >= loop.secants.depth) | (left < _SOLVED * whole)
     return loop._replace(
-        candidate=tf.where(enough, iterate.sites + step.newton, _nearby(iterate, step.left)),
+        candidate=tf.where(enough, iterate.sites + step.newton, _nearby(problem, iterate, step.left)),
         kind=tf.where(enough, NEWTON_STEP, PROBING),
         newton=step.newton,
         step_size=tf.ones_like(loop.step_size),

@@ -14,6 +14,7 @@ from ..engine import (
     Chunks,
     NumberedChunks,
     Prior,
+    Workers,
     conditional_variance_of_f,
     floating_variables,
 )
@@ -48,11 +49,14 @@ class LatentRows:
         inducing_variable: InducingVariables,
         mean_function: MeanFunction,
         num_latent_gps: int,
+        workers: Workers | None = None,
     ):
         """
         :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
         :param alpha: the power of all rows [], or one for each row [N].
+        :param workers: those that have the other rows.
         """
+        self._workers = workers
         self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
         self._data = tuple(map(tf.convert_to_tensor, data))
         self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
@@ -81,7 +85,28 @@ class LatentRows:
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-        return self.chunks.sum(self._data, part, zero)
+        total = self.chunks.sum(self._data, part, zero)
+        return total if self._workers is None else self._workers.sum(total)
+
+    def added_up(self, value: tf.Tensor) -> tf.Tensor:
+        """Add up what was summed over the rows of each worker."""
+        return value if self._workers is None else self._workers.sum([value])[0]
+
+    def largest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the largest of all rows, [], of all workers, given the largest of this worker's."""
+        return value if self._workers is None else self._workers.largest(value)
+
+    def smallest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the smallest of all rows, [], of all workers, given the smallest of this worker's."""
+        return value if self._workers is None else -self._workers.largest(-value)
+
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds of any row of any worker, [], given whether it does of this worker's."""
+        return condition if self._workers is None else self._workers.largest(tf.cast(condition, tf.float64)) > 0.0
+
+    def norm(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the Euclidean norm of values of all rows, [N, ...]."""
+        return tf.norm(values) if self._workers is None else tf.sqrt(self.added_up(tf.reduce_sum(tf.square(values))))
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

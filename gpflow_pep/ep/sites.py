@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from ..engine import local_variable
 from .cavity import Site
 
 
@@ -34,7 +35,7 @@ class Sites(tf.Module):
         super().__init__()
         zeros = tf.zeros([num_data, num_latent_gps], dtype)
         self.precision, self.linear = (
-            tf.Variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
+            local_variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
         )
 
     def reset(self, num_data: int) -> None:

@@ -94,7 +94,8 @@ def sweep(
     by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
     sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
-    return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, tf.reduce_sum(terms), tf.reduce_min(ratio))
+    row_terms_of_all, least = rows.added_up(tf.reduce_sum(terms)), rows.smallest(tf.reduce_min(ratio))
+    return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 
 def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alpha: tf.Tensor) -> tf.Tensor:

@@ -17,7 +17,17 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import AllRows, Chunks, DatasetRows, SingleRows, SiteSums, floating_variables
+from ..engine import (
+    AllRows,
+    Chunks,
+    DatasetRows,
+    SingleRows,
+    SiteSums,
+    check_shards,
+    component,
+    floating_variables,
+    local_variable,
+)
 from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     ConvergenceOptions,
@@ -168,23 +178,20 @@ class PEP(SiteProperties, SparseGP):
             max_jitter=max_jitter,
         )
         if self._workers is not None:
-            raise ValueError(
-                f"{type(self).__name__} must be constructed outside of the scope of several workers: its sites are not "
-                "divided among them. Collapsed regression models are."
-            )
+            check_shards(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
         self.projection = projection
         self.scale = validation.scale(scale)
-        self._alpha = tf.Variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
+        self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
         self._sites = Sites(num_data, C, default_float())
-        self._num_rows, self._num_points = num_data, int(self.inducing_variable.num_inducing)
+        self._set_sizes(num_data)
         self._chunks = held if isinstance(held, DatasetRows) else SingleRows(self._chunk_size)
         self._options = ConvergenceOptions(
-            tf.Variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
-            tf.Variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
-            tf.Variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
+            local_variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
+            local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
+            local_variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
         )
-        self._status = tf.Variable([0.0, 0.0, np.inf, np.nan, damping], trainable=False, dtype=default_float())
-        self._warned = tf.Variable(False, trainable=False)
+        self._status = local_variable([0.0, 0.0, np.inf, np.nan, damping], trainable=False, dtype=default_float())
+        self._warned = local_variable(False, trainable=False)
 
     @no_autograph
     def surrogate(self) -> Surrogate:
@@ -230,10 +237,11 @@ class PEP(SiteProperties, SparseGP):
                     *self._energy_derivatives(key, sites, posterior.tilted_derivatives, posterior.A, posterior.c)
                 )
                 pairs = zip(self._floating_variables(), gradients, strict=True)
-                by_variable = {variable.ref(): derivative for variable, derivative in pairs}
+                by_variable = {component(variable).ref(): derivative for variable, derivative in pairs}
                 scaled = [
-                    bar * by_variable[variable.ref()] if variable.ref() in by_variable else tf.zeros_like(variable)
+                    bar * by_variable[place] if place in by_variable else tf.zeros_like(variable)
                     for variable in (*fixed, *variables)
+                    for place in [component(variable).ref()]
                 ]
                 return scaled[: len(fixed)], scaled[len(fixed) :]
 
@@ -279,8 +287,9 @@ class PEP(SiteProperties, SparseGP):
         Kuu = self._inducing_covariance()
         L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
-        terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps)
-        return EnergyInputs(self._rows(), Kuu, L, scale, self._old_site(L, alpha), terms)
+        rows = self._rows()
+        terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps, rows.added_up)
+        return EnergyInputs(rows, Kuu, L, scale, self._old_site(L, alpha), terms)
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
         """All rows, or some in one chunk."""
@@ -290,7 +299,8 @@ class PEP(SiteProperties, SparseGP):
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
         parts = self.kernel, self.inducing_variable, self.mean_function
-        return LatentRows(data, chunks, alpha, *parts, self.num_latent_gps)
+        workers = self._workers if indices is None else None
+        return LatentRows(data, chunks, alpha, *parts, self.num_latent_gps, workers)
 
     def _checked_data(self) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the sites differ in their number of rows."""
@@ -364,9 +374,13 @@ class PEP(SiteProperties, SparseGP):
             )
         return X, Y
 
+    def _set_sizes(self, num_rows: int) -> None:
+        self._num_rows, self._num_points = num_rows, int(self.inducing_variable.num_inducing)
+        self._num_rows_of_all = int(self._added_up(tf.constant(num_rows)))
+
     @override
     def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        self._num_rows, self._num_points = len(X), int(self.inducing_variable.num_inducing)
+        self._set_sizes(len(X))
         self._sites.reset(len(X))
 
     @override

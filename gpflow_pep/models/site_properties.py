@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from .. import validation
+from ..engine import Workers
 from ..ep import ConvergenceOptions, Sites, SitesStatus
 from ..tilted import KL, Projection, Wasserstein
 
@@ -21,6 +22,7 @@ class SiteProperties:
     _status: tf.Variable
     _warned: tf.Variable
     _num_rows: int
+    _workers: Workers | None
 
     @property
     def alpha(self) -> tf.Variable:
@@ -104,4 +106,7 @@ class SiteProperties:
     def _is_bound(self) -> tf.Tensor:
         projection = self.projection
         zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
-        return tf.reduce_all(tf.equal(self._alpha, 0.0)) & zero
+        above = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
+        if self._workers is not None and self._alpha.shape.rank == 1:
+            above = self._workers.largest(tf.cast(above, tf.float64)) > 0.0
+        return ~above & zero

@@ -101,7 +101,7 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
     fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
     iterate, sweeps, fraction, outcome = converge(
-        problem, model._sites.stacked(), options, num_data=model._num_rows, fraction=fraction
+        problem, model._sites.stacked(), options, num_data=model._num_rows_of_all, fraction=fraction
     )
     proper = tf.debugging.Assert(outcome != IMPROPER, [_IMPROPER])
     log_evidence = iterate.log_evidence + inputs.terms
@@ -151,6 +151,8 @@ def update_sites(
 def _check_in_memory(model: "PEP") -> None:
     if isinstance(model.data, tf.data.Dataset):
         raise ValueError("batch_size must be None where data is a dataset, which is swept as a whole.")
+    if model._workers is not None:
+        raise ValueError("batch_size must be None where several workers have the rows, which are swept as a whole.")
 
 
 def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], None] | None) -> None:

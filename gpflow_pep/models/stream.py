@@ -78,10 +78,16 @@ class Stream(CompiledSteps):
 
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: P where outputs share q's covariance, otherwise 1.
-        :raises ValueError: if the inducing variable does not consist of inducing points, or data is a dataset.
+        :raises ValueError: if the inducing variable does not consist of inducing points, or data is a dataset,
+            or in the scope of several workers.
         """
         if isinstance(getattr(self, "_data", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
+        if getattr(self, "_workers", None) is not None:
+            raise ValueError(
+                f"{type(self).__name__} must be constructed outside of the scope of several workers: streams are not "
+                "divided among them."
+            )
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
         Z = inducing_points(self.inducing_variable)

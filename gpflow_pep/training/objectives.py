@@ -16,6 +16,7 @@ from ..minibatches import Minibatches
 from ..observations import check_observations
 from .declared import ModelWithSites
 from .step import training_step
+from .workers import workers_of
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its gradient: derivatives in the trainable variables."""
@@ -146,7 +147,8 @@ class SitesObjective(Objective):
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        return self.model.sites_variables
+        # Of several workers one writes the checkpoint, with its own sites: all begin without.
+        return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
     def probe(self, step: int) -> Evaluation:

@@ -25,7 +25,7 @@ _LOST = (
 _OF_ROWS = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
 
 
-def workers_of(model: GPModel) -> Workers | None:
+def workers_of(model: Any) -> Workers | None:
     """Return the workers that have the model's rows; None if this process has them all."""
     return getattr(model, "_workers", None)
 

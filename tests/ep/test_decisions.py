@@ -134,13 +134,13 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
 
 
 @pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.NEWTON_STEP)])
-def test_newton_needs_secants(options, loop, depth, kind):
+def test_newton_needs_secants(run, options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(
         secants=Secants.none(depth, loop.iterate.sites), stalled=loop.patience, change_at_progress=loop.iterate.change
     )
     step = stalled.secants.step(loop.iterate.update, loop.iterate.normalized)
-    found = convergence._accept(options, stalled, loop.iterate, step, tf.constant(False))
+    found = convergence._accept(run.problem, options, stalled, loop.iterate, step, tf.constant(False))
     assert int(found.kind) == kind
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
-from checked_models import DATA, MODELS, Z, model_of
+from worker_models import MODELS, data_of, model_of, numbers_of, rows_of
 
-from gpflow_pep import PEPR, PEPClassifier, fit
+from gpflow_pep import PEPR, StreamingSGPR, fit
 
 INDEX, COUNT, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-X, Y = DATA
-SHARD = slice(INDEX * len(X) // COUNT, (INDEX + 1) * len(X) // COUNT)
+SHARD = rows_of(INDEX, COUNT)
+X, Y = data_of("PEPR")
+Z = X[:6]
 STRATEGY = tf.distribute.MultiWorkerMirroredStrategy()
 
 
@@ -24,7 +25,7 @@ def every_model():
     found = {}
     for name in MODELS:
         with STRATEGY.scope():
-            model = model_of(name, (X[SHARD], Y[SHARD]))
+            model = model_of(name, SHARD)
 
         @tf.function
         def step(model=model):
@@ -34,8 +35,8 @@ def every_model():
 
         loss, gradient = step()
         with STRATEGY.scope():
-            values = [*model.predict_f(X[:3] + 0.1), model.upper_bound(), model.num_blocks, model.num_data]
-            trained = fit(model, optimizer="adam", max_iterations=3, held_out=(X, Y))
+            values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
+            trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
             own = model.loo_log_predictive_density()
         found[name] = {
             "loss": float(loss),
@@ -48,7 +49,7 @@ def every_model():
     return found
 
 
-def training(stop_after=None):
+def training(name, stop_after=None):
     """`fit` with a checkpoint, by L-BFGS; a worker that is told to stop kills itself."""
 
     def report(iteration, objective):
@@ -56,8 +57,8 @@ def training(stop_after=None):
             os.kill(os.getpid(), signal.SIGKILL)
 
     with STRATEGY.scope():
-        model = model_of("PEPR", (X[SHARD], Y[SHARD]))
-        options = {"max_iterations": 6, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
+        model = model_of(name, SHARD)
+        options = {"max_iterations": 50, "checkpoint": FOLDER / f"{name}.npz", "checkpoint_seconds": 0.0}
         try:
             result = fit(model, report=report, **options)
         except RuntimeError as error:
@@ -84,11 +85,14 @@ def refused():
     def another_optimizer_setting():
         fit(PEPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1, patience=1 + INDEX)
 
-    def with_sites():
-        PEPClassifier((X[SHARD], (Y[SHARD, :1] > 0.0).astype(float)), kernel(), inducing_variable=Z)
+    def a_stream():
+        StreamingSGPR((X[SHARD], Y[SHARD]), kernel(), Z)
+
+    def updates_in_batches():
+        model_of("PEP", SHARD).update_sites(batch_size=5)
 
     messages = {}
-    for case in (overlapping, the_same_dataset, another_power, another_optimizer_setting, with_sites):
+    for case in (overlapping, the_same_dataset, another_power, another_optimizer_setting, a_stream, updates_in_batches):
         with STRATEGY.scope():
             try:
                 case()
@@ -106,8 +110,9 @@ def repeated_rows():
 
 TASKS = {
     "every_model": every_model,
-    "training": training,
-    "killed_training": lambda: training(stop_after=2),
+    "training": lambda: {name: training(name) for name in ("PEPR", "PEP")},
+    "killed_training": lambda: {"PEPR": training("PEPR", stop_after=2)},
+    "killed_training_of_sites": lambda: {"PEP": training("PEP", stop_after=2)},
     "refused": refused,
     "repeated_rows": repeated_rows,
 }

@@ -1,0 +1,79 @@
+"""Models of regression and with sites, and their data, as one process and several workers have them."""
+
+import itertools
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR
+from gpflow_pep.likelihoods import Probit
+
+N = 46
+_RNG = np.random.default_rng(0)
+_X = _RNG.normal(size=(N, 2))
+_F = np.c_[np.sin(_X[:, 0]), np.cos(_X[:, 1])]
+_Y = _F + 0.3 * _RNG.normal(size=(N, 2))
+_LABELS = (_F[:, :1] + 0.5 * _RNG.normal(size=(N, 1)) > 0.0).astype(float)
+Z = _X[:6].copy()
+
+
+def data_of(name):
+    """All rows of a model."""
+    return _X, _LABELS if name.startswith("PEP of") or name == "PEP" else _Y
+
+
+def rows_of(index, count):
+    """The rows of a worker."""
+    return np.arange(index * N // count, (index + 1) * N // count)
+
+
+def _dataset(data):
+    return tf.data.Dataset.from_tensor_slices(data).batch(7)
+
+
+def _blocks(shards, size):
+    """Blocks of this size that end where the rows of a worker end, of rows numbered from 0."""
+    starts = np.cumsum([0, *map(len, shards)])
+    return [
+        np.arange(begin, min(begin + size, end))
+        for first, end in itertools.pairwise(starts)
+        for begin in range(first, end, size)
+    ]
+
+
+MODELS = {
+    "PEPR": lambda data, kernel, shards: PEPR(data, kernel, Z.copy(), alpha=0.4),
+    "VFE of a dataset": lambda data, kernel, shards: PEPR(_dataset(data), kernel, Z.copy(), alpha=0.0),
+    "a power for each block": lambda data, kernel, shards: PEPR(
+        data, kernel, Z.copy(), blocks=_blocks(shards, 4), alpha=np.full(len(_blocks(shards, 4)), 0.7)
+    ),
+    "T-PEP": lambda data, kernel, shards: PEPR(data, kernel, Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)),
+    "TSGPR": lambda data, kernel, shards: TSGPR(data, kernel, Z.copy()),
+    "BTSGPR": lambda data, kernel, shards: BTSGPR(data, kernel, Z.copy(), blocks=_blocks(shards, 5)),
+    "PEP": lambda data, kernel, shards: PEP(data, kernel, Probit(), Z.copy(), alpha=0.5),
+    "PEP of a dataset": lambda data, kernel, shards: PEP(_dataset(data), kernel, Probit(), Z.copy(), alpha=1.0),
+    "PEP of a power for each row": lambda data, kernel, shards: PEP(
+        data,
+        kernel,
+        Probit(),
+        Z.copy(),
+        alpha=np.linspace(0.0, 1.0, N)[np.concatenate(shards)],
+        scale=gpflow.Parameter(0.8),
+    ),
+}
+
+
+def model_of(name, rows=None, *, shards=None):
+    """A model of all rows, or of some; with `shards`, blocks end as those of the workers do."""
+    shards = shards or [np.arange(N) if rows is None else rows]
+    X, Y = data_of(name)
+    rows = np.concatenate(shards)
+    return MODELS[name]((X[rows], Y[rows]), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]), shards)
+
+
+def numbers_of(model):
+    """Numbers that belong to all rows."""
+    if isinstance(model, PEP):
+        return [model.num_data, model.sites_status.sweeps]
+    return [model.upper_bound(), model.num_blocks, model.num_data]
