@@ -15,7 +15,7 @@ from tensorflow.python.ops import collective_ops, resource_variable_ops
 
 _GROUP = 7_340_021  # of collective operations; the strategy's own groups have small numbers
 _KEYS = itertools.count(1)  # of collective operations, alike in all workers: they trace the same operations in turn
-TIMEOUT = 60.0  # seconds that a worker waits for the others
+TIMEOUT = 600.0  # seconds that a worker waits for others, which may be compiling; of dead ones it hears sooner
 
 
 class Workers:

@@ -34,7 +34,7 @@ from .objectives import (
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
-from .workers import check_same_run, lost_worker_named, workers_of
+from .workers import Share, check_same_run, lost_worker_named, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -182,17 +182,20 @@ def _objective(
         return Objective(model)
     if isinstance(data, DatasetBatches):
         return DatasetObjective(model, data)
-    N = len(data[0])
-    size = N if optimizer == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
-    if size > N:
-        raise ValueError(f"batch_size must be at most the number of rows, {N}, got {batch_size}.")
+    own, workers = len(data[0]), workers_of(model)
+    share = None if workers is None else Share(workers, own)
+    N = own if share is None else share.num_data
+    size = own if optimizer == "lbfgs" else batch_size or min(own, _BATCH_SIZE)
+    if size > own:
+        raise ValueError(f"batch_size must be at most the number of rows, {own}, got {batch_size}.")
     num_data = getattr(model, "num_data", None)
-    num_data = None if num_data is None else int(num_data)
+    num_data = None if num_data is None else int(tf.convert_to_tensor(num_data))
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Objective(model, data)
-    return MinibatchObjective(model, data, Minibatches(N, size, fixed=declared_by(model).minibatch_is_block, seed=seed))
+        return Objective(model, data, share)
+    batches = Minibatches(own, size, fixed=declared_by(model).minibatch_is_block, seed=seed)
+    return MinibatchObjective(model, data, batches, share)
 
 
 def _checked_data(model: GPModel, data: RegressionData | tf.data.Dataset | None) -> Data | DatasetBatches | None:
@@ -202,7 +205,13 @@ def _checked_data(model: GPModel, data: RegressionData | tf.data.Dataset | None)
         return None
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    return DatasetBatches(model, data) if isinstance(data, tf.data.Dataset) else rows_for(model, data)
+    if not isinstance(data, tf.data.Dataset):
+        return rows_for(model, data)
+    if workers_of(model) is not None:
+        raise ValueError(
+            "data must be arrays, this worker's rows, where several workers train a minibatch model, got a dataset."
+        )
+    return DatasetBatches(model, data)
 
 
 def _check_settings_of_dataset(optimizer: str, batch_size: int | None) -> None:

@@ -16,7 +16,7 @@ from ..minibatches import Minibatches
 from ..observations import check_observations
 from .declared import ModelWithSites
 from .step import training_step
-from .workers import workers_of
+from .workers import Share, workers_of
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its gradient: derivatives in the trainable variables."""
@@ -51,11 +51,12 @@ class Objective:
 
     model: Any
 
-    def __init__(self, model: Any, data: RegressionData | None = None):
+    def __init__(self, model: Any, data: RegressionData | None = None, share: Share | None = None):
         """
         :param model: a model of GPflow, or a `ModelWithSites`.
+        :param share: that of the data given in those of all workers; None: these are all.
         """
-        self.model, self.variables = model, list(model.trainable_variables)
+        self.model, self.variables, self._share = model, list(model.trainable_variables), share
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
         self._step = training_step(model)
 
@@ -81,7 +82,12 @@ class Objective:
         :param step: the number of the step, from 0.
         :raises FAILURES: if they cannot be computed.
         """
-        loss, gradient = self._step(*self._rows)
+        return self._loss_and_gradient(*self._rows)
+
+    def _loss_and_gradient(self, *rows: Any) -> Evaluation:
+        loss, gradient = self._step(*rows)
+        if self._share is not None:
+            loss, *gradient = self._share.mean([loss, *gradient])
         return float(loss), gradient
 
     def check_data(self) -> None:
@@ -128,15 +134,16 @@ class EstimatedObjective(Objective):
 class MinibatchObjective(EstimatedObjective):
     """A training loss estimated from a minibatch of arrays in each step."""
 
-    def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
-        super().__init__(model)
+    def __init__(
+        self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches, share: Share | None = None
+    ):
+        super().__init__(model, share=share)
         self._data, self._batches = data, batches
 
     @override
     def evaluate(self, step: int) -> Evaluation:
         rows = self._batches.rows(step)
-        loss, gradient = self._step(*(values[rows] for values in self._data))
-        return float(loss), gradient
+        return self._loss_and_gradient(*(values[rows] for values in self._data))
 
 
 class SitesObjective(Objective):

@@ -10,7 +10,7 @@ from gpflow.models import GPModel
 from ..derivatives import derivatives
 from ..graphs import compiled
 from ..models.retracing import StructureCounter
-from .workers import in_replica, workers_of
+from .workers import in_replica
 
 _KEY = "_training_step"
 
@@ -55,7 +55,7 @@ class TrainingStep:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
-        gradient, workers = list(derivatives(tape, loss, variables)), workers_of(self._model)
+        gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", None)
         if workers is not None:  # the last digit must be the same everywhere, or steps would part
             loss, *gradient = workers.of_chief([loss, *gradient])
         return loss, gradient

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,9 @@ import tensorflow as tf
 from gpflow.models import GPModel
 
 from ..engine import Workers
+from ..graphs import compiled
 from ..identity import fingerprint
+from .declared import declared_by
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -25,9 +27,41 @@ _LOST = (
 _OF_ROWS = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
 
 
+class Share:
+    """A worker's share in the rows of a minibatch model."""
+
+    def __init__(self, workers: Workers, num_rows: int):
+        self._workers = workers
+        self.num_data = int(workers.gather(num_rows).sum())
+        """Rows of all workers."""
+        self._weight = num_rows / self.num_data
+
+    def mean(self, values: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+        """Return the mean of the workers' losses and derivatives, each of which estimates that of all rows."""
+        mean: tuple[tf.Tensor, ...] = self._mean(list(values))
+        return mean
+
+    @compiled
+    def _mean(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        return self._workers.sum([self._weight * value for value in values])
+
+
 def workers_of(model: Any) -> Workers | None:
-    """Return the workers that have the model's rows; None if this process has them all."""
-    return getattr(model, "_workers", None)
+    """
+    Return the workers that have the model's rows, or rows given to `fit`; None if this process has them all.
+
+    :raises ValueError: in the scope of several workers, if the model has data of its own that are not divided.
+    """
+    if hasattr(model, "_workers"):
+        own: Workers | None = model._workers
+        return own
+    workers = Workers.of_strategy()
+    if workers is not None and declared_by(model).has_own_data:
+        raise ValueError(
+            f"model must be one of this library in the scope of several workers: the data of {type(model).__name__} "
+            "are not divided among them."
+        )
+    return workers
 
 
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:

@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR
+from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP
 from gpflow_pep.likelihoods import Probit
 
 N = 46
@@ -70,6 +70,18 @@ def model_of(name, rows=None, *, shards=None):
     X, Y = data_of(name)
     rows = np.concatenate(shards)
     return MODELS[name]((X[rows], Y[rows]), gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]), shards)
+
+
+MINIBATCH_MODELS = {
+    "SVGP": lambda kernel: gpflow.models.SVGP(
+        kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N
+    ),
+    "TSVGP": lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N),
+}
+
+
+def minibatch_model(name):
+    return MINIBATCH_MODELS[name](gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0]))
 
 
 def numbers_of(model):

@@ -9,7 +9,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
-from worker_models import MODELS, data_of, model_of, numbers_of, rows_of
+from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
 
 from gpflow_pep import PEPR, StreamingSGPR, fit
 
@@ -46,6 +46,17 @@ def every_model():
             "nlpd": trained.held_out["nlpd"],
             "leave-one-out": own.numpy().tolist(),
         }
+    return found
+
+
+def minibatch_models():
+    """Models without data, trained on all of this worker's rows in each step."""
+    found = {}
+    for name in MINIBATCH_MODELS:
+        for options in ({"optimizer": "adam", "batch_size": len(SHARD), "natural_step": None}, {"optimizer": "lbfgs"}):
+            with STRATEGY.scope():
+                result = fit(minibatch_model(name), (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options)
+            found[f"{name} {options['optimizer']}"] = result.objective
     return found
 
 
@@ -91,8 +102,23 @@ def refused():
     def updates_in_batches():
         model_of("PEP", SHARD).update_sites(batch_size=5)
 
+    def natural_gradients():
+        fit(minibatch_model("SVGP"), (X[SHARD], Y[SHARD]), max_iterations=1)
+
+    def of_gpflow():
+        fit(gpflow.models.SGPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1)
+
     messages = {}
-    for case in (overlapping, the_same_dataset, another_power, another_optimizer_setting, a_stream, updates_in_batches):
+    for case in (
+        overlapping,
+        the_same_dataset,
+        another_power,
+        another_optimizer_setting,
+        a_stream,
+        updates_in_batches,
+        natural_gradients,
+        of_gpflow,
+    ):
         with STRATEGY.scope():
             try:
                 case()
@@ -110,6 +136,7 @@ def repeated_rows():
 
 TASKS = {
     "every_model": every_model,
+    "minibatch_models": minibatch_models,
     "training": lambda: {name: training(name) for name in ("PEPR", "PEP")},
     "killed_training": lambda: {"PEPR": training("PEPR", stop_after=2)},
     "killed_training_of_sites": lambda: {"PEP": training("PEP", stop_after=2)},

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from worker_models import MODELS, data_of, model_of, numbers_of, rows_of
+from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
 
 from experiments.distributed import free_ports
 from gpflow_pep import fit
@@ -46,7 +46,9 @@ def results(processes):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return results(started(tmp_path_factory.mktemp("workers"), "every_model", "refused", "repeated_rows"))
+    return results(
+        started(tmp_path_factory.mktemp("workers"), "every_model", "minibatch_models", "refused", "repeated_rows")
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -73,12 +75,24 @@ def test_every_worker_has_the_numbers_of_all_rows(found, name):
     np.testing.assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize("name", MINIBATCH_MODELS)
+def test_minibatch_models_are_trained_on_the_rows_of_all(found, name, optimizer):
+    options = {"batch_size": len(X), "natural_step": None} if optimizer == "adam" else {}
+    expected = fit(minibatch_model(name), (X, Y), max_iterations=3, interval=1, optimizer=optimizer, **options)
+    first, second = (worker["minibatch_models"][f"{name} {optimizer}"] for worker in found)
+    assert first == second
+    np.testing.assert_allclose(first, expected.objective, rtol=1e-9)
+
+
 REFUSED = {
     "overlapping": r"data of the workers must be different rows, but 5 of \d+ rows of worker 1 .* of worker 0\.",
     "the_same_dataset": r"data of the workers must be different rows, but 46 of 46 rows",
     "another_power": r"all workers must run the same training, but worker 1 differs from worker 0 in alpha\.",
     "another_optimizer_setting": r"worker 1 differs from worker 0 in patience\.",
     "a_stream": r"StreamingSGPR must be constructed outside of the scope of several workers",
+    "natural_gradients": r"natural_step must be None where several workers train",
+    "of_gpflow": r"the data of SGPR are not divided",
     "updates_in_batches": r"batch_size must be None where several workers have the rows",
 }
 
