@@ -21,9 +21,10 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 
+from .graphs import in_xla
 from .likelihoods import Logit, MultiClassRobustMax, Probit
 from .linalg import finite
-from .validation import positive_integer, real_numbers
+from .validation import asserted, positive_integer, real_numbers
 
 _NAME = "data[1] (Y)"
 _ADVICE = "leaving out rows whose observation is missing"
@@ -59,6 +60,8 @@ def check_observations(likelihood: Likelihood, Y: TensorType, num_outputs: int |
             count = int(np.sum(~mask.numpy()))
             raise ValueError(f"{message} {values[row, column].numpy():g} in row {row} ({count} such values).{hint}")
         return Y
+    if in_xla():
+        return asserted(Y, mask)
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(mask), [message, tf.boolean_mask(values, ~mask)])]):
         return tf.identity(Y)
 
