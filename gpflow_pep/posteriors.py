@@ -188,8 +188,6 @@ class GaussianPosterior(WhitenedPosterior):
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
     """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
     chunks = SingleRows(ROWS_PER_CHUNK)
-    if in_xla() and X.shape[0] is not None and X.shape[0] <= ROWS_PER_CHUNK:
-        return predict(X)
     count = chunks.count(tf.shape(X)[0])
 
     def part(chunk: Any) -> MeanAndVariance:

@@ -105,6 +105,9 @@ class SingleRows(Chunks):
     def count(self, num_data: tf.Tensor) -> Count:
         if not in_xla():
             return -(-num_data // self.chunk_size)
+        known = tf.get_static_value(num_data)
+        if known is not None and known <= self.chunk_size:
+            return [Run(Span(0, 0, int(known), 1), 1)]
         size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
         whole, rest = num_data // size, num_data % size
         return [Run(Span(0, 0, size, 1), whole), Run(Span(num_data - rest, num_data - rest, rest, 1), 1)]

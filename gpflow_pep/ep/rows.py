@@ -19,6 +19,7 @@ from ..engine import (
     floating_variables,
     sum_over_chunks,
 )
+from ..graphs import in_xla
 from ..tilted import Observations
 
 
@@ -127,6 +128,7 @@ class ProjectedRows:
         """
         :param keep: compute all chunks now and keep them, in memory that grows with N M.
         """
+        keep = keep and (rows.single_chunk or not in_xla())  # arrays of chunks of several sizes
         self._rows, self._L, self._scale = rows, L, scale
         self._kept = self._compute_all() if keep else None
 
