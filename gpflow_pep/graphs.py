@@ -62,6 +62,17 @@ def in_xla() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
+def refuse_xla(what: str) -> None:
+    """
+    Raise an error where XLA compiles what is traced now.
+
+    :param what: what XLA cannot compile.
+    :raises NotImplementedError: in a function with ``jit_compile=True``.
+    """
+    if in_xla():
+        raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
+
+
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     Decorate a function or a method that runs as a graph: ``tf.function`` of what is :func:`no_autograph`.

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from ..graphs import refuse_xla
 from ..linalg import column_products
 from .chunks import Chunks
 from .rows import RowSource
@@ -26,6 +27,7 @@ def collapsed_leave_one_out(
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """
+    refuse_xla("leave-one-out densities")
     L, LB, b = sums.posterior()
     count = chunks.count(num_data)
     arrays = (

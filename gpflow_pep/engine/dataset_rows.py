@@ -8,6 +8,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 from typing_extensions import override
 
+from ..graphs import refuse_xla
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
 
 _WEIGHTS_SEED = 20260101  # of the checksum
@@ -92,6 +93,7 @@ class DatasetRows(Chunks):
     def sum(
         self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, ...]:
+        refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         shapes = [value.shape for value in zero]
         batches = self._checked().map(
             tf.autograph.experimental.do_not_convert(lambda batch, checksum: (checksum, *part(batch))),

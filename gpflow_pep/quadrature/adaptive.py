@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..graphs import in_xla
+from ..graphs import in_xla, refuse_xla
 
 _MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
 _MAX_OPEN = 64  # panels of a row to be divided at once; more are noise, or not numbers, and stay as they are
@@ -55,12 +55,9 @@ def integrate(
     :return: the integrals [R, S], and the resolved panels' row, left, half and what was kept of them, or nothing.
     :raises NotImplementedError: if panels are wanted where XLA compiles this.
     """
+    if keep:
+        refuse_xla("a quadrature that keeps a number of panels which depends on the data")
     if in_xla():
-        if keep:
-            raise NotImplementedError(
-                "This quadrature takes panels whose number depends on the data, which XLA cannot compile: leave out "
-                "jit_compile=True, or take projection='kl'."
-            )
         return _integrate_in_places(evaluate, panels, num_rows, places, used, shape), ()
     if used is not None:
         panels = Panels(*(tf.boolean_mask(value, used) for value in panels))

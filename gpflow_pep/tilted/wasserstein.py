@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..graphs import refuse_xla
 from ..quadrature import panels
 from .adaptive import AdaptivePanels, Resolved
 from .densities import log_density
@@ -32,6 +33,7 @@ class WassersteinRule(TiltedRule):
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+        refuse_xla('the "wasserstein" projection by quadrature, whose panels depend on the data')
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         tilted, center = self._kl.moments_and_center(cavity, observations, alpha, negligible)
         on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, center)

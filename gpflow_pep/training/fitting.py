@@ -57,6 +57,7 @@ def fit(
     seed: int = 0,
     report: Report | None = None,
     progress: bool = False,
+    jit_compile: bool = False,
 ) -> FitResult:
     """
     Train a model of this library or of GPflow: maximize its objective over its trainable variables.
@@ -94,8 +95,11 @@ def fit(
     :param seed: seed for the order of minibatches.
     :param report: called at every record with the iteration and the objective.
     :param progress: show a progress bar.
+    :param jit_compile: whether XLA compiles objective and gradient. Where they are not finite, they are evaluated again
+        without XLA, which cannot raise errors.
     :raises ValueError: naming the argument that cannot be used.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
+    :raises NotImplementedError: if XLA cannot compile the objective.
     """
     arrays = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
@@ -107,7 +111,7 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    objective = _objective(model, arrays, optimizer, batch_size, seed)
+    objective = _objective(model, arrays, optimizer, batch_size, seed, jit_compile)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
@@ -146,13 +150,19 @@ def fit(
     return result
 
 
-def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int) -> Objective:
+def _objective(
+    model: GPModel, data: Data | None, optimizer: str, batch_size: int | None, seed: int, jit_compile: bool
+) -> Objective:
     if has_sites(model):
         if optimizer == "lbfgs":
-            return ConvergedSitesObjective(model)
-        return SitesObjective(model) if batch_size is None else SweptMinibatchObjective(model, batch_size, seed)
+            return ConvergedSitesObjective(model, jit_compile=jit_compile)
+        if batch_size is None:
+            return SitesObjective(model, jit_compile=jit_compile)
+        if jit_compile:
+            raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
+        return SweptMinibatchObjective(model, batch_size, seed)
     if data is None:
-        return Objective(model)
+        return Objective(model, jit_compile=jit_compile)
     N = len(data[0])
     size = N if optimizer == "lbfgs" else batch_size or min(N, _BATCH_SIZE)
     if size > N:
@@ -162,8 +172,9 @@ def _objective(model: GPModel, data: Data | None, optimizer: str, batch_size: in
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Objective(model, data)
-    return MinibatchObjective(model, data, Minibatches(N, size, fixed=declared_by(model).minibatch_is_block, seed=seed))
+        return Objective(model, data, jit_compile=jit_compile)
+    batches = Minibatches(N, size, fixed=declared_by(model).minibatch_is_block, seed=seed)
+    return MinibatchObjective(model, data, batches, jit_compile=jit_compile)
 
 
 def _checked_data(model: GPModel, data: RegressionData | None) -> Data | None:

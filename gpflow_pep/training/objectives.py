@@ -50,13 +50,14 @@ class Objective:
 
     model: Any
 
-    def __init__(self, model: Any, data: RegressionData | None = None):
+    def __init__(self, model: Any, data: RegressionData | None = None, *, jit_compile: bool = False):
         """
         :param model: a model of GPflow, or a `ModelWithSites`.
+        :param jit_compile: whether XLA compiles loss and gradient.
         """
         self.model, self.variables = model, list(model.trainable_variables)
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
-        self._step = training_step(model)
+        self._step = training_step(model, jit_compile=jit_compile)
 
     @property
     def interval(self) -> int:
@@ -104,8 +105,15 @@ class Objective:
 class MinibatchObjective(Objective):
     """A training loss estimated from a minibatch in each step."""
 
-    def __init__(self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches):
-        super().__init__(model)
+    def __init__(
+        self,
+        model: GPModel,
+        data: tuple[AnyNDArray, AnyNDArray],
+        batches: Minibatches,
+        *,
+        jit_compile: bool = False,
+    ):
+        super().__init__(model, jit_compile=jit_compile)
         self._data, self._batches = data, batches
 
     @property
@@ -193,8 +201,8 @@ class ConvergedSitesObjective(SitesObjective):
     gradient. So the tolerance is set proportional to the square root of the last gain.
     """
 
-    def __init__(self, model: ModelWithSites):
-        super().__init__(model)
+    def __init__(self, model: ModelWithSites, *, jit_compile: bool = False):
+        super().__init__(model, jit_compile=jit_compile)
         self._best: Any = None
         self._have_converged = False  # or nearly, in an earlier evaluation
         self._best_loss, self._gain = np.inf, np.inf
