@@ -45,6 +45,10 @@ class Run(NamedTuple):
         row, block, groups, size = self.first
         return Span(row + number * groups * size, block + number * groups, groups, size)
 
+    def each(self, part: Callable[[Span], Any]) -> Callable[[tf.Tensor], Any]:
+        """Return `part` as a function of the number of a chunk."""
+        return lambda number: part(self.span(number))
+
 
 def _slice(values: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """`count` of the rows of `values` [N, ...], which XLA takes in loops, where it does not take ``values[a:b]``."""
@@ -266,7 +270,7 @@ def sum_over_chunks(count: Count, part: Callable[[Any], Any], zero: Any) -> tupl
     if isinstance(count, list):
         total = tuple(zero)
         for run in count:
-            total = _sum(run.count, lambda number, run=run: part(run.span(number)), total)
+            total = _sum(run.count, run.each(part), total)
         return total
     return _sum(count, part, zero)
 
@@ -316,5 +320,5 @@ def _concatenate_run(
     if isinstance(run.count, int) and run.count == 1:
         return list(part(run.first))
     arrays = tuple(tf.TensorArray(dtype, run.count, element_shape=shape) for shape in shapes)
-    stacks = [array.stack() for array in _written(run.count, lambda number: part(run.span(number)), arrays)]
+    stacks = [array.stack() for array in _written(run.count, run.each(part), arrays)]
     return [tf.reshape(stack, tf.concat([[-1], tf.shape(stack)[2:]], 0)) for stack in stacks]  # [count, n, ...]

@@ -139,8 +139,9 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
         message = "data: X and Y must have the same number of rows"
         if in_xla():
-            X = validation.asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]))
-            return finite(X, name="", advice=""), self._with_checked_size(Y)
+            Y = self._with_checked_size(validation.asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
+            # Where Y is refused X is NaN too: a likelihood may take NaN for a label.
+            return validation.asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], message)
         with tf.control_dependencies([] if same is None else [same]):
             X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")

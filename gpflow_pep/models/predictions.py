@@ -50,6 +50,8 @@ def predict_log_density(
     Y = real_numbers(Y, "data[1] (Y)")
     rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
     Y = tf.reshape(rows, tf.shape(Y))
+    if in_xla():
+        X = asserted(X, tf.math.is_finite(Y))  # a likelihood may take NaN for a label
     if isinstance(self.likelihood, Softmax):
         Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
     if full_cov or full_output_cov:

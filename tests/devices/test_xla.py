@@ -181,6 +181,7 @@ def test_labels_that_are_none(likelihood):
     assert np.isfinite(loss((X, labels)))
     labels[5] = 3.0
     assert np.isnan(loss((X, labels)))
+    assert np.isnan(tf.function(model.predict_log_density, jit_compile=True, autograph=False)((X, labels))).all()
     labels[5] = np.nan
     assert np.isnan(loss((X, labels)))
 
