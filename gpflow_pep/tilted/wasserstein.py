@@ -62,7 +62,9 @@ def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     mass = tf.math.segment_sum(within[:, -1], row)  # [R]
     within /= tf.gather(mass, row)[:, None]
     number = tf.range(tf.size(row))
-    at = tf.stack([row, number - tf.gather(tf.math.segment_min(number, row), row)], axis=1)  # row, place in it
+    at = tf.stack(
+        [row, number - tf.gather(tf.math.unsorted_segment_min(number, row, num_rows), row)], axis=1
+    )  # row, place in it
     table = tf.scatter_nd(at, within[:, -1], [num_rows, tf.reduce_max(at[:, 1]) + 1])  # one row cannot spoil another
     before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within, 0.0, 1.0)
