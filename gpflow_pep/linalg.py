@@ -101,7 +101,8 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
 
 def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    The message: the size of the first matrix that failed, its smallest eigenvalue and its condition number.
+    The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has
+    to be added to its diagonal: rounding changes eigenvalues λ by up to M eps max|λ|.
 
     No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
     """
@@ -115,6 +116,10 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
+    dtype = matrix.dtype.as_numpy_dtype
+    rounding = (np.finfo(dtype).eps * tf.cast(size, matrix.dtype)) * tf.reduce_max(sizes, axis=1)
+    missing = tf.maximum(rounding - tf.reduce_min(eigenvalues, axis=1), np.finfo(dtype).tiny)
+    missing = tf.pow(tf.constant(10.0, matrix.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
     numbers = (
         tf.reduce_min(eigenvalues, axis=1),  # not the first: a matrix [0, 0] has none
         tf.reduce_max(eigenvalues, axis=1),
@@ -137,6 +142,9 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
                 largest,
                 ", condition number about ",
                 condition,
+                "; it succeeds with ",
+                tf.strings.as_string(missing, scientific=True, precision=0),
+                " more on the diagonal",
                 *end,
             ]
         ),
