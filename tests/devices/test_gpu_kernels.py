@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Softmax, StudentT
+from graph_nodes import nodes
 from small_models import LABELS, MAKERS, WITH_LABELS, X_NEW, X, Y, Z, classifier, collapsed, kernel, of_minibatches
 from tensorflow.python.framework import kernels
 
@@ -36,14 +37,6 @@ _GPU = ("GPU", "DEFAULT")  # "DEFAULT": of every device
 pytestmark = pytest.mark.skipif(
     not tf.sysconfig.get_build_info().get("is_cuda_build"), reason="this TensorFlow is built without kernels for GPUs"
 )
-
-
-def nodes(function):
-    """All nodes of a graph, with those of the functions, loops and branches in it."""
-    graph = function.graph.as_graph_def()
-    own = {each.signature.name for each in graph.library.function}
-    every = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
-    return [node for node in every if node.op not in own]
 
 
 def types(node):

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
 from gpflow.utilities import positive
+from graph_nodes import nodes
 from small_models import LABELS, MAKERS, WITH_LABELS, X_NEW, X, Y, Z, classifier, collapsed, kernel, of_minibatches
 
 import gpflow_pep
@@ -108,6 +109,16 @@ def test_a_compiled_function_takes_other_numbers_of_rows():
 
 
 # --- checks that fail ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*OURS, *OTHERS, *FOR_CLASSES, *SLOW])
+def test_no_check_is_left_to_xla_which_would_drop_it(name):
+    model, data = made(name)
+    loss = tf.function(lambda: model.training_loss(*data), jit_compile=True, autograph=False)
+    predict = tf.function(lambda: model.predict_f(X_NEW), jit_compile=True, autograph=False)
+    for function in (loss, predict):
+        operations = {node.op for node in nodes(function.get_concrete_function())}
+        assert not operations & {"Assert", "CheckNumerics", "CheckNumericsV2", "PrintV2", "AsString", "StringFormat"}
 
 
 def assert_is_nan(model, *data):
