@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import tensorflow as tf
 import tensorflow_probability as tfp
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_util
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -43,6 +44,33 @@ def no_autograph(function: _Function) -> _Function:
                 hand_over()
 
     return cast(_Function, tf.autograph.experimental.do_not_convert(traced))
+
+
+def in_xla() -> bool:
+    """
+    Whether the operations that are made now belong to a function that XLA compiles (``jit_compile=True``).
+
+    There nothing can be printed, no error can be raised while the function runs, and shapes do not depend on values.
+    Known when the function is traced, also in functions, loops, branches and gradients nested in it. False when
+    functions run eagerly.
+
+    (TensorFlow marks the graph of such a function, and graphs know which one they are nested in. The function that
+    looks for the mark is private to TensorFlow.)
+    """
+    if tf.executing_eagerly():
+        return False
+    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def refuse_xla(what: str) -> None:
+    """
+    Raise an error where XLA compiles what is traced now.
+
+    :param what: what XLA cannot compile.
+    :raises NotImplementedError: in a function with ``jit_compile=True``.
+    """
+    if in_xla():
+        raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -76,10 +104,15 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
         self._new = functools.partial(_Compiled, function, **options)
-        self._run = tf.function(no_autograph(function), autograph=False, **options)
+        # Functions that XLA compiles need graphs of their own, but tf.function would give them what it has traced.
+        self._run, self._in_xla = (tf.function(no_autograph(function), autograph=False, **options) for _ in range(2))
+
+    def _function(self) -> Any:
+        """The ``tf.function`` for where it is called."""
+        return self._in_xla if in_xla() else self._run
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(*args, **kwargs)
+        return self._function()(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._key = f"_compiled {owner.__qualname__}.{name}"
@@ -89,7 +122,7 @@ class _Compiled:
             return self
         if vars(instance).get(self._key) is None:
             vars(instance)[self._key] = self._new()
-        return vars(instance)[self._key]._run.__get__(instance, owner)
+        return vars(instance)[self._key]._function().__get__(instance, owner)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Copies, also pickled ones, have none yet."""

@@ -1,7 +1,8 @@
 """Cholesky factorization that never returns NaN silently.
 
 TensorFlow's Cholesky fills its result with NaN on CPU when a matrix is not positive definite, and goes on. Here the
-same operation stops with a message that names the matrix, says how it is conditioned and what to try.
+same operation stops with a message that names the matrix, says how it is conditioned and what to try. In functions that
+XLA compiles, which cannot raise errors, the result and what is computed from it are NaN.
 """
 
 import sys
@@ -13,6 +14,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from .derivatives import once_differentiable
+from .graphs import in_xla
 from .validation import asserted
 
 _GROWTH = 10.0  # of the jitter, per attempt
@@ -31,9 +33,9 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
     :param matrix: symmetric matrix, or a batch of them.
     :param name: what the error message calls the matrix.
     :param advice: what the reader of that message can try; a string or a string tensor [].
-    :return: the lower triangular factor; always finite.
-    :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point. (With
-        ``jit_compile=True`` the message cannot be expressed, and TensorFlow refuses to compile it.)
+    :return: the lower triangular factor; always finite, except with ``jit_compile=True``, where all of it is NaN if a
+        matrix is not positive definite.
+    :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
     """
 
     @tf.custom_gradient
@@ -41,7 +43,8 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            factor = asserted(factor, succeeded, _diagnosis(matrix, succeeded, name, advice))
+            message = () if in_xla() else (_diagnosis(matrix, succeeded, name, advice),)
+            factor = asserted(factor, succeeded, *message)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return once_differentiable(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
@@ -58,7 +61,8 @@ def cholesky_with_growing_jitter(
 ) -> tf.Tensor:
     """
     :func:`cholesky` of a matrix whose diagonal already carries `jitter`, which is raised tenfold until the
-    factorization succeeds. A raise is reported on standard error; past `max_jitter` the error is :func:`cholesky`'s.
+    factorization succeeds. A raise is reported on standard error, but not with ``jit_compile=True``; past `max_jitter`
+    the error is :func:`cholesky`'s.
 
     :param jitter: what the diagonal carries (units of the matrix).
     :param max_jitter: the largest jitter that may be used instead.
@@ -85,7 +89,8 @@ def cholesky_with_growing_jitter(
         with tf.control_dependencies([] if printed is None else [printed]):
             return tf.constant(True)
 
-    reported = tf.cond(total > present, report, lambda: tf.constant(False))
+    total = tf.stop_gradient(total)
+    reported = tf.constant(False) if in_xla() else tf.cond(total > present, report, lambda: tf.constant(False))
     with tf.control_dependencies([reported]):
         return cholesky(matrix + (total - present) * identity, name=name, advice=advice)
 
@@ -96,7 +101,8 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
 
 def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    The message: the size of the first matrix that failed, its smallest eigenvalue and its condition number.
+    The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has
+    to be added to its diagonal: rounding changes eigenvalues λ by up to M eps max|λ|.
 
     No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
     """
@@ -110,6 +116,10 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
+    dtype = matrix.dtype.as_numpy_dtype
+    rounding = (np.finfo(dtype).eps * tf.cast(size, matrix.dtype)) * tf.reduce_max(sizes, axis=1)
+    missing = tf.maximum(rounding - tf.reduce_min(eigenvalues, axis=1), np.finfo(dtype).tiny)
+    missing = tf.pow(tf.constant(10.0, matrix.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
     numbers = (
         tf.reduce_min(eigenvalues, axis=1),  # not the first: a matrix [0, 0] has none
         tf.reduce_max(eigenvalues, axis=1),
@@ -132,6 +142,9 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
                 largest,
                 ", condition number about ",
                 condition,
+                "; it succeeds with ",
+                tf.strings.as_string(missing, scientific=True, precision=0),
+                " more on the diagonal",
                 *end,
             ]
         ),
@@ -141,12 +154,14 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """
-    `value` itself, or an error that names it where an entry is NaN or infinite.
+    `value` itself, or an error that names it where an entry is NaN or infinite; with ``jit_compile=True`` all is NaN.
 
     :raises tf.errors.InvalidArgumentError: eagerly and compiled.
     """
     value, message = tf.convert_to_tensor(value), f" of the entries of {name} are not finite. Try: {advice}"
     is_finite = tf.math.is_finite(value)
+    if in_xla():
+        return asserted(value, is_finite)
     if value.shape.rank == 0:
         return asserted(value, is_finite, f"1{message}")
     num_broken = tf.math.count_nonzero(~is_finite)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -13,8 +13,8 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from .engine import Prior, SiteSums, concatenate, with_checked_variance
-from .graphs import no_autograph
+from .engine import Prior, SingleRows, SiteSums, concatenate, with_checked_variance
+from .graphs import in_xla, no_autograph
 from .linalg import finite
 
 ROWS_PER_CHUNK = 4096
@@ -187,12 +187,13 @@ class GaussianPosterior(WhitenedPosterior):
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
     """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
-    count = tf.maximum(1, -(-tf.shape(X)[0] // ROWS_PER_CHUNK))
+    chunks = SingleRows(ROWS_PER_CHUNK)
+    count = chunks.count(tf.shape(X)[0])
 
-    def part(chunk: tf.Tensor) -> MeanAndVariance:
-        return predict(X[chunk * ROWS_PER_CHUNK : (chunk + 1) * ROWS_PER_CHUNK])
+    def part(chunk: Any) -> MeanAndVariance:
+        return predict(chunks.take(X, chunk))
 
-    mean, variance = concatenate(count, part, X.dtype, [None, None])
+    mean, variance = concatenate(count if in_xla() else tf.maximum(1, count), part, X.dtype, [None, None])
     return mean, variance
 
 

@@ -14,6 +14,8 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
+from .graphs import in_xla
+
 _MAX_SHOWN = 3  # entries of an array in a message
 _LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
 _LARGEST_SEED = 2**32 - 1  # that NumPy and scikit-learn both take
@@ -279,11 +281,15 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
-    `value` itself, in a graph too.
+    `value` itself, in a graph too; in a function that XLA compiles NaN, also in its derivatives, where not all of
+    `accepted` holds.
 
+    :param value: floating point numbers, if XLA is to compile this.
     :raises tf.errors.InvalidArgumentError: with the message, strings and tensors, where not all of `accepted` holds.
     """
     accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
+    if in_xla():
+        return value * tf.where(accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype))
     if tf.executing_eagerly():
         if not bool(accepted):
             parts = (part for tensor in message for part in np.ravel(tensor)[:_MAX_SHOWN])

@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
-from gpflow_pep.graphs import compiled, hand_over, no_autograph
+from gpflow_pep.graphs import compiled, hand_over, in_xla, no_autograph, on_demand, refuse_xla
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
@@ -314,3 +314,90 @@ def test_an_instance_that_its_graph_refers_to_is_released():
     del instance, tape, y
     gc.collect()
     assert reference() is None
+
+
+# --- functions that XLA compiles -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def seen():
+    """What :func:`in_xla` says, wherever it is asked in `everywhere`."""
+    return {}
+
+
+@pytest.fixture
+def everywhere(seen):
+    """A function of x that asks in functions, loops, branches and gradients nested in it."""
+
+    def asked(place, value):
+        seen.setdefault(place, []).append(in_xla())
+        return value
+
+    @tf.custom_gradient
+    def doubled(x):
+        return asked("custom gradient", 2.0 * x), lambda bar: asked("its derivative", 2.0 * bar)
+
+    @on_demand
+    def of_ours(x):
+        return asked("function of ours", doubled(x))
+
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = asked("top", of_ours(x))
+            few = {"maximum_iterations": 2}
+            y = tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, asked("loop", doubled(y))), (0, y), **few)[1]
+            y = tf.cond(y > 0.0, lambda: asked("branch", doubled(y)), lambda: y)
+            with tf.control_dependencies([y]), tf.control_dependencies(None):
+                y = asked("after dependencies", tf.identity(y))
+        return tape.gradient(y, x)
+
+    return run
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_what_xla_compiles_is_known_everywhere(everywhere, seen, jit_compile):
+    slope = tf.function(everywhere, autograph=False, jit_compile=jit_compile)(tf.constant(1.0))
+    assert float(slope) == 2.0**4
+    assert len(seen) == 7
+    assert {answer for answers in seen.values() for answer in answers} == {jit_compile}
+
+
+def test_a_function_that_xla_does_not_compile_may_call_one_that_it_does(everywhere, seen):
+    inner = tf.function(everywhere, autograph=False, jit_compile=True)
+    tf.function(lambda x: (inner(x), seen.update(outside=[in_xla()])), autograph=False)(tf.constant(1.0))
+    assert seen.pop("outside") == [False]
+    assert all(answer for answers in seen.values() for answer in answers)
+
+
+def test_nothing_that_runs_eagerly_is_compiled(everywhere, seen):
+    tf.config.run_functions_eagerly(True)
+    try:
+        tf.function(everywhere, autograph=False, jit_compile=True)(tf.constant(1.0))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert not any(answer for answers in seen.values() for answer in answers)
+
+
+def test_our_functions_are_traced_again_for_xla():
+    """tf.function by itself gives XLA the graph that it has."""
+    answers = []
+
+    @compiled
+    def asked(x):
+        answers.append(in_xla())
+        return x
+
+    for jit_compile in (False, True, False, True):
+        tf.function(asked, autograph=False, jit_compile=jit_compile)(tf.constant(1.0))
+    assert answers == [False, True]
+
+
+def test_what_xla_cannot_compile_is_named():
+    def refused():
+        refuse_xla("a message")
+
+    refused()
+    tf.function(refused, autograph=False)()
+    with pytest.raises(NotImplementedError, match="XLA cannot compile a message: leave out jit_compile=True"):
+        tf.function(refused, autograph=False, jit_compile=True)()

@@ -124,6 +124,19 @@ def test_a_matrix_without_rows(way, shape):
     assert way(np.zeros(shape)).shape == shape
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_the_message_says_how_much_jitter_is_missing(dtype, scale):
+    """Of 100 close points, whose covariance is singular to rounding."""
+    x = np.linspace(0.0, 3.0, 100)
+    matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        factorized(matrix)
+    missing = float(re.search("it succeeds with (.*) more on the diagonal", str(error.value)).group(1))
+    assert missing < 1e3 * len(x) * scale * np.finfo(dtype).eps  # at most 10 times M eps, and eigenvalues are up to 100
+    factorized(matrix + (missing * np.eye(100)).astype(dtype))
+
+
 def test_single_precision():
     matrix = positive_definite(4).astype(np.float32)
     assert factorized(matrix).dtype == tf.float32

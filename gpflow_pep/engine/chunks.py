@@ -2,19 +2,63 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
+from ..graphs import in_xla
 from .workers import local_variable
 
 ROWS_PER_CHUNK = 1024
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
+
+
+class Span(NamedTuple):
+    """A chunk in a function that XLA compiles: it has a number of rows that is known before the function runs."""
+
+    row: Any  # The first row, []
+    block: Any  # The first block, []
+    groups: Any  # G, the number of blocks, []
+    size: Any  # b, the number of rows of each, []
+
+    def take(self, values: tf.Tensor) -> tf.Tensor:
+        """The rows of `values` [N, ...]: [G b, ...]."""
+        return _slice(values, self.row, self.groups * self.size)
+
+    def take_blocks(self, values: tf.Tensor) -> tf.Tensor:
+        """What belongs to the blocks, of one value per block [B]: [G]."""
+        return _slice(values, self.block, self.groups)
+
+
+class Run(NamedTuple):
+    """Chunks of the same shape, one after the other, in a function that XLA compiles."""
+
+    first: Span
+    count: Any  # How many
+
+    def span(self, number: tf.Tensor) -> Span:
+        """Return one of the chunks."""
+        row, block, groups, size = self.first
+        return Span(row + number * groups * size, block + number * groups, groups, size)
+
+    def each(self, part: Callable[[Span], Any]) -> Callable[[tf.Tensor], Any]:
+        """Return `part` as a function of the number of a chunk."""
+        return lambda number: part(self.span(number))
+
+
+def _slice(values: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """`count` of the rows of `values` [N, ...], which XLA takes in loops, where it does not take ``values[a:b]``."""
+    begin = [first, *[0] * (values.shape.rank - 1)]
+    return tf.slice(values, begin, tf.concat([[count], tf.shape(values)[1:]], 0))
+
+
+Count: TypeAlias = tf.Tensor | list[Run]
+"""How many chunks there are, []; in a function that XLA compiles, which ones: all of a loop must have one shape."""
 
 
 class Chunks(tf.Module):
@@ -69,7 +113,7 @@ class NumberedChunks(Chunks):
     """Chunks 0, 1, ... of rows in memory."""
 
     @abstractmethod
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+    def count(self, num_data: tf.Tensor) -> Count:
         """Number of chunks, []."""
 
     @override
@@ -129,15 +173,24 @@ class SingleRows(NumberedChunks):
         self.chunk_size = _rows_per_chunk(chunk_size)
 
     @override
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
-        return -(-num_data // self.chunk_size)
+    def count(self, num_data: tf.Tensor) -> Count:
+        if not in_xla():
+            return -(-num_data // self.chunk_size)
+        known = tf.get_static_value(num_data)
+        if known is not None and known <= self.chunk_size:
+            return [Run(Span(0, 0, int(known), 1), 1)]
+        size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
+        whole, rest = num_data // size, num_data % size
+        return [Run(Span(0, 0, size, 1), whole), Run(Span(num_data - rest, num_data - rest, rest, 1), 1)]
 
     @override
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         return num_data
 
     @override
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
+        if isinstance(chunk, Span):
+            return chunk.take(values)
         return values[chunk * self.chunk_size : (chunk + 1) * self.chunk_size]
 
     @override
@@ -149,7 +202,7 @@ class AllRows(NumberedChunks):
     """Every row is a block of its own, and all of them are one chunk, however many there are: nothing loops."""
 
     @override
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
+    def count(self, num_data: tf.Tensor) -> Count:
         return tf.constant(1)
 
     @override
@@ -234,22 +287,42 @@ class Blocks(NumberedChunks):
         return tf.shape(self._rows)[0]
 
     @override
-    def count(self, num_data: tf.Tensor) -> tf.Tensor:
-        return tf.shape(self._table)[0]
+    def count(self, num_data: tf.Tensor) -> Count:
+        return self._runs() if in_xla() else tf.shape(self._table)[0]
+
+    def _runs(self) -> list[Run]:
+        """The chunks, of a partition that the function which XLA compiles cannot change."""
+        table = self._table_of_now()
+        starts = np.flatnonzero(np.any(np.diff(table[:, 2:], axis=0, prepend=0), axis=1))
+        counts = np.diff(starts, append=len(table))
+        return [Run(Span(*map(int, table[start])), int(n)) for start, n in zip(starts, counts, strict=True)]
+
+    def _table_of_now(self) -> AnyNDArray:
+        with tf.init_scope():
+            table: AnyNDArray = self._table.numpy()
+        return table
+
+    def is_as_traced(self) -> tf.Tensor:
+        """Whether the partition is the one that it was when a function that XLA compiles was traced, []."""
+        return tf.reduce_all(tf.equal(self._table, self._table_of_now()))
 
     @override
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
         return tf.shape(self.sizes)[0]
 
     @override
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
+        if isinstance(chunk, Span):
+            return tf.gather(values, chunk.take(tf.convert_to_tensor(self._rows)))
         row, _, groups, size = tf.unstack(self._table[chunk])
         return tf.gather(values, self._rows[row : row + groups * size])
 
     @override
-    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         if values.shape.rank == 0:
             return values
+        if isinstance(chunk, Span):
+            return tf.gather(values, chunk.take_blocks(tf.convert_to_tensor(self._blocks)))
         _, block, groups, _ = tf.unstack(self._table[chunk])
         return tf.gather(values, self._blocks[block : block + groups])
 
@@ -257,9 +330,9 @@ class Blocks(NumberedChunks):
     def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
         return tf.scatter_nd(self._rows[:, None], values, tf.shape(values))
 
-    def divide(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def divide(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         """A chunk's rows [n, D] as blocks [G, b, D]."""
-        _, _, groups, size = tf.unstack(self._table[chunk])
+        _, _, groups, size = chunk if isinstance(chunk, Span) else tf.unstack(self._table[chunk])
         return tf.reshape(values, [groups, size, values.shape[-1]])
 
 
@@ -267,24 +340,45 @@ def _rows_per_chunk(chunk_size: int | None) -> int:
     return ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
 
 
-def sum_over_chunks(count: tf.Tensor, part: Callable[[tf.Tensor], Any], zero: Any) -> tuple[tf.Tensor, ...]:
-    """Sum of part(0), ..., part(count - 1), each some tensors of the shapes of `zero`."""
+def sum_over_chunks(count: Count, part: Callable[[Any], Any], zero: Any) -> tuple[tf.Tensor, ...]:
+    """Sum of what `part` returns for each chunk, each some tensors of the shapes of `zero`."""
+    if isinstance(count, list):
+        total = tuple(zero)
+        for run in count:
+            total = _sum(run.count, run.each(part), total)
+        return total
+    return _sum(count, part, zero)
+
+
+def _sum(count: Any, part: Callable[[tf.Tensor], Any], start: Any) -> tuple[tf.Tensor, ...]:
+    """`start` and part(0), ..., part(count - 1), added up."""
 
     def step(chunk: tf.Tensor, *total: tf.Tensor) -> tuple[tf.Tensor, ...]:
         added = zip(total, part(chunk), strict=True)
         return chunk + 1, *(tf.ensure_shape(old + new, old.shape) for old, new in added)
 
+    if isinstance(count, int) and count == 1:
+        return step(tf.constant(0), *start)[1:]
     _, *total = tf.while_loop(
-        lambda chunk, *_: chunk < count, step, (tf.constant(0), *zero), parallel_iterations=CHUNKS_IN_FLIGHT
+        lambda chunk, *_: chunk < count, step, (tf.constant(0), *start), parallel_iterations=CHUNKS_IN_FLIGHT
     )
     return tuple(total)
 
 
 def concatenate(
-    count: tf.Tensor, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
+    count: Count, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
 ) -> tuple[tf.Tensor, ...]:
-    """The tensors of part(0), ..., part(count - 1), some rows each, one after the other; `shapes` are static."""
+    """The tensors that `part` returns for each chunk, some rows each, one after the other; `shapes` are static."""
+    if isinstance(count, list):
+        runs = [_concatenate_run(run, part, dtype, shapes) for run in count]
+        return tuple(tf.concat(values, axis=0) for values in zip(*runs, strict=True))
     arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False) for _ in shapes)
+    arrays = _written(count, part, arrays)
+    return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+
+
+def _written(count: Any, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], arrays: Any) -> Any:
+    """The arrays with part(0), ..., part(count - 1) in them."""
 
     def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
         return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, part(chunk), strict=True))
@@ -292,4 +386,14 @@ def concatenate(
     _, *arrays = tf.while_loop(
         lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
     )
-    return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+    return arrays
+
+
+def _concatenate_run(
+    run: Run, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
+) -> list[tf.Tensor]:
+    if isinstance(run.count, int) and run.count == 1:
+        return list(part(run.first))
+    arrays = tuple(tf.TensorArray(dtype, run.count, element_shape=shape) for shape in shapes)
+    stacks = [array.stack() for array in _written(run.count, run.each(part), arrays)]
+    return [tf.reshape(stack, tf.concat([[-1], tf.shape(stack)[2:]], 0)) for stack in stacks]  # [count, n, ...]

@@ -8,6 +8,7 @@ from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from typing_extensions import override
 
+from ..graphs import refuse_xla
 from ..validation import asserted
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
 
@@ -177,6 +178,7 @@ class DatasetRows(Chunks):
         The loop belongs to the graph, in place of functions of the dataset: those run on the CPU whatever the device,
         and TensorFlow prepares them anew in every pass.
         """
+        refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
 
         def step(batch: tf.experimental.Optional, number: tf.Tensor, seen: Seen, total: Any) -> tuple[Any, ...]:

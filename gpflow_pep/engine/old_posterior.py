@@ -270,14 +270,15 @@ def _single_covariances(
 
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
     """Whether points are equal, [M, Ma]; duplicates are matched in order, the first with the first and so on."""
-    with tf.device("CPU"):  # other devices have it for vectors only
-        both = tf.concat([Z, Z_old], axis=0) + 0.0  # -0 is 0
-        place = tf.raw_ops.UniqueV2(x=both, axis=[0]).idx  # the same for the same point
-    new, old = tf.split(place, [tf.shape(Z)[0], tf.shape(Z_old)[0]])
-    same = (new[:, None] == old) & (_occurrence(new)[:, None] == _occurrence(old))
+    same = _equal(Z, Z_old) & tf.equal(_occurrence(Z)[:, None], _occurrence(Z_old))
     return tf.cast(same, Z.dtype)
 
 
-def _occurrence(place: tf.Tensor) -> tf.Tensor:
-    """Count the earlier points equal to each one, [n]."""
-    return tf.reduce_sum(tf.linalg.band_part(tf.cast(place[:, None] == place, tf.int32), -1, 0), axis=-1)
+def _equal(X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
+    """Whether rows of X [m, D] and X2 [n, D] are equal, [m, n]."""
+    return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)
+
+
+def _occurrence(Z: tf.Tensor) -> tf.Tensor:
+    """Count the points equal to each one, up to this one, [n]; in floating point, which every device adds up."""
+    return tf.reduce_sum(tf.linalg.band_part(tf.cast(_equal(Z, Z), Z.dtype), -1, 0), axis=-1)

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..engine import InducingPosterior, SiteSums, precision_B
+from ..graphs import in_xla
+from ..validation import asserted
 from .acceleration import Secants, Step
 from .loop_state import (
     ATTEMPT_DAMPING,
@@ -179,7 +181,10 @@ def _evaluate(
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
     of_marginals = swept.mean, swept.variance
-    change = rows.largest(tf.reduce_max(tf.abs(normalized(swept.update, *of_marginals))))
+    changes = tf.abs(normalized(swept.update, *of_marginals))
+    change = rows.largest(tf.reduce_max(changes))
+    if in_xla():  # where the largest one of numbers and NaN is a number
+        change = asserted(change, tf.math.is_finite(changes))
     energy = integral + terms, tf.abs(integral) + tf.abs(terms)
     iterate = Iterate(swept.sites, swept.update, swept.tilted_derivatives, A, c, *of_marginals, change, *energy)
     return iterate, swept.cavity_ratio

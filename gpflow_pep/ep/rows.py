@@ -11,6 +11,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
 from ..engine import (
+    AllRows,
     Chunks,
     NumberedChunks,
     Prior,
@@ -18,6 +19,7 @@ from ..engine import (
     conditional_variance_of_f,
     floating_variables,
 )
+from ..graphs import in_xla
 from ..tilted import Observations
 
 
@@ -164,6 +166,7 @@ class ProjectedRows:
         """
         :param keep: compute all chunks now and keep them, in memory that grows with N M.
         """
+        keep = keep and (isinstance(rows.chunks, AllRows) or not in_xla())  # arrays of chunks of several sizes
         self._rows, self._L, self._scale = rows, L, scale
         self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields)) if keep else None
 

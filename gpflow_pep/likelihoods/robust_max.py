@@ -10,8 +10,8 @@ from gpflow.likelihoods import Likelihood
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import concatenate, log1p_ratio
-from ..graphs import no_autograph
+from ..engine import SingleRows, concatenate, log1p_ratio
+from ..graphs import in_xla, no_autograph
 from ..quadrature import largest
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
@@ -61,7 +61,7 @@ class MultiClassRobustMax(Likelihood):
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
             size = max(1, _VALUES_PER_CHUNK // self.num_classes)
-            log_prob, slope, curvature = _in_chunks(label, mean, variance, size)
+            log_prob, slope, curvature = _in_chunks(label, of_labels(mean, label), variance, size)
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))
@@ -78,8 +78,9 @@ class MultiClassRobustMax(Likelihood):
     @inherit_check_shapes
     @no_autograph
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), class_labels(Y, self.num_classes))
-        return tf.where(hits, *self.log_values)
+        label = class_labels(Y, self.num_classes)
+        hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), label)
+        return of_labels(tf.where(hits, *self.log_values), label)
 
     @inherit_check_shapes
     @no_autograph
@@ -132,23 +133,33 @@ def log_power_mean(
 
 def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     """
-    Y [..., 1] as integers [...].
+    Y [..., 1] as integers [...]. In functions that XLA compiles, where there are no errors, a label is -1 if it is none
+    of 0, ..., C - 1: see :func:`of_labels`.
 
     :raises tf.errors.InvalidArgumentError: if one of them is none of 0, ..., C - 1.
     """
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
+    if in_xla():
+        return tf.where(accepted, label, -1)
     return validation.asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
+
+
+def of_labels(value: tf.Tensor, label: tf.Tensor) -> tf.Tensor:
+    """`value` itself, but NaN where XLA compiles this and one of the labels is none: :func:`class_labels`."""
+    return validation.asserted(value, label >= 0) if in_xla() else value
 
 
 def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:
     """log P [n], and its slope and curvature [n, C], some rows at a time."""
-    count = tf.maximum(1, -(-tf.shape(label)[0] // size))
+    chunks = SingleRows(size)
+    count = chunks.count(tf.shape(label)[0])
+    count = count if in_xla() else tf.maximum(1, count)
 
-    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        rows = slice(chunk * size, (chunk + 1) * size)
-        integral = largest(label[rows], tf.transpose(mean[rows]), tf.transpose(variance[rows]))
+    def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+        y, m, v = (chunks.take(values, chunk) for values in (label, mean, variance))
+        integral = largest(y, tf.transpose(m), tf.transpose(v))
         return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
 
     return concatenate(count, part, mean.dtype, ([None], mean.shape, mean.shape))

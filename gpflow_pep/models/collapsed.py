@@ -34,7 +34,7 @@ from ..engine import (
     collapsed_leave_one_out,
     log_gaussian,
 )
-from ..graphs import no_autograph
+from ..graphs import in_xla, no_autograph
 from ..linalg import finite
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
@@ -228,6 +228,8 @@ class CollapsedRegression(SparseGP):
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         if isinstance(chunks, Blocks):
             same &= tf.equal(tf.shape(X)[0], chunks.num_rows)
+            if in_xla():
+                same &= chunks.is_as_traced()
         message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
         return validation.asserted(X, same, message), Y
 

@@ -21,7 +21,7 @@ from .. import validation
 from ..engine import Prior, conditional_variance_of_f
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
-from ..graphs import no_autograph
+from ..graphs import in_xla, no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..observations import check_observations
 from ..posteriors import GaussianPosterior
@@ -138,6 +138,10 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
         message = "data: X and Y must have the same number of rows"
+        if in_xla():
+            Y = self._with_checked_size(validation.asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
+            # Where Y is refused X is NaN too: a likelihood may take NaN for a label.
+            return validation.asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], message)
         with tf.control_dependencies([] if same is None else [same]):
             X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")

@@ -10,10 +10,11 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
+from ..graphs import in_xla
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..linalg import finite
 from ..observations import check_observations
-from ..validation import real_numbers
+from ..validation import asserted, real_numbers
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
@@ -49,6 +50,8 @@ def predict_log_density(
     Y = real_numbers(Y, "data[1] (Y)")
     rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
     Y = tf.reshape(rows, tf.shape(Y))
+    if in_xla():
+        X = asserted(X, tf.math.is_finite(Y))  # a likelihood may take NaN for a label
     if isinstance(self.likelihood, Softmax):
         Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
     if full_cov or full_output_cov:
@@ -76,6 +79,8 @@ def predict_f_samples(
 
 def _number(value: tf.Tensor, name: str) -> tf.Tensor:
     """Refuse NaN, but not infinity: the variance of a Student-t, or the logarithm of a probability of 0."""
+    if in_xla():
+        return asserted(value, ~tf.math.is_nan(value))
     with tf.control_dependencies(
         [finite(tf.where(tf.math.is_inf(value), tf.zeros_like(value), value), name=name, advice=_ADVICE)]
     ):

@@ -31,7 +31,7 @@ from ..ep import (
     update_rows,
 )
 from ..ep.cavity import Site
-from ..graphs import compiled
+from ..graphs import compiled, in_xla
 from .lock import lock_of
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def _converged_now(model: "PEP") -> UpdatedPosterior:
             model._warned.assign(True)
             warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=4)
         return posterior
+    if in_xla():  # which prints nothing
+        return posterior
     tf.cond((model._status[0] > 0.0) | model._warned, lambda: tf.constant(False), lambda: _print_warning(model))
     return posterior
 
@@ -100,15 +102,23 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     problem = SitesProblem(inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound())
     options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
     fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
+    before = model._sites.stacked()
     iterate, sweeps, fraction, outcome = converge(
-        problem, model._sites.stacked(), options, num_data=model._num_rows_of_all, fraction=fraction
+        problem, before, options, num_data=model._num_rows_of_all, fraction=fraction
     )
-    proper = tf.debugging.Assert(outcome != IMPROPER, [_IMPROPER])
+    proper = outcome != IMPROPER
+    sites = iterate.sites
+    if in_xla():
+        sites = tf.where(proper, sites, before)
+        iterate = tf.nest.map_structure(lambda value: validation.asserted(value, proper), iterate)
+        checks = []
+    else:
+        checks = [tf.debugging.Assert(proper, [_IMPROPER])]
     log_evidence = iterate.log_evidence + inputs.terms
     is_converged = tf.cast(tf.equal(outcome, CONVERGED), iterate.change.dtype)
     status = [is_converged, tf.cast(sweeps, iterate.change.dtype), iterate.change, log_evidence, fraction]
-    with tf.control_dependencies([proper]):
-        precision, linear = tf.unstack(iterate.sites, axis=1)
+    with tf.control_dependencies(checks):
+        precision, linear = tf.unstack(sites, axis=1)
         assigned = [
             model._sites.precision.assign(precision),
             model._sites.linear.assign(linear),

@@ -36,7 +36,7 @@ from ..derivatives import once_differentiable
 from ..engine import factored_log_det_ratio, log1p_ratio
 from ..ep import scale_terms
 from ..ep.cavity import project_mean
-from ..graphs import no_autograph
+from ..graphs import in_xla, no_autograph
 from ..linalg import cholesky, column_products, finite
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
@@ -182,14 +182,16 @@ def _square(value: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.square(value))
 
 
-def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> tf.Tensor:
+def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:
+    if in_xla():
+        return ""
     return tf.strings.format(
         "a smaller alpha (alpha = {}, num_data N = {}), or q_sqrt without huge or NaN entries", (alpha, num_data)
     )
 
 
 def tied_cavity(
-    q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: tf.Tensor
+    q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: str | tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """
     With W = I + power (R'R - offset I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].

@@ -30,6 +30,7 @@ _NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than 
 _DROP = 30.0  # of g, below which 1e-13 of P is left out
 _GROWTH = 4.0  # how much farther each panel ends than the one before
 _GRADES_LEFT, _GRADES_RIGHT = 22, 12  # how many, at most
+_PLACES = 16  # for panels of a row, on average, where their number cannot change
 # Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
 # are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
 _TOLERANCES = (5e-5, 3e-4, 5e-4)
@@ -175,8 +176,10 @@ def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     return _Reach(reach[0], reach[1], rise[0])
 
 
-def _first_panels(reach: _Reach) -> Panels:
+def _first_panels(reach: _Reach) -> tuple[Panels, tf.Tensor]:
     """
+    The first panels, and which of them there are: some may have no width.
+
     They grow from the left end up to the mode, and on from there by the distance of the two: what rises or bends
     sharply does so on the left.
     """
@@ -189,9 +192,8 @@ def _first_panels(reach: _Reach) -> Panels:
     ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
     starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
     row = tf.broadcast_to(tf.range(tf.shape(left)[0])[:, None], tf.shape(starts))
-    wide = ends > starts
-    row, starts, ends = (tf.boolean_mask(value, wide) for value in (row, starts, ends))
-    return Panels(row, starts, 0.5 * (ends - starts))
+    row, starts, ends = (tf.reshape(value, [-1]) for value in (row, starts, ends))
+    return Panels(row, starts, 0.5 * (ends - starts)), ends > starts
 
 
 def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
@@ -227,7 +229,8 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
-    sums, _ = integrate(evaluate, _first_panels(reach), R, shape=(5 + 2 * C, 3), keep=False)
+    first, used = _first_panels(reach)
+    sums, _ = integrate(evaluate, first, R, shape=(5 + 2 * C, 3), keep=False, places=_PLACES, used=used)
     return sums
 
 

@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..graphs import on_demand
+from ..graphs import in_xla, on_demand
 from .adaptive import Evaluated, Panels, integrate
 from .legendre import LAST_COEFFICIENTS, NODES, WEIGHTS
 from .own_class import of_own_class
@@ -122,9 +122,12 @@ def softmax_power(
     offset = alpha * (m + 0.5 * alpha * v)
     rows = _Parts(own[..., None], shifted[..., None], variance[..., None], offset[..., None], alpha[..., None])
     scale = _scan(rows)
+    beyond = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
+    if in_xla():
+        sums = _of_all_rows(rows, scale, beyond | accurate)
+        return _power(sums, own, scale, alpha)
     sums, rest = _by_trapezoid(rows, scale)
-    beyond = tf.gather(tf.reduce_any(variance > LARGEST_VARIANCE, axis=0), rest)
-    rest = tf.boolean_mask(rest, beyond | accurate)
+    rest = tf.boolean_mask(rest, tf.gather(beyond, rest) | accurate)
 
     def with_panels() -> tf.Tensor:
         refined = _by_panels(mean.shape[0])(_taken(rows, rest), _Scale(*(tf.gather(value, rest) for value in scale)))
@@ -219,13 +222,9 @@ def _by_trapezoid(rows: _Parts, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
         begin, size = tf.where(number > 0, _FEW, 0), tf.where(number > 0, _MANY, _FEW)
         points = tf.ensure_shape(table[:, begin : begin + size], [4, None])
         parts, of_parts = _taken(rows, place), _Scale(*(tf.gather(value, place) for value in scale))
-        t, weights = _points(of_parts, points[0])
-        flat = tf.reshape(t + parts.mean, [-1, size])
-        survival = tabulated_survival(flat, tf.minimum(tf.reshape(parts.variance, [-1]), LARGEST_VARIANCE))
-        log_S, hazard = (tf.reshape(value, [C, -1, size]) for value in survival)
-        integrals = _integrals(parts, of_parts, t, weights, log_S, hazard)
-        inaccurate = tf.where(~_is_accurate(parts, integrals, log_S, points[1:]))[:, 0]
-        sums = tf.tensor_scatter_nd_update(sums, place[:, None], tf.transpose(integrals.sums))
+        integrals, good = _on_points(parts, of_parts, points)
+        inaccurate = tf.where(~good)[:, 0]
+        sums = tf.tensor_scatter_nd_update(sums, place[:, None], tf.transpose(integrals))
         return number + 1, tf.gather(place, inaccurate), sums
 
     start = tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], dtype)
@@ -236,6 +235,39 @@ def _by_trapezoid(rows: _Parts, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None, 1 + 2 * C])),
     )
     return tf.transpose(sums), rest
+
+
+def _of_all_rows(rows: _Parts, scale: _Scale, accurate: tf.Tensor) -> tf.Tensor:
+    """
+    Integrals [1 + 2C, R], with shapes that do not depend on which rows need how many points.
+
+    :param accurate: which rows are integrated on panels if the trapezoid rule is not enough, [R].
+    """
+    C, table = rows.mean.shape[0], tf.constant(_TRAPEZOID, scale.left.dtype)
+    few, good = _on_points(rows, scale, table[:, :_FEW])
+
+    def with_many() -> tuple[tf.Tensor, tf.Tensor]:
+        many, are_good = _on_points(rows, scale, table[:, _FEW:])
+        return tf.where(good, few, many), good | are_good
+
+    sums, good = tf.cond(tf.reduce_all(good), lambda: (few, good), with_many)
+    rest = ~good & accurate
+    return tf.cond(tf.reduce_any(rest), lambda: tf.where(rest, _by_panels(C)(rows, scale, rest), sums), lambda: sums)
+
+
+def _on_points(rows: _Parts, scale: _Scale, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    Integrals [1 + 2C, R] by the trapezoid rule, and the rows that they are accurate for.
+
+    :param points: positions and weights, [4, K].
+    """
+    C, size = rows.mean.shape[0], tf.shape(points)[1]
+    t, weights = _points(scale, points[0])
+    flat = tf.reshape(t + rows.mean, [-1, size])
+    survival = tabulated_survival(flat, tf.minimum(tf.reshape(rows.variance, [-1]), LARGEST_VARIANCE))
+    log_S, hazard = (tf.reshape(value, [C, -1, size]) for value in survival)
+    integrals = _integrals(rows, scale, t, weights, log_S, hazard)
+    return integrals.sums, _is_accurate(rows, integrals, log_S, points[1:])
 
 
 def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -282,7 +314,7 @@ def _by_panels(C: int) -> Any:
     return on_demand(functools.partial(_panel_integrals, C))
 
 
-def _panel_integrals(C: int, rows: _Parts, scale: _Scale) -> tf.Tensor:
+def _panel_integrals(C: int, rows: _Parts, scale: _Scale, wanted: tf.Tensor | None = None) -> tf.Tensor:
     dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
     nodes, weights, last = (
         tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS / WEIGHTS[:, None])
@@ -302,8 +334,9 @@ def _panel_integrals(C: int, rows: _Parts, scale: _Scale) -> tf.Tensor:
 
     half = (scale.right - scale.left) / (2 * _NUM_PANELS)
     starts = scale.left[:, None] + 2.0 * half[:, None] * tf.range(_NUM_PANELS, dtype=dtype)
+    used = None if wanted is None else tf.repeat(wanted, _NUM_PANELS)
     first = Panels(tf.repeat(tf.range(R), _NUM_PANELS), tf.reshape(starts, [-1]), tf.repeat(half, _NUM_PANELS))
-    sums, _ = integrate(evaluate, first, R, shape=(1 + 2 * C, 4), keep=False)
+    sums, _ = integrate(evaluate, first, R, shape=(1 + 2 * C, 4), keep=False, used=used)
     return tf.transpose(sums)
 
 

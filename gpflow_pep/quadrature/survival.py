@@ -16,6 +16,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.special import ndtr
 
+from ..graphs import in_xla
 from ..normal import log_ndtr
 
 _NARROW = 1.0  # variances for which the sum is one over the normal variable
@@ -35,6 +36,11 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     :param variance: v, [Q].
     """
     is_wide = variance >= _NARROW
+    if in_xla():  # in which numbers of rows cannot depend on values
+        v = variance[:, None]
+        pairs = zip(_narrow(x, tf.minimum(v, _NARROW)), _wide(x, tf.maximum(v, _NARROW)), strict=True)
+        log_S, hazard = (tf.where(is_wide[:, None], wide, narrow) for narrow, wide in pairs)
+        return log_S, hazard
     places = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     parts = [(tf.gather(x, place), tf.gather(variance, place)[:, None]) for place in places]
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])

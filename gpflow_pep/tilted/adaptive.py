@@ -75,10 +75,21 @@ class AdaptivePanels:
     def __init__(self, density: LogDensity):
         self._density = density
 
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, center: tf.Tensor) -> Tilted:
-        """Compute the tilted distributions from panels about a center; alpha [n]."""
+    def moments(
+        self,
+        cavity: Cavity,
+        observations: Observations,
+        alpha: tf.Tensor,
+        center: tf.Tensor,
+        wanted: tf.Tensor | None = None,
+    ) -> Tilted:
+        """
+        Compute the tilted distributions from panels about a center; alpha [n].
+
+        :param wanted: which rows are wanted [n]; None: all.
+        """
         centered = _centered(self._density, cavity, observations, alpha, center)
-        sums, _ = self._integrate(centered, observations, alpha, keep_panels=False)
+        sums, _ = self._integrate(centered, observations, alpha, keep_panels=False, wanted=wanted)
         return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), alpha)
 
     def moments_and_panels(
@@ -112,7 +123,13 @@ class AdaptivePanels:
         return derivatives(tape, total, sources)
 
     def _integrate(
-        self, centered: Centered, observations: Observations, alpha: tf.Tensor, *, keep_panels: bool
+        self,
+        centered: Centered,
+        observations: Observations,
+        alpha: tf.Tensor,
+        *,
+        keep_panels: bool,
+        wanted: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, Any]:
         """Compute the integrals [R, 7], and the panels where they are asked for."""
         dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
@@ -128,12 +145,13 @@ class AdaptivePanels:
             return Evaluated(values, moduli, tails / tolerance, (tf.transpose(integrands.P),))
 
         edges = np.array(_EDGES)
+        used = None if wanted is None else tf.repeat(wanted, len(edges) - 1)
         first = Panels(
             row=tf.repeat(tf.range(R), len(edges) - 1),
             left=tf.tile(tf.constant(edges[:-1], dtype), [R]),
             half=tf.tile(tf.constant(0.5 * np.diff(edges), dtype), [R]),
         )
-        sums, kept = integrate(evaluate, first, R, shape=(_NUM_INTEGRALS, _NUM_WATCHED), keep=keep_panels)
+        sums, kept = integrate(evaluate, first, R, shape=(_NUM_INTEGRALS, _NUM_WATCHED), keep=keep_panels, used=used)
         return sums, Resolved(*kept) if keep_panels else None
 
 

@@ -45,13 +45,12 @@ def locate(
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`; infinity is like 0, where no row is expensive.
     """
     m, v = cavity
-    least = tf.cast(negligible, m.dtype)
-    least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
+    least = _finite(negligible, m.dtype)
     dtype, R = m.dtype, tf.shape(m)[0]
     table = tf.constant(_TABLE, dtype)
     of_rows = tf.stack([m, v, alpha], axis=1)
     sizes = tf.constant([_FEWEST, _FEW, _MANY])
-    few_are_fine = 2.0 * _HALF / (_FEWEST - 1) * tf.sqrt(v) <= LARGEST_STEP * density.radius(observations.X)
+    few_are_fine = _few_are_fine(density, v, observations)
     narrow, wide = tf.where(few_are_fine)[:, 0], tf.where(~few_are_fine)[:, 0]
 
     def level(
@@ -74,17 +73,11 @@ def locate(
             tf.gather(value, inaccurate)
             for value in (row, mean, variance, integrated.peak, integrated.second_form, middle, half)
         )
-        following = next_window(log_pi, x, peak, second_form, Window(middle, half))
+        following, goes_on = _next(number, log_pi, x, peak, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTER, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
-        change = following.half / half
-        changes = (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO)
-        # From the first few points on more are tried on the same window, or on another one if that is different. Then
-        # rows are dropped whose window does not change any more: more points would not help.
-        stays = (number < 1) & ~changes
-        middle, half = (tf.where(stays, old, new) for old, new in zip((middle, half), following, strict=True))
-        again = tf.where((number < 2) | changes)[:, 0]
-        row, middle, half = (tf.gather(value, again) for value in (row, middle, half))
+        again = tf.where(goes_on)[:, 0]
+        row, middle, half = (tf.gather(value, again) for value in (row, *following))
         joins = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         return number + 1, *begun(joins, row, middle, half), results
 
@@ -105,3 +98,94 @@ def locate(
     )
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Located(Tilted(*tilted), flag > 0.5, center)
+
+
+def _finite(negligible: Size, dtype: tf.DType) -> tf.Tensor:
+    least = tf.cast(negligible, dtype)
+    return tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
+
+
+def _few_are_fine(density: LogDensity, v: tf.Tensor, observations: Observations) -> tf.Tensor:
+    """Which rows are begun with the fewest points, [R]."""
+    return 2.0 * _HALF / (_FEWEST - 1) * tf.sqrt(v) <= LARGEST_STEP * density.radius(observations.X)
+
+
+def _next(
+    number: tf.Tensor | int,
+    log_pi: tf.Tensor,
+    x: tf.Tensor,
+    peak: tf.Tensor,
+    second_form: tf.Tensor,
+    window: Window,
+) -> tuple[Window, tf.Tensor]:
+    """
+    The next window of rows that are not accurate, and which of them are tried again.
+
+    From the first few points on more are tried on the same window, or on another one if that is different. Then rows
+    are dropped whose window does not change any more: more points would not help.
+
+    :param number: the number of times that points have been tried before, from 0.
+    """
+    following = next_window(log_pi, x, peak, second_form, window)
+    change = following.half / window.half
+    changes = (change < _WINDOW_RATIO) | (change > 1.0 / _WINDOW_RATIO)
+    stays = (number < 1) & ~changes
+    middle, half = (tf.where(stays, old, new) for old, new in zip(window, following, strict=True))
+    return Window(middle, half), (number < 2) | changes
+
+
+class _State(NamedTuple):
+    """All rows between two levels of :func:`locate_all`."""
+
+    window: Window
+    goes_on: tf.Tensor  # Which rows are not accurate yet, and are tried again, [R]
+    results: tf.Tensor  # [R, 6]
+
+
+def locate_all(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0
+) -> tuple[Located, Window]:
+    """
+    :func:`locate` in functions that XLA compiles, whose shapes cannot depend on values: at every level the points of
+    all rows are evaluated. Also return the last window of each row.
+    """
+    m, v = cavity
+    least, zero = _finite(negligible, m.dtype), tf.zeros_like(m)
+    narrow = _few_are_fine(density, v, observations)
+
+    def level(number: tf.Tensor | int, size: int, rows: tf.Tensor, state: _State) -> _State:
+        """Try this many points for these rows."""
+        points = tf.constant(weights(size), m.dtype)
+        integrated = trapezoid(density, cavity, observations, alpha, state.window, points, least)
+        good, tilted = integrated.is_accurate, integrated.tilted
+        center = tf.where(good, m + alpha * v * tilted.d1, m + tf.sqrt(v) * integrated.peak)
+        values = tf.stack([*tilted, tf.cast(good, m.dtype), center], axis=1)
+        shown = integrated.log_pi, integrated.points.x, integrated.peak, integrated.second_form
+        following, again = _next(number, *shown, state.window)
+        fails = rows & ~good
+        pairs = zip(state.window, following, strict=True)
+        window = Window(*(tf.where(fails & again, new, old) for old, new in pairs))
+        results = tf.where(rows[:, None], values, state.results)
+        return _State(window, tf.where(rows, fails & again, state.goes_on), results)
+
+    state = _State(Window(zero, zero + _HALF), ~narrow, tf.stack([zero] * 6, axis=1))
+    state = level(0, _FEWEST, narrow, state)
+    state = level(1, _FEW, state.goes_on, state)
+    any_rows = tf.TensorShape([None])
+    _, state = tf.while_loop(
+        lambda number, state: (number < _MAX_LEVELS) & tf.reduce_any(state.goes_on),
+        lambda number, state: (number + 1, level(number, _MANY, state.goes_on, state)),
+        (tf.constant(2), state),
+        shape_invariants=(tf.TensorShape([]), _State(Window(any_rows, any_rows), any_rows, tf.TensorShape([None, 6]))),
+    )
+    *tilted, flag, center = tf.unstack(state.results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.5, center), state.window
+
+
+def many_points(
+    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, window: Window
+) -> tuple[tf.Tensor, Approximation]:
+    """Return many points f of these windows, [K, R], and the tilted distributions from these."""
+    points = tf.constant(weights(_MANY), window.half.dtype)
+    integrated = trapezoid(density, cavity, observations, alpha, window, points)
+    return cavity.mean + tf.sqrt(cavity.variance) * integrated.points.x, integrated

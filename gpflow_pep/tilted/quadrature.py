@@ -9,10 +9,11 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from ..derivatives import derivatives
-from ..graphs import on_demand
+from ..graphs import in_xla, on_demand
+from ..validation import asserted
 from .adaptive import AdaptivePanels
 from .densities import log_density
-from .levels import first_points, locate
+from .levels import first_points, locate, locate_all, many_points
 from .registry import KL, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 
@@ -41,6 +42,8 @@ class QuadratureRule(TiltedRule):
     ) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions and, [R], a point near the mode or mean of each."""
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
+        if in_xla():
+            return self._of_all_rows(cavity, observations, alpha, negligible)
         tilted, is_accurate, center = locate(self._density, cavity, observations, alpha, negligible)
         refused = tf.where(~is_accurate)[:, 0]
 
@@ -53,6 +56,19 @@ class QuadratureRule(TiltedRule):
         values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*values), center
 
+    def _of_all_rows(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
+    ) -> tuple[Tilted, tf.Tensor]:
+        """The same with shapes that do not depend on which rows are refused. What cannot be integrated is NaN."""
+        (tilted, is_accurate, center), _ = locate_all(self._density, cavity, observations, alpha, negligible)
+        refused = ~is_accurate & (negligible < np.inf)
+
+        def with_panels() -> tuple[tf.Tensor, ...]:
+            better = self._on_panels(cavity, observations, alpha, center, refused)
+            return tuple(tf.where(refused, new, old) for old, new in zip(tilted, better, strict=True))
+
+        return Tilted(*tf.cond(tf.reduce_any(refused), with_panels, lambda: tuple(tilted))), center
+
     @override
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
@@ -60,7 +76,11 @@ class QuadratureRule(TiltedRule):
         """Compute the derivatives: d log_partition = E_π[d log p], on the points that give log_partition itself."""
         shape = tf.shape(cavity.mean)
         alpha, bar = tf.broadcast_to(alpha, shape), tf.broadcast_to(bar, shape)
-        F, integrated = first_points(self._density, cavity, observations, alpha)
+        if in_xla():
+            _, window = locate_all(self._density, cavity, observations, alpha)
+            F, integrated = many_points(self._density, cavity, observations, alpha, window)
+        else:
+            F, integrated = first_points(self._density, cavity, observations, alpha)
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.points.weight
         weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, cavity.mean, F)  # where log p is -inf its derivatives may be no numbers
@@ -69,6 +89,8 @@ class QuadratureRule(TiltedRule):
             log_prob = self._density.log_prob(F, *observations)
             total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
         accurate = derivatives(tape, total, sources)
+        if in_xla():
+            return tuple(asserted(value, integrated.is_accurate) for value in accurate)
         refused = tf.where(~integrated.is_accurate)[:, 0]
 
         def with_panels() -> tuple[tf.Tensor, ...]:

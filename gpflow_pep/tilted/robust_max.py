@@ -10,7 +10,7 @@ from typing_extensions import override
 from ..derivatives import derivatives
 from ..graphs import no_autograph
 from ..likelihoods import MultiClassRobustMax
-from ..likelihoods.robust_max import class_labels, log_power_mean
+from ..likelihoods.robust_max import class_labels, log_power_mean, of_labels
 from ..quadrature import largest
 from .registry import KL, Projection, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
@@ -30,7 +30,8 @@ class RobustMaxTilting(TiltedRule):
     @override
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
-        top = largest(class_labels(observations.Y, self._num_classes), *cavity)
+        label = class_labels(observations.Y, self._num_classes)
+        top = largest(label, of_labels(cavity.mean, label), cavity.variance)
         P = tf.exp(top.log_prob)
         log_Z, share = log_power_mean(P, *self._log_values(), alpha)
         d1 = share * top.slope
@@ -44,7 +45,8 @@ class RobustMaxTilting(TiltedRule):
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        P = tf.exp(largest(class_labels(observations.Y, self._num_classes), *cavity).log_prob)
+        label = class_labels(observations.Y, self._num_classes)
+        P = tf.exp(largest(label, of_labels(cavity.mean, label), cavity.variance).log_prob)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             total = tf.reduce_sum(bar * log_power_mean(P, *self._log_values(), alpha)[0])

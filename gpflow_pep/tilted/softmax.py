@@ -9,9 +9,9 @@ from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
-from ..engine import concatenate
-from ..graphs import no_autograph
-from ..likelihoods.robust_max import class_labels
+from ..engine import SingleRows, concatenate
+from ..graphs import in_xla, no_autograph
+from ..likelihoods.robust_max import class_labels, of_labels
 from ..quadrature import softmax_power
 from .registry import KL, Projection, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
@@ -38,12 +38,14 @@ class SoftmaxTilting(TiltedRule):
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
-        size = max(1, _VALUES_PER_CHUNK // self._num_classes)
-        count = tf.maximum(1, -(-tf.shape(label)[0] // size))
+        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes))
+        count = chunks.count(tf.shape(label)[0])
+        count = count if in_xla() else tf.maximum(1, count)
+        mean, variance = tf.transpose(of_labels(cavity.mean, label)), tf.transpose(cavity.variance)  # [n, C]
 
-        def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            rows = slice(chunk * size, (chunk + 1) * size)
-            tilted = softmax_power(label[rows], cavity.mean[:, rows], cavity.variance[:, rows], power[rows], accurate)
+        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+            y, m, v, a = (chunks.take(values, chunk) for values in (label, mean, variance, power))
+            tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
             return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]

@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..graphs import refuse_xla
 from ..quadrature import panels
 from .adaptive import AdaptivePanels, Resolved
 from .densities import log_density
@@ -32,6 +33,7 @@ class WassersteinRule(TiltedRule):
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+        refuse_xla('the "wasserstein" projection by quadrature, whose panels depend on the data')
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         tilted, center = self._kl.moments_and_center(cavity, observations, alpha, negligible)
         on_panels, resolved = self._panels.moments_and_panels(cavity, observations, alpha, center)
@@ -60,7 +62,9 @@ def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     mass = tf.math.segment_sum(within[:, -1], row)  # [R]
     within /= tf.gather(mass, row)[:, None]
     number = tf.range(tf.size(row))
-    at = tf.stack([row, number - tf.gather(tf.math.segment_min(number, row), row)], axis=1)  # row, place in it
+    at = tf.stack(
+        [row, number - tf.gather(tf.math.unsorted_segment_min(number, row, num_rows), row)], axis=1
+    )  # row, place in it
     table = tf.scatter_nd(at, within[:, -1], [num_rows, tf.reduce_max(at[:, 1]) + 1])  # one row cannot spoil another
     before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within, 0.0, 1.0)

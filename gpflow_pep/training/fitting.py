@@ -62,6 +62,7 @@ def fit(
     seed: int = 0,
     report: Report | None = None,
     progress: bool = False,
+    jit_compile: bool = False,
 ) -> FitResult:
     """
     Train a model of this library or of GPflow: maximize its objective over its trainable variables.
@@ -104,9 +105,12 @@ def fit(
     :param seed: seed for the order of minibatches.
     :param report: called at every record with the iteration and the objective.
     :param progress: show a progress bar.
+    :param jit_compile: whether XLA compiles objective and gradient. Where they are not finite, they are evaluated again
+        without XLA, which cannot raise errors.
     :raises ValueError: naming the argument that cannot be used; also during training, if a batch of the dataset cannot
         be used, with the last good parameters restored.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
+    :raises NotImplementedError: if XLA cannot compile the objective.
     """
     rows = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
@@ -121,6 +125,7 @@ def fit(
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     objective = _objective(model, rows, optimizer, batch_size, seed)
+    objective.jit_compile = _checked_jit_compile(model, jit_compile, batch_size)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
     workers, checkpoints = workers_of(model), None
@@ -196,6 +201,14 @@ def _objective(
         return Objective(model, data, share)
     batches = Minibatches(own, size, fixed=declared_by(model).minibatch_is_block, seed=seed)
     return MinibatchObjective(model, data, batches, share)
+
+
+def _checked_jit_compile(model: GPModel, jit_compile: bool, batch_size: int | None) -> bool:
+    if jit_compile and has_sites(model) and batch_size is not None:
+        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
+    if jit_compile and workers_of(model) is not None:
+        raise ValueError("jit_compile must be False where several workers train, got True.")
+    return bool(jit_compile)
 
 
 def _checked_data(model: GPModel, data: RegressionData | tf.data.Dataset | None) -> Data | DatasetBatches | None:

@@ -61,6 +61,15 @@ class Objective:
         self._step = training_step(model)
 
     @property
+    def jit_compile(self) -> bool:
+        """Whether XLA compiles loss and gradient."""
+        return self._step.jit_compile
+
+    @jit_compile.setter
+    def jit_compile(self, jit_compile: bool) -> None:
+        self._step.jit_compile = jit_compile
+
+    @property
     def interval(self) -> int:
         """Steps between records, or a divisor of that."""
         return 1

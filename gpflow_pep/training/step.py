@@ -22,15 +22,24 @@ def training_step(model: GPModel) -> "TrainingStep":
         step = model.__dict__[_KEY] = TrainingStep(model)
     training_step: TrainingStep = step
     training_step.renew()
+    training_step.jit_compile = False
     return training_step
 
 
 class TrainingStep:
-    """Loss and its gradient in the trainable variables, for the model's own data or for given rows."""
+    """
+    Loss and its gradient in the trainable variables, for the model's own data or for given rows.
+
+    Functions that XLA compiles return NaN in place of errors. Such steps are repeated without XLA, where the error is
+    raised.
+    """
+
+    jit_compile: bool
+    """Whether XLA compiles the next steps."""
 
     def __init__(self, model: GPModel):
         self._model, self._retracing, self._last_key = model, StructureCounter(), -1
-        self._compiled: dict[tuple[tf.TensorSpec, ...], Any] = {}
+        self._compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
@@ -42,12 +51,23 @@ class TrainingStep:
         """
         Compute the training loss [] and its gradient.
 
-        :param rows: X [n, D] and Y [n, P] of a model that has no data of its own; any n.
+        :param rows: X [n, D] and Y [n, P] of a model that has no data of its own; any n. (XLA compiles for each n.)
+        :raises tf.errors.InvalidArgumentError: if they cannot be computed.
+        :raises NotImplementedError: if XLA cannot compile the model.
         """
+        tensors = tuple(map(tf.constant, rows))
+        loss, gradient = self._run(tensors, self.jit_compile)
+        if self.jit_compile and not _are_finite(loss, *gradient):
+            return self._run(tensors, False)
+        return loss, gradient
+
+    def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
-        if signature not in self._compiled:
-            self._compiled[signature] = compiled(self._loss_and_gradient, input_signature=signature)
-        loss, gradient = in_replica(self._compiled[signature], *map(tf.constant, rows))
+        key = jit_compile, signature
+        if key not in self._compiled:
+            xla = {"jit_compile": True} if jit_compile else {}
+            self._compiled[key] = compiled(self._loss_and_gradient, input_signature=signature, **xla)
+        loss, gradient = in_replica(self._compiled[key], *rows)
         return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -63,3 +83,7 @@ class TrainingStep:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Drop the compiled step from copied and pickled models."""
         return type(None), ()
+
+
+def _are_finite(*values: tf.Tensor) -> bool:
+    return all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values)

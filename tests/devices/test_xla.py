@@ -1,0 +1,290 @@
+"""
+What XLA compiles (``jit_compile=True``) computes the same as without it; where a check fails it computes NaN, since it
+cannot raise an error; what it cannot compile is refused when it is traced.
+"""
+
+import functools
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
+from gpflow.utilities import positive
+from graph_nodes import nodes
+from small_models import LABELS, MAKERS, WITH_LABELS, X_NEW, X, Y, Z, classifier, collapsed, kernel, of_minibatches
+
+import gpflow_pep
+from gpflow_pep import APEP, ARPEP, BTSGPR, PEP, PEPR, MultiClassRobustMax, PEPClassifier, StreamingSGPR
+from gpflow_pep.training import fit
+
+# Condition numbers of Kuu are 1e5 here, and sums have another order: 1e-11. Gradients cancel by up to a factor of 100.
+SAME = 1e-9
+CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
+OURS = {name: make for name, make in MAKERS.items() if hasattr(gpflow_pep, name)}
+COMPILED_FOR_LONG = ("StreamingPEP",)
+
+
+def of_classes(likelihood, **options):
+    return PEPClassifier((X, CLASSES), kernel(), likelihood, Z.copy(), **options)
+
+
+OTHERS = {
+    "PEPR of chunks": lambda: collapsed(PEPR, chunk_size=25),
+    "PEPR of chunks of one size": lambda: collapsed(PEPR, chunk_size=20),
+    "VFE of chunks": lambda: collapsed(PEPR, alpha=0.0, chunk_size=25),
+    "PEPR of blocks": lambda: collapsed(PEPR, blocks=7),
+    "PEPR of chunks of blocks": lambda: collapsed(PEPR, blocks=7, chunk_size=16),
+    "PEPR with alpha per block": lambda: collapsed(PEPR, blocks=20, alpha=[0.0, 0.4, 1.0], chunk_size=20),
+    "PEPR of a learned scale": lambda: collapsed(PEPR, scale=gpflow.Parameter(0.8, transform=positive())),
+    "PEPR with growing jitter": lambda: collapsed(PEPR, max_jitter=1e-3),
+    "BTSGPR of one bound": lambda: collapsed(BTSGPR, blocks=10, shared=True),
+    "PEP of chunks": lambda: PEP((X, Y), kernel(), Gaussian(0.3), Z.copy(), chunk_size=25),
+    "PEP of Student's t": lambda: PEP((X, Y), kernel(), StudentT(0.3), Z.copy()),
+}
+SLOW = {
+    "EP": lambda: classifier(alpha=1.0),
+    "PEPClassifier of GPflow's probit": lambda: PEPClassifier((X, LABELS), kernel(), Bernoulli(), Z.copy()),
+    "PEPClassifier of robust-max": lambda: of_classes(None),
+    "PEPClassifier of softmax": lambda: of_classes(Softmax(3)),
+}
+FOR_CLASSES = {
+    "ARPEP of robust-max": lambda: of_minibatches(ARPEP, MultiClassRobustMax(3), q_mu=ramp(3)),
+    "APEP of softmax": lambda: of_minibatches(APEP, Softmax(3), q_mu=ramp(3)),
+}
+
+
+def ramp(C):
+    """A mean of q that differs between the latent functions, so that no derivative is 0 by symmetry."""
+    return np.linspace(-1.0, 1.0, Z.size * C).reshape(Z.size, C)
+
+
+def made(name):
+    """A model, and the data that its loss is given."""
+    model = (OURS | OTHERS | SLOW | FOR_CLASSES)[name]()
+    if hasattr(model, "data"):
+        return model, ()
+    labels = CLASSES if name in FOR_CLASSES else LABELS if name in WITH_LABELS else Y
+    return model, ((tf.constant(X), tf.constant(labels)),)
+
+
+def evaluated(model, data, **options):
+    """Loss and derivatives, and predictions, of a compiled function."""
+
+    @functools.partial(tf.function, autograph=False, **options)
+    def run():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(*data)
+        results = {"loss": loss, "gradient": tape.gradient(loss, model.trainable_variables)}
+        results["f"] = model.predict_f(tf.constant(X_NEW))
+        if getattr(model, "has_sites", False):  # each prediction is another loop to compile
+            return results
+        results["joint"] = model.posterior().predict_f(tf.constant(X_NEW[:5]), full_cov=True)
+        if not isinstance(model.likelihood, Softmax):  # GPflow draws samples
+            results["y"] = model.predict_y(tf.constant(X_NEW))
+        return results
+
+    return run()
+
+
+SLOW_ONES = [pytest.param(name, marks=pytest.mark.slow) for name in (*COMPILED_FOR_LONG, *SLOW)]
+
+
+@pytest.mark.parametrize("name", [*sorted(OURS.keys() - {*COMPILED_FOR_LONG}), *OTHERS, *FOR_CLASSES, *SLOW_ONES])
+def test_the_same_with_and_without(name):
+    model, data = made(name)
+    expected = evaluated(model, data)
+    model, data = made(name)  # with its first sites
+    for part, values in evaluated(model, data, jit_compile=True).items():
+        for one, other in zip(tf.nest.flatten(expected[part]), tf.nest.flatten(values), strict=True):
+            np.testing.assert_allclose(other, one, rtol=0.0, atol=SAME * np.abs(one).max(), err_msg=part)
+
+
+@pytest.mark.parametrize("name", ["PEPR", "PEPR of chunks", "PEPR of chunks of blocks"])
+def test_leave_one_out_densities(name):
+    model, _ = made(name)
+    density = tf.function(model.loo_log_predictive_density, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(density(), model.loo_log_predictive_density(), rtol=SAME)
+
+
+def test_a_compiled_function_takes_other_numbers_of_rows():
+    model = collapsed(PEPR, chunk_size=25)
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    for rows in (60, 50, 20):
+        model.data = (X[:rows], Y[:rows])
+        assert float(loss()) == pytest.approx(float(model.training_loss()), rel=SAME)
+
+
+# --- checks that fail ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*OURS, *OTHERS, *FOR_CLASSES, *SLOW])
+def test_no_check_is_left_to_xla_which_would_drop_it(name):
+    model, data = made(name)
+    loss = tf.function(lambda: model.training_loss(*data), jit_compile=True, autograph=False)
+    predict = tf.function(lambda: model.predict_f(X_NEW), jit_compile=True, autograph=False)
+    for function in (loss, predict):
+        operations = {node.op for node in nodes(function.get_concrete_function())}
+        assert not operations & {"Assert", "CheckNumerics", "CheckNumericsV2", "PrintV2", "AsString", "StringFormat"}
+
+
+def assert_is_nan(model, *data):
+    """What depends on the data is: the variances of regression do not depend on Y."""
+    results = evaluated(model, data, jit_compile=True)
+    for value in tf.nest.flatten([results["loss"], results["gradient"], results["f"][0]]):
+        assert np.isnan(value).all()
+
+
+def with_nan(variable):
+    values = variable.numpy()
+    values[3] = np.nan
+    variable.assign(values)
+
+
+NAN_TOO = [
+    lambda: collapsed(PEPR),
+    lambda: collapsed(PEPR, alpha=0.0, chunk_size=25),
+    lambda: collapsed(PEPR, blocks=7),
+]
+
+
+@pytest.mark.parametrize("make", NAN_TOO)
+@pytest.mark.parametrize("place", [0, 1])
+def test_data_that_are_not_finite(make, place):
+    model = make()
+    with_nan(model.data[place])
+    assert_is_nan(model)
+
+
+@pytest.mark.parametrize("make", [lambda: collapsed(PEPR), lambda: collapsed(PEPR, chunk_size=25)])
+def test_a_matrix_that_is_not_positive_definite(make):
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
+        model = make()
+        model.inducing_variable.Z.assign(np.zeros_like(Z))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
+            model.training_loss()
+        assert_is_nan(model)
+
+
+def test_a_power_that_is_out_of_range():
+    model = collapsed(PEPR)
+    model._alpha.assign(2.0)
+    assert_is_nan(model)
+
+
+def test_numbers_of_rows_that_contradict_each_other():
+    model = collapsed(PEPR)
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    loss()
+    model.data[1].assign(Y[:1])  # one row of Y would be broadcast
+    assert np.isnan(loss())
+
+
+def test_sites_that_cannot_be_updated_stay_as_they_are():
+    model = classifier()
+    model.update_sites()
+    before = [value.numpy() for value in model.sites.values()]
+    with_nan(model.data[0])
+    assert np.isnan(tf.function(model.training_loss, jit_compile=True, autograph=False)())
+    for one, other in zip(before, model.sites.values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not model.sites_status.converged
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), MultiClassRobustMax(3), Softmax(3)])
+def test_labels_that_are_none(likelihood):
+    model = of_minibatches(ARPEP, likelihood, alpha=0.0)
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    labels = LABELS.copy()
+    assert np.isfinite(loss((X, labels)))
+    labels[5] = 3.0
+    assert np.isnan(loss((X, labels)))
+    assert np.isnan(tf.function(model.predict_log_density, jit_compile=True, autograph=False)((X, labels))).all()
+    labels[5] = np.nan
+    assert np.isnan(loss((X, labels)))
+
+
+def test_predictions_at_what_is_not_finite():
+    model = collapsed(PEPR)
+    predict = tf.function(model.predict_f, jit_compile=True, autograph=False)
+    assert np.isnan(predict(np.full_like(X_NEW, np.nan))).all()
+
+
+def test_another_partition_than_when_it_was_compiled():
+    model = collapsed(PEPR, blocks=7)
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    assert np.isfinite(loss())
+    order = np.random.default_rng(0).permutation(len(X))
+    model._chunks.replan(order, np.repeat([4, 7], [1, 8]))
+    assert np.isfinite(loss())  # the same chunks of other rows
+    model._chunks.replan(order, np.repeat([3, 8, 7], [1, 1, 7]))
+    with pytest.raises(tf.errors.InvalidArgumentError):  # another number of chunks
+        loss()
+    model._chunks.replan(order, np.repeat([5, 55], [1, 1]))
+    assert np.isnan(loss())
+
+
+# --- what is refused -----------------------------------------------------------------------------------------------
+
+
+def refused(function):
+    with pytest.raises(NotImplementedError, match="leave out jit_compile=True"):
+        tf.function(function, jit_compile=True, autograph=False)()
+
+
+def test_datasets_are_refused():
+    refused(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z).training_loss)
+
+
+def test_quantile_propagation_is_refused():
+    refused(classifier(projection="wasserstein").training_loss)
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["PEPR", "ARPEP", pytest.param("PEPClassifier", marks=pytest.mark.slow)])
+def test_training(name):
+    losses = []
+    for jit_compile in (False, True):
+        model, _ = made(name)
+        data = None if hasattr(model, "data") else (X, LABELS)
+        result = fit(model, data, max_iterations=5, interval=5, jit_compile=jit_compile)
+        assert result.iterations == 5
+        losses.append(result.objective[-1])
+    # Each step is one of a search from the last point, whose error a step may double.
+    assert losses[1] == pytest.approx(losses[0], rel=2.0**5 * SAME)
+
+
+def test_training_raises_the_usual_error():
+    model = collapsed(PEPR)
+    with_nan(model.data[1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the objective are not finite"):
+        fit(model, jit_compile=True)
+
+
+def test_training_recovers_as_usual():
+    """A learning rate that is far too large: some step fails."""
+    reasons = []
+    for jit_compile in (False, True):
+        model = of_minibatches(ARPEP, Bernoulli())
+        with pytest.warns(UserWarning, match="the last good parameters restored"):
+            result = fit(model, (X, LABELS), max_iterations=50, learning_rate=1e3, jit_compile=jit_compile)
+        assert result.status == "failed"
+        reasons.append(result.reason)
+    assert reasons[0] == reasons[1]
+
+
+def test_training_refuses_what_xla_cannot_compile():
+    with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset"):
+        fit(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z), jit_compile=True)
+    with pytest.raises(ValueError, match="jit_compile must be False with batch_size"):
+        fit(classifier(), optimizer="adam", batch_size=20, jit_compile=True)
+
+
+def test_a_stream_goes_on_after_it_was_compiled():
+    model = StreamingSGPR((X[:30], Y[:30]), kernel(), Z, alpha=0.5)
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    loss()
+    model.update((X[30:], Y[30:]))
+    assert float(loss()) == pytest.approx(float(model.training_loss()), rel=SAME)
