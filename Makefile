@@ -21,11 +21,12 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test oldest wheel lint types format bench campaign notebooks clean
+.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
+	@echo 'make test-slow  run those that make test leaves out: what XLA compiles for long'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
 	@echo 'make wheel      build the wheel, install it alone in a fresh environment and try it there'
 	@echo 'make lint       check style and formatting (ruff)'
@@ -54,7 +55,10 @@ campaign: $(VENV)/.installed-dev
 # All tests measure which lines and branches of the package they run.
 test: $(VENV)/.installed-dev
 	$(strip $(if $(PYTEST_ARGS),,PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH}) \
-		$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST_ARGS),-p measured_coverage))
+		$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST_ARGS),-m "not slow" -p measured_coverage))
+
+test-slow:
+	$(MAKE) test PYTEST_ARGS='-m slow'
 
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'

@@ -91,7 +91,6 @@ def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
 def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)

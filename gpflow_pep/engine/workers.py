@@ -84,7 +84,7 @@ class Workers:
             tf.constant(next(_KEYS)),
             merge_op=operation,
             final_op="Id",
-            communication_hint="ring",
+            communication_hint="auto",
             timeout=TIMEOUT,
         )
 

@@ -22,7 +22,6 @@ from gpflow_pep.training import fit
 SAME = 1e-9
 CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
 OURS = {name: make for name, make in MAKERS.items() if hasattr(gpflow_pep, name)}
-COMPILED_FOR_LONG = ("PEPClassifier", "StreamingPEP")
 
 
 def of_classes(likelihood, **options):
@@ -87,10 +86,14 @@ def evaluated(model, data, **options):
     return run()
 
 
-SLOW_ONES = [pytest.param(name, marks=pytest.mark.slow) for name in (*COMPILED_FOR_LONG, *SLOW)]
+QUICK = ("PEPR", "PEPR of chunks of blocks", "BTSGPR", "StreamingSGPR", "ARPEP", "PEPSVGP")
+ALL = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name in sorted(OURS | OTHERS | SLOW | FOR_CLASSES)
+]
 
 
-@pytest.mark.parametrize("name", [*sorted(OURS.keys() - {*COMPILED_FOR_LONG}), *OTHERS, *FOR_CLASSES, *SLOW_ONES])
+@pytest.mark.parametrize("name", ALL)
 def test_the_same_with_and_without(name):
     model, data = made(name)
     expected = evaluated(model, data)
@@ -180,6 +183,7 @@ def test_numbers_of_rows_that_contradict_each_other():
     assert np.isnan(loss())
 
 
+@pytest.mark.slow
 def test_sites_that_cannot_be_updated_stay_as_they_are():
     model = classifier()
     model.update_sites()
@@ -191,6 +195,7 @@ def test_sites_that_cannot_be_updated_stay_as_they_are():
     assert not model.sites_status.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", [Bernoulli(), MultiClassRobustMax(3), Softmax(3)])
 def test_labels_that_are_none(likelihood):
     model = of_minibatches(ARPEP, likelihood, alpha=0.0)
@@ -263,6 +268,7 @@ def test_training_raises_the_usual_error():
         fit(model, jit_compile=True)
 
 
+@pytest.mark.slow
 def test_training_recovers_as_usual():
     """A learning rate that is far too large: some step fails."""
     reasons = []

@@ -109,13 +109,11 @@ def test_rows_that_a_worker_has_several_times_prove_nothing(found):
 
 def test_training_resumes_where_a_worker_was_killed(tmp_path):
     """The other worker ends with an error; started again, they end as if nothing had happened."""
-    for name, task in (("PEPR", "killed_training"), ("PEP", "killed_training_of_sites")):
-        killed = results(started(tmp_path, task))
-        assert killed[1] is None
-        assert "a worker has stopped" in killed[0][task][name]["error"]
-        assert (tmp_path / f"{name}.npz").exists()
+    killed = results(started(tmp_path, "killed_training"))
+    assert killed[1] is None
+    assert "a worker has stopped" in killed[0]["killed_training"]["error"]
+    assert (tmp_path / "training.npz").exists()
     resumed = [worker["training"] for worker in results(started(tmp_path, "training"))]
     assert resumed[0] == resumed[1]
-    for name in ("PEPR", "PEP"):
-        expected = fit(model_of(name), max_iterations=50).objective[-1]
-        assert resumed[0][name]["objective"][-1] == pytest.approx(expected, abs=1e-3)  # where `fit` ends, in nats
+    expected = fit(model_of("PEP"), max_iterations=50).objective[-1]
+    assert resumed[0]["objective"][-1] == pytest.approx(expected, abs=1e-3)  # where `fit` ends, in nats
