@@ -62,8 +62,8 @@ class Workers:
         )
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the largest of the workers' numbers, []."""
-        return self._all_reduce(value, "Max")
+        """Return the largest of the workers' numbers, []; infinity if one is NaN, which a maximum may lose."""
+        return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
 
     def of_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Return the chief's tensors, given this worker's."""

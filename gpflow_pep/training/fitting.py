@@ -1,9 +1,7 @@
 """One function that trains every model."""
 
-import json
 import os
 import warnings
-import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +32,7 @@ from .objectives import (
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
-from .workers import Share, check_same_run, lost_worker_named, workers_of
+from .workers import Share, lost_worker_named, run_of_all, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -134,9 +132,7 @@ def fit(
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
         run |= run_identity(model, rows.dataset if isinstance(rows, DatasetBatches) else rows)
-        check_same_run(workers, model, run)
-        if workers is not None:
-            run["data"] = workers.gather(zlib.crc32(json.dumps(run["data"]).encode())).tolist()
+        run = run if workers is None else run_of_all(workers, model, run)
         if checkpoint is not None:
             is_chief = workers is None or workers.is_chief
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=is_chief)

@@ -1,5 +1,6 @@
 """The compiled training loss and gradient of a model, traced once for each structure that the model has."""
 
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -66,8 +67,10 @@ class TrainingStep:
         key = jit_compile, signature
         if key not in self._compiled:
             xla = {"jit_compile": True} if jit_compile else {}
-            self._compiled[key] = compiled(self._loss_and_gradient, input_signature=signature, **xla)
-        loss, gradient = in_replica(self._compiled[key], *rows)
+            self._compiled[key] = compiled(
+                partial(in_replica, self._loss_and_gradient), input_signature=signature, **xla
+            )
+        loss, gradient = self._compiled[key](*rows)
         return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:

@@ -15,6 +15,7 @@ from ..graphs import compiled
 from ..identity import fingerprint
 from .declared import declared_by
 
+_OF_ROWS = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -22,9 +23,6 @@ _LOST = (
     tf.errors.CancelledError,
     tf.errors.InternalError,
 )
-
-
-_OF_ROWS = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
 
 
 class Share:
@@ -73,19 +71,21 @@ def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
-def check_same_run(workers: Workers | None, model: GPModel, run: Mapping[str, Any]) -> None:
+def run_of_all(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Check that all workers run the same training, from the same parameters.
+    Check that all workers run the same training, from the same parameters; return its identity.
 
-    :param run: the identity of this worker's.
+    :param run: the identity of this worker's run, with its own rows.
+    :return: the same, with those of all workers.
     :raises ValueError: naming a worker and what it differs in.
     """
-    if workers is None:
-        return
     start = fingerprint(*(variable.numpy() for variable in model.trainable_variables))
-    run = {**run, "parameters at the start": start}
-    names = sorted(name for name in run if name not in _OF_ROWS and not (name == "alpha" and np.ndim(run[name])))
-    everyone = workers.gather(*(zlib.crc32(json.dumps(run[name], sort_keys=True).encode()) for name in names))
+    compared = {name: value for name, value in run.items() if name not in _OF_ROWS}
+    compared |= {"parameters at the start": start}
+    if np.ndim(run["alpha"]):  # a power for each row or block
+        del compared["alpha"]
+    names = sorted(compared)
+    everyone = workers.gather(*(_checksum(compared[name]) for name in names))
     for index, values in enumerate(everyone):
         differing = [name for name, one, other in zip(names, values, everyone[0], strict=True) if one != other]
         if differing:
@@ -93,6 +93,11 @@ def check_same_run(workers: Workers | None, model: GPModel, run: Mapping[str, An
                 f"all workers must run the same training, but worker {index} differs from worker 0 in "
                 f"{', '.join(differing)}."
             )
+    return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in run if name not in compared}}
+
+
+def _checksum(value: Any) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 @contextmanager
