@@ -143,8 +143,9 @@ class _Stationary:
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
         self._kernel, self._profile, self._Z = kernel, profile, tf.convert_to_tensor(inducing_variable.Z)
         self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
-        lengthscales, variance = map(tf.convert_to_tensor, (kernel.lengthscales, kernel.variance))
-        log_variance, others = tf.math.log(variance), profile.others(kernel)
+        lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
+        variance, others = tf.convert_to_tensor(kernel.variance), profile.others(kernel)
+        log_variance = tf.math.log(variance)
         left = self._left(self._Z, lengthscales, log_variance, *others)
         self.inputs = (left, lengthscales, variance, log_variance, *others)
 
@@ -272,6 +273,7 @@ def _covariance(profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: t
     """
     The profile of left [x, 1, |x|^2]' with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n].
 
+    :param lengthscales: [D].
     :param rest: log variance and the profile's other parameters, each [].
     """
 
@@ -284,18 +286,23 @@ def _covariance(profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: t
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             G, *rest_bar = pull_back(bar)
-            _, *others = rest
-            factor = profile.factor(*others)
-            right_bar = tf.matmul(G, factor * left, transpose_a=True)
-            D = x.shape[-1]
-            X_bar = (right_bar[..., :D] + 2.0 * x * right_bar[..., D + 1 :]) / lengthscales
-            over = range(X.shape.rank - lengthscales.shape.rank)
-            lengthscales_bar = -tf.reduce_sum(X_bar * x, axis=list(over))
-            return factor * tf.matmul(G, right), X_bar, lengthscales_bar, *rest_bar
+            D, factor = x.shape[-1], profile.factor(*rest[1:])
+            of_z, of_square = factor * left[..., :D], factor * left[..., D + 1 :]
+            left_bar = factor * tf.matmul(G, right)
+            twice_square_bar = 2.0 * tf.matmul(G, of_square, transpose_a=True)  # [..., n, 1]
+            # Nothing asks for the derivative in rows of data, whose product is then not computed.
+            x_bar = tf.matmul(G, of_z, transpose_a=True) + x * twice_square_bar
+            xx_bar = _rows_summed(left[..., :D] * left_bar[..., :D]) + _rows_summed(tf.square(x) * twice_square_bar)
+            return left_bar, x_bar / lengthscales, -xx_bar / lengthscales, *rest_bar
 
         return K, gradient
 
     return covariance(left, X, lengthscales, *rest)
+
+
+def _rows_summed(values: tf.Tensor) -> tf.Tensor:
+    """Sum of all rows, from [..., n, D] to [D]."""
+    return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))
 
 
 _Part = Union["_Stationary", "_SquaredExponentialOfOne", "_Other", "_Combination"]

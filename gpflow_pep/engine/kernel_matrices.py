@@ -15,7 +15,7 @@ from gpflow.utilities.ops import difference_matrix
 from ..validation import asserted
 
 FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
-_ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
+ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
 _OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
 _OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
@@ -84,7 +84,7 @@ def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
     center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
     X = X - center
-    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
     # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.

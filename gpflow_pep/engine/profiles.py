@@ -26,6 +26,9 @@ from gpflow.kernels import (
     SquaredExponential,
 )
 
+from .kernel_matrices import ACCURACY
+
+_EXPONENT_ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
 _LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it nothing has a slope, and no root is infinitely steep
 
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
@@ -93,7 +96,7 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
 
 def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     base = 1.0 + t
-    log_base = tf.math.log(base)
+    log_base = tf.math.log1p(t)
     K = tf.exp(log_variance - alpha * log_base)
 
     def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -104,13 +107,18 @@ def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor)
 
 
 def _of_root(evaluate: Callable[..., Any], slope: float, factor: float) -> Profile:
-    """A kernel of s = sqrt(slope) r; its root makes it more sensitive to errors of t."""
-    return Profile(lambda _: (), lambda: slope, lambda _: 0.0, evaluate, lambda: factor, accuracy=0.375)
+    """A kernel of s = sqrt(slope) r."""
+    return Profile(lambda _: (), lambda: slope, lambda _: 0.0, evaluate, lambda: factor, ACCURACY)
 
 
 _PROFILES: dict[type, Profile] = {
     SquaredExponential: Profile(
-        lambda _: (), lambda: -0.5, lambda log_variance: log_variance, _squared_exponential, lambda: 1.0, accuracy=0.2
+        lambda _: (),
+        lambda: -0.5,
+        lambda log_variance: log_variance,
+        _squared_exponential,
+        lambda: 1.0,
+        _EXPONENT_ACCURACY,
     ),
     Matern12: _of_root(_matern12, slope=1.0, factor=-0.5),
     Matern32: _of_root(_matern32, slope=3.0, factor=-0.5),
@@ -122,6 +130,6 @@ _PROFILES: dict[type, Profile] = {
         lambda _: 0.0,
         _rational_quadratic,
         lambda alpha: -alpha,
-        accuracy=0.375,
+        ACCURACY,
     ),
 }
