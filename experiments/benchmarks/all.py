@@ -117,11 +117,10 @@ def as_markdown(found: Mapping[str, Any]) -> str:
     for name, result in found["benchmarks"].items():
         command = shlex.join(["python", "-m", f"experiments.benchmarks.{name}", *result["arguments"]])
         parts += [f"## {name}", f"`{command}`, {result['seconds']:.0f} s"]
-        parts += (
-            [f"```\n{result['error']}\n```"]
-            if "error" in result
-            else list(map(markdown, result["tables"])) or ["No table."]
-        )
+        if "error" in result:
+            parts.append(f"```\n{result['error']}\n```")
+        else:
+            parts += list(map(markdown, result["tables"])) or ["No table."]
     return "\n\n".join(parts) + "\n"
 
 

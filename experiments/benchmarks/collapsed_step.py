@@ -95,14 +95,14 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
         },
     )
     for name, times in seconds.items():
-        peer, units = PEERS.get(name), float(np.median(times / unit))
+        against, units = PEERS.get(name), float(np.median(times / unit))
         table.add(
             name,
             float(np.median(times)),
             units,
             _LEAST[name] / units if name in _LEAST else None,
-            float(np.median(seconds[peer] / times)) if peer else None,
-            peer,
+            float(np.median(seconds[against] / times)) if against else None,
+            against,
             float(np.median(seconds["GPyTorch SGPR"] / times)) if with_gpytorch and name == "PEPR 0" else None,
             *errors.get(name, (None, None)),
         )

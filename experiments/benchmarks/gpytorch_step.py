@@ -41,7 +41,7 @@ def sgpr_step(
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     likelihood.noise = noise_variance
 
-    class SGPR(gpytorch.models.ExactGP):  # type: ignore[misc]
+    class SGPR(gpytorch.models.ExactGP):
         def __init__(self) -> None:
             super().__init__(inputs, outputs, likelihood)
             self.mean_module = gpytorch.means.ZeroMean()

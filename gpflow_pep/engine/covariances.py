@@ -73,7 +73,7 @@ class Prior:
         :raises ValueError: if the latent functions are not independent, or do not match in number.
         """
         self._parts = [_part(*part) for part in independent_parts(inducing_variable, kernel)]
-        self.inputs = tuple(value for part in self._parts for value in part.inputs)
+        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in self._parts for value in part.inputs)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
         """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
@@ -217,7 +217,7 @@ class _Combination:
 
     def __init__(self, reduction: Callable[[Sequence[tf.Tensor]], tf.Tensor], parts: Sequence["_Part"]):
         self._reduction, self._parts = reduction, parts
-        self.inputs = tuple(value for part in parts for value in part.inputs)
+        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
         covariance = self._reduction([part.Kuu(0.0) for part in self._parts])
