@@ -62,7 +62,7 @@ def test_models_are_compared_at_the_same_point(kernel):
 def test_gpytorch_has_the_same_model(kernel):
     """Its jitter is another one, 1e-6 of each of N = 200 rows' variances over the noise 0.1, at the most."""
     pytest.importorskip("gpytorch", reason="GPyTorch is no dependency")
-    step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
+    sgpr_step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
     X, Y, Z = data(200, 8)
     expected = build(X, Y, Z, KERNELS[kernel])["SGPR"].training_loss()
-    assert float(step(X, Y, Z, kernel, 0.1, 1.5, None)) == pytest.approx(float(expected), abs=200 * 1e-6 / 0.1)
+    assert float(sgpr_step(X, Y, Z, kernel, 0.1, 1.5, None)()) == pytest.approx(float(expected), abs=200 * 1e-6 / 0.1)
