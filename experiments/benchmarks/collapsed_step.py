@@ -2,71 +2,126 @@
 
 Times of two models are compared within a round, so that a machine whose speed drifts does not matter; medians of
 these ratios are what is reported. The time is also given in units of one M x M by M x N product, measured in the same
-rounds: SGPR cannot do with less than 3 of them, or a little less where triangles and symmetry are made use of.
+rounds. SGPR's step cannot do with less than one product and half a Gram matrix (1.5 units), those of other powers with
+less than two of each (3 units); this over the units that a step takes is the share of the machine's product rate. With
+`--cores 1` times are the processor's. GPyTorch's SGPR is among the models where GPyTorch is installed.
 
-    python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512]
+    python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
+        [--kernel SquaredExponential Matern32 Matern52 sum product]
 """
 
-import argparse
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, cast
 
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.kernels import Kernel, Matern32, Matern52, SquaredExponential
 from gpflow.models.sgpr import GPRFITC
 
+from experiments.benchmarks.machine import use_one_core
+from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.protocols.arguments import count
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
 INPUTS = 8
 UNIT_COLUMNS = 2048
+NOISE, LENGTHSCALE = 0.1, 1.5
+KERNELS: dict[str, Callable[[], Kernel]] = {
+    "SquaredExponential": lambda: SquaredExponential(lengthscales=np.full(INPUTS, LENGTHSCALE)),
+    "Matern32": lambda: Matern32(lengthscales=np.full(INPUTS, LENGTHSCALE)),
+    "Matern52": lambda: Matern52(lengthscales=np.full(INPUTS, LENGTHSCALE)),
+    "sum": lambda: KERNELS["SquaredExponential"]() + KERNELS["Matern32"](),
+    "product": lambda: KERNELS["SquaredExponential"]() * KERNELS["Matern52"](),
+}
+PEERS = {"PEPR 0": "SGPR", "TSGPR": "SGPR", "BTSGPR 20": "SGPR", "PEPR 1": "GPRFITC", "PEPR 0.5": "GPRFITC"}
+_LEAST = {"SGPR": 1.5, "PEPR 0": 1.5, "GPRFITC": 3.0, "PEPR 1": 3.0, "PEPR 0.5": 3.0, "TSGPR": 3.0}  # units
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
 
 def main() -> None:
-    """Print one table per size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--rows", type=int, nargs="+", default=[50_000, 10_000])
-    parser.add_argument("--inducing", type=int, nargs="+", default=[256, 512])
+    """Print one table per size and kernel."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--rounds", type=count, default=15)
+    parser.add_argument("--rows", type=count, nargs="+", default=[50_000, 10_000])
+    parser.add_argument("--inducing", type=count, nargs="+", default=[256, 512])
+    parser.add_argument("--kernel", nargs="+", choices=KERNELS, default=["SquaredExponential"])
+    parser.add_argument("--cores", type=count, choices=[1], help="all by default")
     arguments = parser.parse_args()
-    for num_data, num_inducing in zip(arguments.rows, arguments.inducing, strict=True):
-        compare(num_data, num_inducing, arguments.rounds)
+    if arguments.cores is not None:
+        use_one_core()
+    tables = [
+        compare(num_data, num_inducing, kernel, arguments.rounds, arguments.cores)
+        for num_data, num_inducing in zip(arguments.rows, arguments.inducing, strict=True)
+        for kernel in arguments.kernel
+    ]
+    write(tables, arguments.json)
 
 
-def compare(num_data: int, num_inducing: int, rounds: int) -> None:
-    """Time every model and print the table, after checking that losses and gradients agree with GPflow's."""
-    models = build(num_data, num_inducing)
-    peers = {"PEPR 0": "SGPR", "TSGPR": "SGPR", "BTSGPR 20": "SGPR", "PEPR 1": "GPRFITC", "PEPR 0.5": "GPRFITC"}
-    steps = {name: compiled_step(model) for name, model in models.items()}
-    loss_error, gradient_error = {}, {}
+def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: int | None = None) -> Table:
+    """Time every model, after checking that losses and gradients agree with GPflow's."""
+    X, Y, Z = data(num_data, num_inducing)
+    steps = {name: compiled_step(model) for name, model in build(X, Y, Z, KERNELS[kernel]).items()}
+    errors: dict[str, tuple[float, float]] = {}
     for name, peer in (("PEPR 0", "SGPR"), ("PEPR 1", "GPRFITC")):
-        loss_error[name], gradient_error[name] = differences(steps[name](), steps[peer]())
-    seconds = time_rounds({**steps, "unit": unit_product(num_inducing)}, rounds)
+        errors[name] = differences(steps[name](), steps[peer]())
+    with_gpytorch = find_spec("gpytorch") is not None
+    if with_gpytorch:
+        from experiments.benchmarks.gpytorch_step import sgpr_step
+
+        steps["GPyTorch SGPR"] = sgpr_step(X, Y, Z, kernel, NOISE, LENGTHSCALE, cores)
+    clock = time.perf_counter if cores is None else time.process_time
+    seconds = time_rounds({**steps, "unit": unit_product(num_inducing)}, rounds, clock)
     unit = seconds.pop("unit") * num_data / UNIT_COLUMNS
 
-    print(f"\nN = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, squared exponential ARD, {rounds} rounds")
-    print(f"{'model':12}{'seconds':>9}{'units':>7}  {'times as fast as':18}{'loss differs':>14}{'gradient':>10}")
+    rate = 2e-9 * num_inducing**2 * num_data / np.median(unit)
+    table = Table(
+        f"N = {num_data}, M = {num_inducing}, D = {INPUTS}, float64, {kernel} ARD, {rounds} rounds, "
+        f"{'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} GFLOP/s, "
+        f"GPyTorch {'installed' if with_gpytorch else 'not installed'}",
+        {
+            "model": "<13",
+            "seconds": ".3f",
+            "units": ".1f",
+            "share": ".0%",
+            "times as fast": ".2f",
+            "as": "<",
+            "as GPyTorch": ".2f",
+            "loss differs": ".0e",
+            "gradient": ".0e",
+        },
+    )
     for name, times in seconds.items():
-        row = f"{name:12}{np.median(times):9.3f}{np.median(times / unit):7.1f}  "
-        if name in peers:
-            row += f"{np.median(seconds[peers[name]] / times):5.2f}  {peers[name]:11}"
-        if name in loss_error:
-            row += f"{loss_error[name]:14.0e}{gradient_error[name]:10.0e}"
-        print(row.rstrip(), flush=True)
+        against, units = PEERS.get(name), float(np.median(times / unit))
+        table.add(
+            name,
+            float(np.median(times)),
+            units,
+            _LEAST[name] / units if name in _LEAST else None,
+            float(np.median(seconds[against] / times)) if against else None,
+            against,
+            float(np.median(seconds["GPyTorch SGPR"] / times)) if with_gpytorch and name == "PEPR 0" else None,
+            *errors.get(name, (None, None)),
+        )
+    return table
 
 
-def build(num_data: int, num_inducing: int) -> dict[str, Any]:
-    """The models, all on the same data with the same hyperparameters."""
+def data(num_data: int, num_inducing: int) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
+    """X [N, 8], Y [N, 1] and Z [M, 8]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, INPUTS))
     Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
-    Z = X[rng.choice(num_data, num_inducing, replace=False)]
+    return X, Y, X[rng.choice(num_data, num_inducing, replace=False)]
+
+
+def build(X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kernel]) -> dict[str, Any]:
+    """The models, all on the same data with the same hyperparameters."""
 
     def model(constructor: Callable[..., Any], **options: Any) -> Any:
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(INPUTS, 1.5))
-        return constructor((X, Y), kernel, Z.copy(), noise_variance=0.1, **options)
+        return constructor((X, Y), kernel(), Z.copy(), noise_variance=NOISE, **options)
 
     return {
         "SGPR": model(gpflow.models.SGPR),
@@ -106,16 +161,18 @@ def differences(ours: Any, theirs: Any) -> tuple[float, float]:
     return loss, max(float(tf.reduce_max(abs(a - b)) / tf.reduce_max(abs(b))) for a, b in pairs)
 
 
-def time_rounds(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
+def time_rounds(
+    functions: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Any]:
     """Seconds of each function in each round [rounds], after one call that compiles it."""
     for function in functions.values():
         function()
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start = clock()
             function()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: np.array(times) for name, times in seconds.items()}
 
 

@@ -21,6 +21,7 @@ from gpflow.base import AnyNDArray
 from experiments.benchmarks.collapsed_step import compiled_step
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.benchmarks.trajectory import clocks
 from experiments.protocols.arguments import count
 from gpflow_pep import PEPR, PEPClassifier
@@ -40,7 +41,7 @@ _CHANGE = 1.01  # of lengthscales
 
 def main() -> None:
     """Print a table of cold figures, and one of warm ones."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)")
     parser.add_argument("--repeats", type=count, default=30, help="of each warm figure (%(default)s)")
     parser.add_argument("--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures")
@@ -53,9 +54,8 @@ def main() -> None:
         print(json.dumps(cold(arguments.cold) if arguments.cold else warm(arguments.warm, arguments.repeats)))
         return
     print(machine())
-    if not arguments.skip_cold:
-        print_cold(arguments.rounds)
-    print_warm(arguments.sizes, arguments.repeats)
+    tables = [] if arguments.skip_cold else [cold_table(arguments.rounds)]
+    write([*tables, warm_table(arguments.sizes, arguments.repeats)], arguments.json)
 
 
 def size(text: str) -> tuple[int, int]:
@@ -67,20 +67,22 @@ def size(text: str) -> tuple[int, int]:
 # --- cold -----------------------------------------------------------------------------------------------------------
 
 
-def print_cold(rounds: int) -> None:
+def cold_table(rounds: int) -> Table:
     """Seconds of fresh processes."""
     found: dict[str, list[list[float]]] = {name: [] for name in COLD}
     for _ in range(rounds):
         for name in COLD:
             found[name].append(printed_by("benchmarks.ep_step", "--cold", name))
-    print(f"\ncold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each")
-    print(f"{'from the constructor to':34}{'CPU s':>8}{'wall s':>8}{'ratio':>8}")
+    table = Table(
+        f"cold, N = {_SIZE[0]}, M = {_SIZE[1]}, {rounds} processes each",
+        {"from the constructor to": "<32", "CPU s": ".2f", "wall s": ".2f", "ratio": ".2f", "to": "<"},
+    )
     for name, peer in COLD.items():
         times = np.array(found[name])  # [rounds, 2]
         ratio = np.median(times[:, 0] / np.array(found[peer])[:, 0])
         cpu, wall = np.median(times, axis=0)
-        against = "" if name == peer else f"{ratio:8.2f}  {peer.partition(',')[0]}"
-        print(f"{name:34}{cpu:8.2f}{wall:8.2f}{against}", flush=True)
+        table.add(name, cpu, wall, *((None, None) if name == peer else (ratio, peer.partition(",")[0])))
+    return table
 
 
 def cold(name: str) -> list[float]:
@@ -110,10 +112,12 @@ def cold(name: str) -> list[float]:
 # --- warm -----------------------------------------------------------------------------------------------------------
 
 
-def print_warm(sizes: list[tuple[int, int]], repeats: int) -> None:
+def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
     """Milliseconds of what is compiled."""
-    print(f"\nwarm, {repeats} repeats")
-    print(f"{'N':>6}{'M':>5}  {'':38}{'CPU ms':>9}{'wall ms':>9}{'times SVGP':>12}")
+    table = Table(
+        f"warm, {repeats} repeats",
+        {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
+    )
     for num_data, inducing in sizes:
         found = printed_by("benchmarks.ep_step", "--warm", f"{num_data}x{inducing}", "--repeats", f"{repeats}")
         sweeps = found.pop("sweeps")
@@ -122,7 +126,8 @@ def print_warm(sizes: list[tuple[int, int]], repeats: int) -> None:
             note = f" ({sweeps} of them)" if name == "PEPClassifier, sweep" else ""
             ratio = np.median(np.array(times)[:, 0] / peer)
             cpu, wall = 1e3 * np.median(times, axis=0)
-            print(f"{num_data:6}{inducing:5}  {name + note:38}{cpu:9.3f}{wall:9.3f}{ratio:12.2f}", flush=True)
+            table.add(num_data, inducing, name + note, cpu, wall, ratio)
+    return table
 
 
 def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:

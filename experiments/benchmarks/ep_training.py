@@ -12,13 +12,14 @@ the same start, for which nothing that can be used again is traced. Every method
 rounds medians are printed.
 
     python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
-    python -m experiments.benchmarks.ep_training --short --sets breast-cancer --json training.json
+    python -m experiments.benchmarks.ep_training --short --sets breast-cancer --courses training.json
 """
 
 import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
+from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 from experiments.ingredients.initialization import cluster_centers, median_distance
 from experiments.protocols.arguments import count
@@ -95,6 +97,7 @@ def main() -> None:
         return
     found: dict[str, Any] = {"machine": machine(), "results": []}
     print(f"{found['machine']}\nM = {INDUCING}, {asked.rounds} rounds{', short' if asked.short else ''}")
+    tables = []
     for name in asked.sets:
         try:
             data = datasets.load(name)
@@ -103,17 +106,18 @@ def main() -> None:
             continue
         for likelihood in asked.likelihoods if name in MULTICLASS else ["probit"]:
             N, D = data.X_train.shape
-            print(f"\n{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} held-out rows\n")
+            title = f"{name}, {likelihood}: N = {N}, D = {D}, {min(len(data.X_test), _HELD_OUT)} held-out rows"
             results = [_rounds(name, likelihood, method, asked) for method in asked.methods]
-            print(_table(asked.methods, results), flush=True)
+            tables.append(_table(title, asked.methods, results))
             for method, result in zip(asked.methods, results, strict=True):
                 found["results"].append({"set": name, "likelihood": likelihood, "method": method, **result})
-            if asked.json is not None:
-                asked.json.write_text(json.dumps(found, indent=1))
+            if asked.courses is not None:
+                asked.courses.write_text(json.dumps(found, indent=1))
+    write(tables, asked.json)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
     parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
@@ -121,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=count, default=1, help="processes for each method (%(default)s)")
     parser.add_argument("--fixed", action="store_true", help="inducing points stay where they start")
     parser.add_argument("--short", action="store_true", help="a few iterations, to see that everything works")
-    parser.add_argument("--json", type=Path, help="write seconds and NLPD of every record to this file")
+    parser.add_argument("--courses", type=Path, help="write seconds and NLPD of every record to this file")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     return parser
 
@@ -313,28 +317,27 @@ def _adam(
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
-def _table(methods: Sequence[str], results: Sequence[dict[str, Any]]) -> str:
-    """Markdown; ratios are those of CPU seconds to the fastest SVGP's."""
+def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]) -> Table:
+    """Ratios are those of CPU seconds to the fastest SVGP's; the last column is the error of a training that failed."""
     peers = [result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")]
     best = {
         key: min((result[key][0] for result in peers if "error" not in result), default=np.nan)
         for key in ("cold", "warm")
     }
-    lines = [
-        "| method | NLPD | iterations | CPU s | wall s | ratio | CPU s, again | wall s, again | ratio | to the end |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    seconds = {"CPU s": ".2f", "wall s": ".2f", "ratio": ".2f"}
+    again = {f"{name}, again": form for name, form in seconds.items()}
+    end = {"s to the end": ".1f", "iterations to the end": "d", "converged": "<", "error": "<"}
+    columns = {"method": "<13", "NLPD": ".4f", "iterations": "d", **seconds, **again, **end}
+    table = Table(title, columns)
     for method, result in zip(methods, results, strict=True):
         if "error" in result:
-            lines.append(f"| {method} | {result['error']} |" + 8 * " |")
+            table.add(method, *[None] * (len(columns) - 2), result["error"])
             continue
-        cells = [f"{result['nlpd']:.4f}", str(result["iterations"][0])]
-        for key in ("cold", "warm"):
-            cpu, wall = result[key]
-            cells += [f"{cpu:.2f}", f"{wall:.2f}", f"{cpu / best[key]:.2f}"]
-        end = f"{result['end'][0]:.1f} s, {result['iterations'][1]}{'' if result['converged'] else ' +'}"
-        lines.append(f"| {' | '.join([method, *cells, end])} |")
-    return "\n".join(lines)
+        times = ((*result[key], result[key][0] / best[key]) for key in ("cold", "warm"))
+        first, last = result["iterations"]
+        converged = "yes" if result["converged"] else "no"
+        table.add(method, result["nlpd"], first, *chain(*times), result["end"][0], last, converged, None)
+    return table
 
 
 if __name__ == "__main__":

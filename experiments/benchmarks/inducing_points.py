@@ -18,6 +18,7 @@ import numpy as np
 from gpflow.base import AnyNDArray
 
 from experiments.benchmarks.memory import INPUTS, MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.ingredients.initialization import Floats, median_distance
 from experiments.protocols.arguments import count, power
 from gpflow_pep import PEPR, datasets
@@ -33,7 +34,7 @@ METHODS: dict[str, Callable[[Floats, int, int], AnyNDArray]] = {
 
 def main() -> None:
     """Print a table of objectives, and one of time and memory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET")
     parser.set_defaults(sets=["kin40k", "elevators", "power"])
     parser.add_argument("--rows", type=count, default=10_000, help="training rows, at most (%(default)s)")
@@ -47,23 +48,27 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(cost(arguments.measure, arguments.generated, arguments.inducing)))
         return
-    print(f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, seed {arguments.seed}")
-    print(
-        f"{'set':11}{'N':>6}{'D':>4}  {'points':9}{'seconds':>8}{'alpha':>7}{'start':>9}{'Z fixed':>9}{'Z trained':>11}"
+    columns = {"set": "<11", "N": "d", "D": "d", "points": "<", "seconds": ".2f", "alpha": "g"}
+    objectives = Table(
+        f"objective in nats per row, M = {arguments.inducing}, {arguments.maxiter} iterations, seed {arguments.seed}",
+        columns | {"start": ".4f", "Z fixed": ".4f", "Z trained": ".4f"},
     )
     for name in arguments.sets:
-        compare(name, arguments)
-    print(f"\nthe choice alone, N = {arguments.generated}, M = {arguments.inducing}, D = {INPUTS}")
-    print(f"{'points':9}{'seconds':>8}{'peak MB':>9}{'MB of one M x N matrix':>24}")
+        compare(objectives, name, arguments)
+    choices = Table(
+        f"the choice alone, N = {arguments.generated}, M = {arguments.inducing}, D = {INPUTS}",
+        {"points": "<", "seconds": ".2f", "peak MB": ".0f", "MB of one M x N matrix": ".0f"},
+    )
     matrix = 8 * arguments.generated * arguments.inducing / MEGABYTE
     for method in METHODS:
         size = {"--measure": method, "--generated": arguments.generated, "--inducing": arguments.inducing}
         found = printed_by("benchmarks.inducing_points", *(str(part) for option in size.items() for part in option))
-        print(f"{method:9}{found['seconds']:8.2f}{found['peak'] / MEGABYTE:9.0f}{matrix:24.0f}", flush=True)
+        choices.add(method, found["seconds"], found["peak"] / MEGABYTE, matrix)
+    write([objectives, choices], arguments.json)
 
 
-def compare(name: str, arguments: argparse.Namespace) -> None:
-    """Print a row for each method and alpha."""
+def compare(table: Table, name: str, arguments: argparse.Namespace) -> None:
+    """Add a row for each method and alpha."""
     dataset = datasets.load(name)
     rows = np.random.default_rng(arguments.seed).permutation(len(dataset.X_train))[: arguments.rows]
     X, Y = dataset.X_train[rows], dataset.Y_train[rows]
@@ -76,11 +81,7 @@ def compare(name: str, arguments: argparse.Namespace) -> None:
                 objective(X, Y, Z, alpha, maxiter, train_points)
                 for maxiter, train_points in ((0, False), (arguments.maxiter, False), (arguments.maxiter, True))
             )
-            print(
-                f"{name:11}{len(X):6}{X.shape[1]:4}  {method:9}{seconds:8.2f}{alpha:7g}"
-                f"{begun:9.4f}{reached[0]:9.4f}{reached[1]:11.4f}",
-                flush=True,
-            )
+            table.add(name, len(X), X.shape[1], method, seconds, alpha, begun, *reached)
 
 
 def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool) -> float:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from .memory import MEGABYTE, peak_beyond_resident, printed_by
+from .tables import Table, parser_of
+from .tables import write as write_tables
 
 INPUTS = 8
 _PIECE = 250_000  # rows written at a time
@@ -24,7 +26,7 @@ _PIECE = 250_000  # rows written at a time
 
 def main() -> None:
     """Write the file, and print a row for each size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--inducing", type=int, default=256)
     parser.add_argument("--fit", type=int, default=20, metavar="ITERATIONS", help="of the last size; 0: none")
@@ -39,35 +41,35 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         arguments.folder = arguments.folder or Path(temporary)
         write(arguments.folder, max(*arguments.rows, arguments.classify))
-        report(arguments)
+        write_tables(report(arguments), arguments.json)
 
 
-def report(arguments: argparse.Namespace) -> None:
-    """Print the tables."""
-    print(f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds")
-    print(f"{'N':>12}{'file MB':>10}{'construct':>11}{'loss+gradient':>15}{'reading, of it':>16}{'peak MB beyond':>16}")
+def report(arguments: argparse.Namespace) -> list[Table]:
+    """Measure, each size and task in a process of its own."""
+    columns = {"N": ",d", "file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f", "reading, of it": ".1%"}
+    steps = Table(
+        f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
+        columns | {"peak MB beyond": ".0f"},
+    )
+    tables = [steps]
     for num_data in arguments.rows:
         row = _in_process(arguments, "step", num_data)
-        print(
-            f"{num_data:12,}{row['file'] / MEGABYTE:10.0f}{row['construction']:11.1f}{row['step']:15.1f}"
-            f"{2 * row['reading'] / row['step']:16.1%}{row['peak'] / MEGABYTE:16.0f}",
-            flush=True,
-        )
+        share = 2 * row["reading"] / row["step"]
+        file, peak = row["file"] / MEGABYTE, row["peak"] / MEGABYTE
+        steps.add(num_data, file, row["construction"], row["step"], share, peak)
     if arguments.fit:
         row = _in_process(arguments, "fit", arguments.rows[-1])
-        print(
-            f"\nfit, {arguments.rows[-1]:,} rows, {row['iterations']} iterations: {row['seconds']:.0f} s, objective "
-            f"a row {row['first']:.4f} to {row['last']:.4f} nats, peak {row['peak'] / MEGABYTE:.0f} MB beyond",
-            flush=True,
-        )
+        columns = {"N": ",d", "iterations": "d", "seconds": ".0f", "first objective": ".4f", "last objective": ".4f"}
+        tables.append(Table("fit; objectives in nats a row", columns | {"peak MB beyond": ".0f"}))
+        values = (row[key] for key in ("iterations", "seconds", "first", "last"))
+        tables[-1].add(arguments.rows[-1], *values, row["peak"] / MEGABYTE)
     if arguments.classify:
         row = _in_process(arguments, "classify", arguments.classify)
-        print(
-            f"\nPEPClassifier, probit, alpha 0.5, {arguments.classify:,} rows, fixed hyperparameters: "
-            f"{'converged' if row['converged'] else 'not converged'} in {row['sweeps']} sweeps, {row['seconds']:.0f} "
-            f"s, peak {row['peak'] / MEGABYTE:.0f} MB beyond",
-            flush=True,
-        )
+        columns = {"N": ",d", "converged": "<", "sweeps": "d", "seconds": ".0f", "peak MB beyond": ".0f"}
+        tables.append(Table("PEPClassifier, probit, alpha 0.5, fixed hyperparameters", columns))
+        converged = "yes" if row["converged"] else "no"
+        tables[-1].add(arguments.classify, converged, row["sweeps"], row["seconds"], row["peak"] / MEGABYTE)
+    return tables
 
 
 def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 from threadpoolctl import threadpool_limits
 
-_PACKAGES = ("gpflow_pep", "gpflow", "tensorflow", "numpy", "scipy")
+PACKAGES = ("gpflow_pep", "gpflow", "tensorflow", "numpy", "scipy")
 
 
 def use_one_core() -> None:
@@ -30,7 +30,7 @@ def machine() -> str:
     ]
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     processor = names[0] if names else platform.processor() or platform.machine()
-    versions = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
         f"{processor}, {os.cpu_count()} cores, of which one is used{load}; {platform.system()}\n"
         f"Python {platform.python_version()}, {versions}"

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from experiments.benchmarks.tables import Table, parser_of, write
+
 INPUTS = 8
 MEGABYTE = 2**20
 T = TypeVar("T")
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 def main() -> None:
     """Print a row per size and model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 2_000_000])
     parser.add_argument("--inducing", type=int, default=256)
     parser.add_argument("--alpha", type=float, nargs="+", default=[0.0, 0.5])
@@ -29,8 +31,8 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(measure(arguments.rows[0], arguments.inducing, arguments.alpha[0])))
         return
-    print(f"MB, M = {arguments.inducing}")
-    print(f"{'model':10}{'N':>10}{'data':>10}{'peak beyond':>13}{'one M x N matrix':>18}")
+    columns = {"alpha": "g", "N": "d", "data": ".0f", "peak beyond": ".0f", "one M x N matrix": ".0f"}
+    table = Table(f"MB, PEPR, M = {arguments.inducing}", columns)
     for alpha in arguments.alpha:
         for num_data in arguments.rows:
             size = {"--rows": num_data, "--inducing": arguments.inducing, "--alpha": alpha}
@@ -38,9 +40,8 @@ def main() -> None:
                 "benchmarks.memory", "--measure", *(str(part) for option in size.items() for part in option)
             )
             matrix = 8 * num_data * arguments.inducing
-            row = (result["data"], result["peak"], matrix)
-            megabytes = [f"{number / MEGABYTE:.0f}" for number in row]
-            print(f"PEPR {alpha:<5}{num_data:10}{megabytes[0]:>10}{megabytes[1]:>13}{megabytes[2]:>18}", flush=True)
+            table.add(alpha, num_data, *(number / MEGABYTE for number in (result["data"], result["peak"], matrix)))
+    write([table], arguments.json)
 
 
 def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:

@@ -7,7 +7,6 @@ M = 100; medians of the ratios within rounds.
     python -m experiments.benchmarks.projections [--rounds 15]
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import gpflow
 import numpy as np
 
+from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Logit, Probit
 
@@ -29,18 +29,21 @@ LIKELIHOODS: dict[str, Callable[[], Any]] = {
 
 def main() -> None:
     """Print a row per likelihood and power."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    print(f"N = {NUM_DATA}, M = {INDUCING}, {rounds} rounds, medians")
-    print(f"{'likelihood':12}{'alpha':>6}{'KL, ms':>9}{'Wasserstein, ms':>17}{'ratio':>7}")
-    for name in LIKELIHOODS:
+    parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=list(LIKELIHOODS))
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
+    columns = {"likelihood": "<10", "alpha": "g", "KL, ms": ".1f", "Wasserstein, ms": ".1f", "ratio": ".2f"}
+    table = Table(f"N = {NUM_DATA}, M = {INDUCING}, {rounds} rounds, medians", columns)
+    for name in arguments.likelihoods:
         for alpha in (0.0, 0.5, 1.0):
             models = [converged(name, alpha, projection) for projection in ("kl", "wasserstein")]
             seconds = np.array([[_timed(model.update_sites) for model in models] for _ in range(rounds)])
             kl, wasserstein = 1e3 * np.median(seconds, axis=0)
             ratio = np.median(seconds[:, 1] / seconds[:, 0])
-            print(f"{name:12}{alpha:6g}{kl:9.1f}{wasserstein:17.1f}{ratio:7.2f}", flush=True)
+            table.add(name, alpha, kl, wasserstein, ratio)
+    write([table], arguments.json)
 
 
 def converged(name: str, alpha: float, projection: str) -> PEP:

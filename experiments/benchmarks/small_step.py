@@ -22,6 +22,7 @@ from gpflow.base import AnyNDArray
 from gpflow_pep import PEPR
 
 from .collapsed_step import Step, compiled_step
+from .tables import Table, parser_of, write
 
 STEPS_PER_ROUND = 20
 
@@ -57,7 +58,7 @@ ENTRIES = {
 
 def main() -> None:
     """Print one table per number of inputs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--inducing", type=int, default=30)
     parser.add_argument("--inputs", type=int, nargs="+", default=[1, 8])
@@ -66,12 +67,15 @@ def main() -> None:
     parser.add_argument("--first", choices=ENTRIES, help=argparse.SUPPRESS)  # what a fresh process is asked for
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    tables = []
     for num_inputs in arguments.inputs:
         problem = make_problem(arguments.rows, arguments.inducing, num_inputs)
         if arguments.first:
             print(seconds(compiled_step(ENTRIES[arguments.first].make(problem)), 1))
         else:
-            compare(problem, arguments.rounds, arguments.starts)
+            tables.append(compare(problem, arguments.rounds, arguments.starts))
+    if not arguments.first:
+        write(tables, arguments.json)
 
 
 def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
@@ -90,8 +94,8 @@ def seconds(step: Step, count: int) -> float:
     return (time.process_time() - start) / count
 
 
-def compare(problem: Problem, rounds: int, starts: int) -> None:
-    """Time every model and print the table."""
+def compare(problem: Problem, rounds: int, starts: int) -> Table:
+    """Time every model."""
     X, _ = problem.data
     (N, D), M = X.shape, len(problem.Z)
     steps = {name: compiled_step(entry.make(problem)) for name, entry in ENTRIES.items()}
@@ -99,16 +103,18 @@ def compare(problem: Problem, rounds: int, starts: int) -> None:
         seconds(step, 1)
     warm = in_turns(lambda name: seconds(steps[name], STEPS_PER_ROUND), rounds)
     cold = in_turns(lambda name: in_a_fresh_process(name, N, M, D), starts)
-    print(
-        f"\nN = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts"
+    columns = {"step, ms": ".2f", "step, of peer": ".2f", "first, s": ".2f", "first, of peer": ".2f"}
+    table = Table(
+        f"N = {N}, M = {M}, D = {D}, float64, one core; {rounds} rounds of {STEPS_PER_ROUND} steps, {starts} starts",
+        {"model": "<", **columns, "peer": "<"},
     )
-    print(f"{'model':12}{'step, ms':>10}{'of peer':>9}{'first, s':>10}{'of peer':>9}  peer")
     for name, entry in ENTRIES.items():
-        row = f"{name:12}"
+        row: list[Any] = []
         for times, unit in ((warm, 1e3), (cold, 1.0)):
-            ratio = "" if entry.peer is None else f"{np.median(times[name] / times[entry.peer]):.2f}"
-            row += f"{unit * np.median(times[name]):10.2f}{ratio:>9}"
-        print(f"{row}  {entry.peer or ''}".rstrip(), flush=True)
+            ratio = None if entry.peer is None else float(np.median(times[name] / times[entry.peer]))
+            row += [unit * float(np.median(times[name])), ratio]
+        table.add(name, *row, entry.peer)
+    return table
 
 
 def in_turns(time_of: Callable[[str], float], rounds: int) -> dict[str, AnyNDArray]:

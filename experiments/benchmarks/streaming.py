@@ -8,7 +8,6 @@ after each, with M = 100 and 200, and are scored on the held-out rows that have 
     python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step
+from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.ingredients.initialization import Floats
 from gpflow_pep import StreamingSGPR
 
@@ -27,24 +27,22 @@ _WARM_UP = 3  # rounds
 
 def main() -> None:
     """Print the times, and then the scores on the audio series."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--skip-audio", action="store_true", help="times only, which need no data set")
     arguments = parser.parse_args()
-    print(f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds")
-    print(f"{'alpha':>6}{'D':>4}{'update, ms':>12}{'moved, ms':>11}{'batch, ms':>11}{'window, ms':>12}{'ratio':>7}")
+    columns = {"alpha": "g", "D": "d"}
+    columns |= {"update, ms": ".2f", "moved, ms": ".2f", "batch, ms": ".1f", "window, ms": ".1f", "ratio": ".2f"}
+    table = Table(
+        f"batch {BATCH}, M = {INDUCING}, {EVALUATIONS} evaluations, window {WINDOW}, {arguments.rounds} rounds", columns
+    )
     for alpha in (0.0, 0.5):
         for num_inputs in (1, 8):
             seconds = compare(alpha, num_inputs, arguments.rounds)
             ratio = np.median(seconds["window"] / (seconds["update"] + seconds["steps"]))
-            columns = (seconds["update"], seconds["moved"], seconds["update"] + seconds["steps"], seconds["window"])
-            update, moved, batch, window = (1e3 * np.median(column) for column in columns)
-            print(
-                f"{alpha:6g}{num_inputs:4}{update:12.2f}{moved:11.2f}{batch:11.1f}{window:12.1f}{ratio:7.2f}",
-                flush=True,
-            )
-    if not arguments.skip_audio:
-        audio()
+            times = (seconds["update"], seconds["moved"], seconds["update"] + seconds["steps"], seconds["window"])
+            table.add(alpha, num_inputs, *(1e3 * np.median(time) for time in times), ratio)
+    write([table] if arguments.skip_audio else [table, audio()], arguments.json)
 
 
 def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
@@ -74,12 +72,15 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
     return {name: np.array(times[_WARM_UP:]) for name, times in seconds.items()}
 
 
-def audio() -> None:
+def audio() -> Table:
     """Scores of held-out rows of the audio series, and the seconds of all batches, of both."""
     from experiments.streaming import ex
 
-    print("\naudio-subband, batches of 300: held-out rows passed so far, means over batches, and at the end")
-    print(f"{'method':16}{'M':>5}{'log likelihood':>16}{'at the end':>12}{'RMSE':>8}{'at the end':>12}{'seconds':>9}")
+    scores = {"log likelihood": ".3f", "that at the end": ".3f", "RMSE": ".3f", "RMSE at the end": ".3f"}
+    table = Table(
+        "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at the end",
+        {"method": "<13", "M": "d", **scores, "seconds": ".1f"},
+    )
     options = {"--unobserved": True, "--loglevel": "ERROR"}
     common: dict[str, Any] = {
         "dataset": "audio-subband",
@@ -92,9 +93,9 @@ def audio() -> None:
             run = ex.run(config_updates=common | {"M": inducing, "window": WINDOW} | updates, options=options)
             found = run.result or {}
             name = f"streaming {updates['alpha']:g}" if "alpha" in updates else f"SGPR, {WINDOW}"
-            scores = [found[f"{when}{score}"] for score in ("log_likelihood", "rmse") for when in ("mean_", "")]
-            columns = f"{scores[0]:16.3f}{scores[1]:12.3f}{scores[2]:8.3f}{scores[3]:12.3f}"
-            print(f"{name:16}{inducing:5}{columns}{found['seconds']:9.1f}", flush=True)
+            reached = (found[f"{when}{score}"] for score in ("log_likelihood", "rmse") for when in ("mean_", ""))
+            table.add(name, inducing, *reached, found["seconds"])
+    return table
 
 
 def _kernel(num_inputs: int) -> gpflow.kernels.Kernel:

@@ -5,7 +5,6 @@ Times are compared within a round; the medians of these ratios are what is repor
     python -m experiments.benchmarks.structured_step [--rounds 40] [--rows 500] [--inducing 256]
 """
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import gpflow
 import numpy as np
 
 from experiments.benchmarks.collapsed_step import Step, compiled_step, time_rounds
+from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import BTSVGP, PEPSVGP, TSVGP
 
 INPUTS, NUM_DATA = 8, 1_000_000
@@ -27,18 +27,20 @@ MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 def main() -> None:
     """Print a row per model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--rows", type=int, default=500, help="of a minibatch")
     parser.add_argument("--inducing", type=int, default=256)
     arguments = parser.parse_args()
     steps = {name: step(name, arguments.rows, arguments.inducing) for name in MODELS}
     seconds = time_rounds(steps, arguments.rounds)
-    print(f"M = {arguments.inducing}, batch {arguments.rows}, D = {INPUTS}, {arguments.rounds} rounds, medians")
-    print(f"{'model':20}{'ms':>8}{'times SVGP':>12}")
+    table = Table(
+        f"M = {arguments.inducing}, batch {arguments.rows}, D = {INPUTS}, {arguments.rounds} rounds, medians",
+        {"model": "<18", "ms": ".1f", "times SVGP": ".2f"},
+    )
     for name in MODELS:
-        ratio = np.median(np.divide(seconds[name], seconds["SVGP"]))
-        print(f"{name:20}{1e3 * np.median(seconds[name]):8.1f}{ratio:12.2f}")
+        table.add(name, 1e3 * np.median(seconds[name]), np.median(np.divide(seconds[name], seconds["SVGP"])))
+    write([table], arguments.json)
 
 
 def step(name: str, rows: int, inducing: int) -> Step:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from experiments.benchmarks.collapsed_step import compiled_step, time_rounds
 from experiments.benchmarks.memory import MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 
 CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000
@@ -27,7 +28,7 @@ _STEPS = 5  # of which the memory is that of the largest
 
 def main() -> None:
     """Print a row per model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--measure", choices=MODELS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -36,13 +37,15 @@ def main() -> None:
         return
     seconds = time_rounds({name: step(name) for name in MODELS}, arguments.rounds)
     memory = {name: printed_by("benchmarks.tied_step", "--measure", name) for name in MODELS}
-    print(f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians")
-    print(f"{'model':8}{'ms':>8}{'times SVGP':>12}{'MB':>8}{'times SVGP':>12}")
+    table = Table(
+        f"C = {CLASSES}, M = {INDUCING}, batch {BATCH}, D = {INPUTS}, {arguments.rounds} rounds, medians",
+        {"model": "<", "ms": ".1f", "ms, times SVGP": ".2f", "MB": ".0f", "MB, times SVGP": ".2f"},
+    )
     for name in MODELS:
         ratio = np.median(np.divide(seconds[name], seconds["SVGP"]))
-        megabytes = memory[name] / MEGABYTE
         milliseconds = 1e3 * np.median(seconds[name])
-        print(f"{name:8}{milliseconds:8.1f}{ratio:12.2f}{megabytes:8.0f}{memory[name] / memory['SVGP']:12.2f}")
+        table.add(name, milliseconds, ratio, memory[name] / MEGABYTE, memory[name] / memory["SVGP"])
+    write([table], arguments.json)
 
 
 def step(name: str) -> Any:

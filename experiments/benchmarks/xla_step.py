@@ -7,7 +7,6 @@ compiling) is made once. Values are compared before anything is timed. Sites of 
     python -m experiments.benchmarks.xla_step [--rows 2000] [--inducing 100] [--inputs 4] [--rounds 15] [--models ...]
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from gpflow_pep import APEP, PEP, PEPR, PEPSVGP, TSGPR, PEPClassifier, Streaming
 
 from .machine import machine, use_one_core
 from .small_step import Problem, make_problem, seconds
+from .tables import Table, parser_of, write
 
 Function = Callable[[], Any]
 LARGEST_DIFFERENCE = 1e-9  # of values with and without XLA, relative to the largest one
@@ -59,7 +59,7 @@ def in_midstream(model: StreamingSGPR, problem: Problem) -> StreamingSGPR:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--inducing", type=int, default=100)
     parser.add_argument("--inputs", type=int, default=4)
@@ -69,15 +69,24 @@ def main() -> None:
     use_one_core()
     print(machine())
     problem = make_problem(arguments.rows, arguments.inducing, arguments.inputs)
-    print(
+    table = Table(
         f"N = {arguments.rows}, M = {arguments.inducing}, D = {arguments.inputs}, {NEW_ROWS} new rows, "
-        f"{arguments.rounds} rounds"
+        f"{arguments.rounds} rounds",
+        {
+            "model": "<18",
+            "function": "<18",
+            "without, ms": ".2f",
+            "XLA, ms": ".2f",
+            "ratio": ".2f",
+            "first, s": ".1f",
+            "XLA, s": ".1f",
+            "differs": ".0e",
+        },
     )
-    print(f"{'':18}{'':20}{'without, ms':>12}{'XLA, ms':>10}{'ratio':>7}{'first, s':>10}{'XLA, s':>8}{'differs':>9}")
     for name in arguments.models:
         for what, function in functions(MODELS[name](problem), problem, "probit" in name):
-            print(f"{name:18}{what:20}{compared(function, arguments.rounds)}", flush=True)
-            name = ""
+            table.add(name, what, *compared(function, arguments.rounds))
+    write([table], arguments.json)
 
 
 def functions(model: Any, problem: Problem, has_labels: bool) -> list[tuple[str, Function]]:
@@ -95,7 +104,7 @@ def functions(model: Any, problem: Problem, has_labels: bool) -> list[tuple[str,
     return [("loss and gradient", loss_and_gradient), ("predict_f", lambda: model.predict_f(X_new))]
 
 
-def compared(function: Function, rounds: int) -> str:
+def compared(function: Function, rounds: int) -> tuple[float, ...]:
     """Times without and with XLA, and by how much the values differ."""
     compiled = [tf.function(function, autograph=False), tf.function(function, autograph=False, jit_compile=True)]
     first, values = [], []
@@ -110,7 +119,7 @@ def compared(function: Function, rounds: int) -> str:
     times = np.array([[seconds(run, 3) for run in compiled] for _ in range(rounds)])
     without, with_xla = 1e3 * np.median(times, axis=0)
     ratio = np.median(times[:, 1] / times[:, 0])
-    return f"{without:12.2f}{with_xla:10.2f}{ratio:7.2f}{first[0]:10.1f}{first[1]:8.1f}{error:9.0e}"
+    return without, with_xla, ratio, *first, error
 
 
 def difference(some: Any, others: Any) -> float:

@@ -1,12 +1,12 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-Those of the squared exponential at inducing points, which most models use, are computed here, with what all rows share
-computed once, and with their derivatives written out. Those of other kernels at inducing points are computed by
-`kernel_matrix`. Both stay accurate far from the origin. All others are left to GPflow.
+Those of GPflow's isotropic kernels at inducing points, and of their sums and products, are computed here, with what
+all rows share computed once, and with their derivatives written out. Those of other kernels at inducing points are
+computed by `kernel_matrix`. Both stay accurate far from the origin. All others are left to GPflow.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Union
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
@@ -20,9 +20,8 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent, SquaredExponential
 from typing_extensions import override
 
-from .kernel_matrices import kernel_matrix, num_active, within_reach
-
-_ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
+from .kernel_matrices import FEW_INPUTS, REDUCTIONS, kernel_matrix, num_active, within_reach
+from .profiles import Profile, profile_of
 
 Part = tuple[InducingVariables, Kernel]
 
@@ -74,7 +73,7 @@ class Prior:
         :raises ValueError: if the latent functions are not independent, or do not match in number.
         """
         self._parts = [_part(*part) for part in independent_parts(inducing_variable, kernel)]
-        self.inputs = tuple(value for part in self._parts for value in part.inputs)
+        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in self._parts for value in part.inputs)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
         """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
@@ -82,22 +81,18 @@ class Prior:
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         """Covariance of the inducing variables with rows X [n, D], [M, n] or [C, M, n]; `inputs` are the prior's."""
-        return stacked(part.Kuf(X, *own) for part, own in self._with_own(inputs))
+        return stacked(part.Kuf(X, *own) for part, own in _with_own(self._parts, inputs))
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         """Variances of rows X [n, D], [n] or [C, n]; `inputs` are the prior's."""
-        return stacked(part.variances(X, *own) for part, own in self._with_own(inputs))
+        return stacked(part.variances(X, *own) for part, own in _with_own(self._parts, inputs))
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         """
         Covariance of rows X [..., n, D], centered as the inducing variables are: [..., n, n], of separate latent
         functions [..., C, n, n]; `inputs` are the prior's.
         """
-        return stacked((part.Kff(X, *own) for part, own in self._with_own(inputs)), axis=-3)
-
-    def _with_own(self, inputs: Sequence[tf.Tensor]) -> Iterator[tuple["_Part", list[tf.Tensor]]]:
-        left = iter(inputs)
-        return ((part, [next(left) for _ in part.inputs]) for part in self._parts)
+        return stacked((part.Kff(X, *own) for part, own in _with_own(self._parts, inputs)), axis=-3)
 
 
 class _Other:
@@ -137,43 +132,49 @@ class _AtPoints(_Other):
         return kernel_matrix(self._kernel, Z, _as_wide(X, Z))
 
 
-class _SquaredExponential:
+class _Stationary:
     """
-    Those of the squared exponential at inducing points, moved so that `center` is at the origin.
+    Those of a stationary kernel with a profile at inducing points, moved so that `center` is at the origin.
 
-    In units of lengthscales log k(z, x) = log variance - |z|^2/2 + z'x - |x|^2/2 is one product of
-    [z, log variance - |z|^2/2, 1] with [x, 1, -|x|^2/2], so that exp is all that remains to be done elementwise.
+    In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
+    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise.
     """
 
-    def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
-        self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)
+    def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
+        self._kernel, self._profile, self._Z = kernel, profile, tf.convert_to_tensor(inducing_variable.Z)
         self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
-        lengthscales, variance = map(tf.convert_to_tensor, (kernel.lengthscales, kernel.variance))
+        lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
+        variance, others = tf.convert_to_tensor(kernel.variance), profile.others(kernel)
         log_variance = tf.math.log(variance)
-        self.inputs = (self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance)
+        left = self._left(self._Z, lengthscales, log_variance, *others)
+        self.inputs = (left, lengthscales, variance, log_variance, *others)
 
     def Kuu(self, jitter: float) -> tf.Tensor:
-        variance = tf.exp(self.inputs[-1])  # rounded as the other entries are
+        log_variance = self.inputs[3]
         size = self._Z.shape[0] or tf.shape(self._Z)[0]
-        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs), tf.fill([size], variance + jitter))
+        diagonal = tf.exp(log_variance) + jitter  # rounded as the other entries are
+        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs), tf.fill([size], diagonal))
 
-    def Kuf(self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return _exponential(left, self._centered(X), lengthscales)
+    def Kuf(self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, _: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
+        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        _, _, variance, _ = inputs
-        return tf.fill(tf.shape(X)[:-1], variance)
+        return tf.fill(tf.shape(X)[:-1], inputs[2])
 
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        _, lengthscales, _, log_variance = inputs
-        return _exponential(self._left(X, lengthscales, log_variance), self._centered(X), lengthscales)
+        _, lengthscales, _, *rest = inputs
+        left = self._left(X, lengthscales, *rest)
+        covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest)
+        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))
 
-    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-        """[z, log variance - |z|^2/2, 1], [..., M, D + 2]."""
+    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+        """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
         z = self._centered(Z) / lengthscales
         squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
-        constant = log_variance - 0.5 * squares
-        return within_reach(tf.concat([z, constant, tf.ones_like(constant)], axis=-1), squares, _ACCURACY)
+        slope = self._profile.slope(*others)
+        constant = self._profile.offset(log_variance) + slope * squares
+        left = tf.concat([(-2.0 * slope) * z, constant, slope * tf.ones_like(constant)], axis=-1)
+        return within_reach(left, squares, self._profile.accuracy)
 
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
@@ -211,6 +212,33 @@ class _SquaredExponentialOfOne:
         return tf.squeeze(_active(self._kernel, _as_wide(X, self._Z)), axis=-1)
 
 
+class _Combination:
+    """Those of a sum or a product of kernels, part by part."""
+
+    def __init__(self, reduction: Callable[[Sequence[tf.Tensor]], tf.Tensor], parts: Sequence["_Part"]):
+        self._reduction, self._parts = reduction, parts
+        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
+
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        covariance = self._reduction([part.Kuu(0.0) for part in self._parts])
+        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._reduction([part.Kuf(X, *own) for part, own in _with_own(self._parts, inputs)])
+
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._reduction([part.variances(X, *own) for part, own in _with_own(self._parts, inputs)])
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._reduction([part.Kff(X, *own) for part, own in _with_own(self._parts, inputs)])
+
+
+def _with_own(parts: Sequence["_Part"], inputs: Sequence[tf.Tensor]) -> Iterator[tuple["_Part", list[tf.Tensor]]]:
+    """Each part with those of the common `inputs` that are its own."""
+    left = iter(inputs)
+    return ((part, [next(left) for _ in part.inputs]) for part in parts)
+
+
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     """X itself, or an error where it has not as many columns as Z: one column would be broadcast."""
     if X.shape[-1] not in (None, Z.shape[-1]):
@@ -241,27 +269,43 @@ def _exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, log_
     return K, gradient
 
 
-@tf.custom_gradient
-def _exponential(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor) -> Any:
-    """exp(left [x, 1, -|x|^2/2]') with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n]."""
-    x = X / lengthscales
-    square = -0.5 * tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
-    right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
-    K = tf.exp(tf.matmul(left, right, transpose_b=True))
+def _covariance(profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor) -> Any:
+    """
+    The profile of left [x, 1, |x|^2]' with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n].
 
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        G = bar * K
-        right_bar = tf.matmul(G, left, transpose_a=True)
-        D = x.shape[-1]
-        X_bar = (right_bar[..., :D] - x * right_bar[..., D + 1 :]) / lengthscales
-        over = range(X.shape.rank - lengthscales.shape.rank)
-        lengthscales_bar = -tf.reduce_sum(X_bar * x, axis=list(over))
-        return tf.matmul(G, right), X_bar, lengthscales_bar
+    :param lengthscales: [D].
+    :param rest: log variance and the profile's other parameters, each [].
+    """
 
-    return K, gradient
+    @tf.custom_gradient
+    def covariance(left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor) -> Any:
+        x = X / lengthscales
+        square = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
+        right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
+        K, pull_back = profile.evaluate(tf.matmul(left, right, transpose_b=True), *rest)
+
+        def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            G, *rest_bar = pull_back(bar)
+            D, factor = x.shape[-1], profile.factor(*rest[1:])
+            of_z, of_square = factor * left[..., :D], factor * left[..., D + 1 :]
+            left_bar = factor * tf.matmul(G, right)
+            twice_square_bar = 2.0 * tf.matmul(G, of_square, transpose_a=True)  # [..., n, 1]
+            # Nothing asks for the derivative in rows of data, whose product is then not computed.
+            x_bar = tf.matmul(G, of_z, transpose_a=True) + x * twice_square_bar
+            xx_bar = _rows_summed(left[..., :D] * left_bar[..., :D]) + _rows_summed(tf.square(x) * twice_square_bar)
+            return left_bar, x_bar / lengthscales, -xx_bar / lengthscales, *rest_bar
+
+        return K, gradient
+
+    return covariance(left, X, lengthscales, *rest)
 
 
-_Part = _SquaredExponential | _SquaredExponentialOfOne | _Other
+def _rows_summed(values: tf.Tensor) -> tf.Tensor:
+    """Sum of all rows, from [..., n, D] to [D]."""
+    return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))
+
+
+_Part = Union["_Stationary", "_SquaredExponentialOfOne", "_Other", "_Combination"]
 
 
 def stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
@@ -274,10 +318,24 @@ def _part(inducing_variable: InducingVariables, kernel: Kernel) -> _Part:
     """One latent function's; classes derived from these may have a covariance of their own."""
     if type(inducing_variable) is not InducingPoints or not _is_default(kernel):
         return _Other(inducing_variable, kernel)
-    if type(kernel) is not SquaredExponential:
+    # A squared exponential has no root, which would amplify errors of small distances.
+    return _at_points(inducing_variable, kernel, few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS)
+
+
+def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> _Part:
+    """Those of a kernel, or of a part of one, at inducing points; from differences of up to `few_inputs` inputs."""
+    if type(kernel) in REDUCTIONS:
+        parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
+        return _Combination(REDUCTIONS[type(kernel)], parts)
+    profile = profile_of(kernel)
+    if profile is None:
         return _AtPoints(inducing_variable, kernel)
-    form = _SquaredExponentialOfOne if num_active(kernel, inducing_variable.Z.shape[-1]) == 1 else _SquaredExponential
-    return form(inducing_variable, kernel)
+    count = num_active(kernel, inducing_variable.Z.shape[-1])
+    if count > few_inputs:
+        return _Stationary(inducing_variable, kernel, profile)
+    if count == 1 and type(kernel) is SquaredExponential:
+        return _SquaredExponentialOfOne(inducing_variable, kernel)
+    return _AtPoints(inducing_variable, kernel)
 
 
 def _is_default(kernel: Kernel) -> bool:

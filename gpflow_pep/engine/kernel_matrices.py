@@ -14,11 +14,11 @@ from gpflow.utilities.ops import difference_matrix
 
 from ..validation import asserted
 
-_FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
-_ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
+FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
+ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
 _OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
 _OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
-_REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
+REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     Sum: tf.add_n,
     Product: lambda factors: reduce(tf.multiply, factors),
 }
@@ -30,8 +30,8 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
 
     :raises tf.errors.InvalidArgumentError: if rows of X are too many lengthscales apart; see :func:`within_reach`.
     """
-    if type(kernel) in _REDUCTIONS:
-        return _REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
+    if type(kernel) in REDUCTIONS:
+        return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
     if _is_plain(kernel, IsotropicStationary, _OF_ISOTROPIC):
         return _isotropic(kernel, *kernel.slice(X, X2))
     if _is_plain(kernel, AnisotropicStationary, _OF_ANISOTROPIC):
@@ -80,11 +80,11 @@ def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) ->
 
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
-    if X.shape[-1] is not None and X.shape[-1] <= _FEW_INPUTS:
+    if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
     center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
     X = X - center
-    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
     # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.

@@ -1,0 +1,129 @@
+"""All benchmarks, one after the other, each in a process of its own; their tables together as JSON and as Markdown.
+
+The files say on what machine and with what versions, GPyTorch's among them where it is installed, and how fast the
+machine multiplies matrices. A benchmark that fails is recorded with the end of its message, and the others go on; the
+exit status is then 1. Files are written after each benchmark.
+
+    python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to runs/benchmarks]
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmarks.collapsed_step import UNIT_COLUMNS, time_rounds, unit_product
+from experiments.benchmarks.machine import PACKAGES, machine
+from experiments.benchmarks.tables import markdown
+
+_KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
+BENCHMARKS = {  # name -> arguments, and those of --quick
+    "collapsed_step": (_KERNELS, f"{_KERNELS} --rounds 3 --rows 10000 --inducing 128"),
+    "small_step": ("", "--rounds 5 --starts 1"),
+    "structured_step": ("", "--rounds 5"),
+    "tied_step": ("", "--rounds 3"),
+    "ep_step": ("", "--rounds 1 --repeats 3 --sizes 400x30"),
+    "ep_training": ("", "--short --sets breast-cancer --methods 'PEP 0.5' 'SVGP L-BFGS'"),
+    "projections": ("", "--rounds 3 --likelihoods Probit"),
+    "streaming": ("", "--rounds 3 --skip-audio"),
+    "inducing_points": ("", "--sets diabetes --rows 1000 --inducing 50 --maxiter 5 --generated 5000"),
+    "xla_step": ("", "--rows 200 --inducing 10 --rounds 2 --models 'PEPR 0.5' PEPSVGP"),
+    "memory": ("", "--rows 20000 100000 --inducing 64"),
+    "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),
+}
+_OPTIONAL = ("gpytorch", "torch")
+_LAST_LINES = 5  # of a message
+
+
+def main() -> None:
+    """Run them and write benchmarks.json and benchmarks.md."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does everything work?")
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)")
+    arguments = parser.parse_args()
+    commands = {name: shlex.split(BENCHMARKS[name][arguments.quick]) for name in arguments.only}
+    found = run(commands, arguments.to)
+    if any("error" in result for result in found["benchmarks"].values()):
+        raise SystemExit(1)
+
+
+def run(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
+    """Run benchmarks with these arguments, and write what they found after each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {"machine": about_the_machine(), "benchmarks": {}}
+    for name, options in commands.items():
+        print(f"\n# {name}", flush=True)
+        found["benchmarks"][name] = measure(name, options)
+        (folder / "benchmarks.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        (folder / "benchmarks.md").write_text(as_markdown(found), encoding="utf-8")
+    print(f"\n{folder / 'benchmarks.json'}, {folder / 'benchmarks.md'}")
+    return found
+
+
+def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
+    """Arguments, seconds and tables of one benchmark, which prints them, or its error."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "tables.json"
+        command = [sys.executable, "-m", f"experiments.benchmarks.{name}", *options, "--json", str(path)]
+        began = time.perf_counter()
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        result: dict[str, Any] = {"arguments": list(options), "seconds": time.perf_counter() - began}
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
+            error = "\n".join([f"exit status {done.returncode}", *lines])
+            print(error, flush=True)
+            return {**result, "error": error}
+        return {**result, "tables": json.loads(path.read_text(encoding="utf-8"))}
+
+
+def about_the_machine() -> dict[str, Any]:
+    """Processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
+    seconds = time_rounds({"product": unit_product(512)}, 10)["product"]
+    return {
+        "processor": machine().splitlines()[0].replace(", of which one is used", ""),
+        "cores": os.cpu_count(),
+        "product GFLOP/s": float(2e-9 * 512**2 * UNIT_COLUMNS / np.median(seconds)),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in (*PACKAGES, *_OPTIONAL)}},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def as_markdown(found: Mapping[str, Any]) -> str:
+    """Everything, with a heading for each benchmark."""
+    about = found["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    parts = [
+        "# Benchmarks",
+        f"{about['processor']}; products of matrices: {about['product GFLOP/s']:.0f} GFLOP/s in float64.",
+        f"{versions}.",
+    ]
+    for name, result in found["benchmarks"].items():
+        command = shlex.join(["python", "-m", f"experiments.benchmarks.{name}", *result["arguments"]])
+        parts += [f"## {name}", f"`{command}`, {result['seconds']:.0f} s"]
+        if "error" in result:
+            parts.append(f"```\n{result['error']}\n```")
+        else:
+            parts += list(map(markdown, result["tables"])) or ["No table."]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    main()

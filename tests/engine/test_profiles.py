@@ -1,0 +1,252 @@
+"""Kernels in the form of one product and a profile, against GPflow's function of exactly computed differences.
+
+The product has t = |z|² - 2 z'x + |x|² with an error of some eps S, S the largest sum of its terms in squared
+lengthscales. What is smooth in t errs by as much; a kernel that falls by the distance, its root, by sqrt(eps S) where
+points coincide. Derivatives have the errors of values times S.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.covariances import Kuf, Kuu
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import (
+    Constant,
+    Exponential,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    Sum,
+)
+
+from gpflow_pep import PEPR
+from gpflow_pep.engine import Prior
+
+EPS = np.finfo(float).eps
+RNG = np.random.default_rng(5)
+X, Z = np.round(RNG.normal(size=(2, 9, 6)) * 2**10) / 2**10
+Z = Z[:4]
+CLASSES = [SquaredExponential, Matern12, Matern32, Matern52, RationalQuadratic, Exponential]
+STEEP = (Matern12, Exponential)
+ARD = [0.8, 1.0, 2.0, 0.7, 3.0, 1.3]
+OPTIONS = {
+    "one lengthscale": {"lengthscales": 0.8},
+    "ARD": {"lengthscales": ARD},
+    "one for all": {"lengthscales": [0.8]},
+    "active_dims": {"lengthscales": ARD[:4], "active_dims": [5, 0, 3, 1]},
+    "a slice": {"active_dims": slice(1, 6)},
+}
+COMBINATIONS = {
+    "sum": lambda: Matern32(1.3, ARD) + SquaredExponential(0.4, 2.0),
+    "product": lambda: Matern52(1.3, ARD) * RationalQuadratic(0.4, 2.0, 3.0),
+    "nested": lambda: SquaredExponential(1.3, ARD) * (Matern32(active_dims=[0, 1, 2, 4]) + Constant(0.3)) + Linear(0.1),
+    "few inputs": lambda: SquaredExponential(active_dims=[2]) * Matern32(active_dims=slice(2)) + Matern52(),
+    "twice the same": lambda: (lambda kernel: kernel * kernel + kernel)(Matern52(1.1, 1.7)),
+}
+
+
+def exactly(kernel, X, X2):
+    """GPflow's function of the distance, of differences."""
+    if type(kernel) in (Sum, Product):
+        parts = [exactly(part, X, X2) for part in kernel.kernels]
+        return tf.add_n(parts) if type(kernel) is Sum else tf.reduce_prod(tf.stack(parts), axis=0)
+    if type(kernel) not in CLASSES:
+        return kernel(X, X2)
+    difference = gpflow.utilities.ops.difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales
+    return kernel.K_r2(tf.reduce_sum(tf.square(difference), axis=-1))
+
+
+def gpflows(kernel, Z, X):
+    points = InducingPoints(Z)
+    return points, lambda rows: (
+        Kuu(points, kernel, jitter=1e-6),
+        Kuf(points, kernel, rows),
+        kernel(rows),
+        kernel(rows, full_cov=False),
+    )
+
+
+def differences(kernel, Z, X):
+    points = InducingPoints(Z)
+    jitter = 1e-6 * np.eye(len(Z))
+    return points, lambda rows: (
+        exactly(kernel, tf.convert_to_tensor(points.Z), points.Z) + jitter,
+        exactly(kernel, tf.convert_to_tensor(points.Z), rows),
+        exactly(kernel, rows, rows),
+        kernel(rows, full_cov=False),
+    )
+
+
+def ours(kernel, Z, X):
+    points = InducingPoints(Z)
+
+    def covariances(rows):
+        prior = Prior(points, kernel)
+        return (
+            prior.Kuu(1e-6),
+            prior.Kuf(rows, *prior.inputs),
+            prior.Kff(rows, *prior.inputs),
+            prior.variances(rows, *prior.inputs),
+        )
+
+    return points, covariances
+
+
+def everything(way, kernel, Z, X):
+    """Kuu, Kuf, Kff and variances, and the derivatives of each in parameters, Z and X."""
+    points, covariances = way(kernel, Z, X)
+    rows = tf.constant(X)
+    sources = [*kernel.trainable_variables, points.Z.unconstrained_variable, rows]
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(rows)
+        values = covariances(rows)
+        weights = np.random.default_rng(1)
+        totals = [tf.reduce_sum(weights.normal(size=value.shape) * value) for value in values]
+    gradients = [tape.gradient(total, sources, unconnected_gradients="zero") for total in totals]
+    for gradient in gradients:
+        for part, source in zip(gradient, sources, strict=True):
+            assert part.shape == source.shape
+    return [value.numpy() for value in values], [part.numpy() for part in tf.nest.flatten(gradients)]
+
+
+def agree(actual, expected, value_error, derivative_error):
+    for ours, theirs, error in zip(actual, expected, (value_error, derivative_error), strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=error * max(1.0, np.max(np.abs(other))))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kernel", CLASSES)
+def test_values_and_derivatives_of_gpflow(kernel, options):
+    """S is 100, and a Matern 1/2 is steep in its own diagonal only, where GPflow's has the error: sqrt(100 eps)."""
+    made = kernel(1.3, **OPTIONS[options])
+    assert Prior(InducingPoints(Z), made).inputs[0].shape[-1] >= 4 + 2  # the form is in use
+    error = 1e-13 if kernel not in STEEP else 1e-6
+    agree(everything(ours, made, Z, X), everything(gpflows, made, Z, X), error, 1e2 * error)
+    agree(everything(ours, made, Z, X), everything(differences, made, Z, X), 1e-13, 1e-11)
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_sums_and_products(name):
+    kernel = COMBINATIONS[name]()
+    agree(everything(ours, kernel, Z, X), everything(gpflows, kernel, Z, X), 1e-13, 1e-11)
+    agree(everything(ours, kernel, Z, X), everything(differences, kernel, Z, X), 1e-13, 1e-11)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0**30])
+@pytest.mark.parametrize("kernel", CLASSES)
+def test_points_that_coincide(kernel, shift):
+    """Rows are inducing points, or as near as 2^-10, 2^-26 of a lengthscale; all of it also far from the origin."""
+    made = kernel(1.3, ARD)
+    near = np.concatenate([Z, Z[:2] + 2.0**-10, Z[2:] + (2.0**-26 if shift == 0.0 else 0.0)])
+    actual, expected = everything(ours, made, Z + shift, near + shift), everything(differences, made, Z, near)
+    error = 100.0 * EPS * 100.0
+    if kernel not in STEEP:
+        # A Matern 3/2 has a slope that errs by sqrt(eps S), but in t, whose own derivative is 0 there.
+        agree(actual, expected, error, 100.0 * error)
+        return
+    agree([actual[0], []], [expected[0], []], np.sqrt(error), 0.0)
+    assert all(np.all(np.isfinite(part)) for part in actual[1])
+
+
+@pytest.mark.parametrize("kernel", [*CLASSES, lambda *_: COMBINATIONS["sum"](), lambda *_: COMBINATIONS["product"]()])
+def test_points_far_apart(kernel):
+    """A row so far away that its covariance underflows: 0 and no slope, and what is near is as it was."""
+    made = kernel(1.3, 0.8)
+    far = np.concatenate([X, X[:1] + 2.0**13])
+    (values, derivatives), (alone, _) = everything(ours, made, Z, far), everything(ours, made, Z, X)
+    np.testing.assert_allclose(values[1][:, :-1], alone[1], rtol=1e-13)
+    np.testing.assert_allclose(values[1][:, -1], exactly(made, tf.constant(Z), tf.constant(far[-1:]))[:, 0], rtol=1e-6)
+    assert all(np.all(np.isfinite(part)) for part in derivatives)
+
+
+@pytest.mark.parametrize("lengthscale", [1e-3, 1e8, 1e100, 1e200])
+@pytest.mark.parametrize("kernel", CLASSES)
+def test_tiny_and_huge_lengthscales(kernel, lengthscale):
+    """Of tiny ones only what coincides is correlated, with an error of eps S; of huge ones everything is."""
+    made = kernel(1.3, lengthscale)
+    near = np.concatenate([Z, X])
+    actual, expected = everything(ours, made, Z, near), everything(differences, made, Z, near)
+    error = 100.0 * EPS * max(1.0, 20.0 * (1.0 / lengthscale) ** 2)
+    agree([actual[0], []], [expected[0], []], error if kernel not in STEEP else np.sqrt(error), 0.0)
+    if lengthscale > 1.0:
+        agree([[], actual[1]], [[], expected[1]], 0.0, 100.0 * EPS)
+    assert all(np.all(np.isfinite(part)) for part in actual[1])
+
+
+@pytest.mark.parametrize("kernel", [Matern32, Matern52, RationalQuadratic])
+@pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
+def test_it_can_be_differentiated_twice(kernel, way):
+    made, points = kernel(1.3, ARD), InducingPoints(Z)
+
+    def slope(covariance, inputs):
+        with tf.GradientTape() as outer:
+            outer.watch(inputs)
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                value = tf.reduce_sum(tf.square(covariance(inputs)))
+            total = tf.reduce_sum(tf.sin(inner.gradient(value, inputs)))
+        return outer.gradient(total, inputs)
+
+    def covariance(inputs):
+        prior = Prior(points, made)
+        return prior.Kuf(inputs, *prior.inputs)
+
+    actual = way(lambda inputs: slope(covariance, inputs))(tf.constant(X))
+    expected = slope(lambda inputs: exactly(made, tf.constant(Z), inputs), tf.constant(X))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-11 * np.max(np.abs(expected)))
+    assert np.all(np.isfinite(way(lambda inputs: slope(covariance, inputs))(tf.constant(Z))))
+
+
+class _Doubled(Matern32):
+    def K_r(self, r):
+        return 2.0 * super().K_r(r)
+
+
+class _Warped(SquaredExponential):
+    def scale(self, X):
+        return tf.sin(X)
+
+
+class _Called(Matern52):
+    def __call__(self, X, X2=None, *, full_cov=True, presliced=False):
+        return 3.0 * super().__call__(X, X2, full_cov=full_cov, presliced=presliced)
+
+
+class _Whole(RationalQuadratic):
+    def K(self, X, X2=None):
+        return 4.0 * super().K(X, X2)
+
+
+@pytest.mark.parametrize("kernel", [_Doubled, _Warped, _Called, _Whole])
+def test_classes_derived_from_these_have_their_own(kernel):
+    alone = kernel()
+    prior = Prior(InducingPoints(Z), alone)
+    assert prior.inputs == ()
+    np.testing.assert_allclose(prior.Kuf(tf.constant(X)), alone(Z, X), rtol=1e-12)
+    both = alone + Matern32()
+    prior = Prior(InducingPoints(Z), both)
+    np.testing.assert_allclose(prior.Kuf(tf.constant(X), *prior.inputs), alone(Z, X) + Matern32()(Z, X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sum", "product", "nested"])
+def test_a_model_in_chunks(name):
+    """Loss and derivatives of GPflow's SGPR, where a chunk's are computed again on the way back."""
+    Y = np.sin(X[:, :1])
+    results = []
+    for make in (
+        gpflow.models.SGPR,
+        lambda *arguments, **options: PEPR(*arguments, alpha=0.0, chunk_size=4, **options),
+    ):
+        model = make((X, Y), COMBINATIONS[name](), Z.copy(), noise_variance=0.1)
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        results.append([loss.numpy(), *(part.numpy() for part in tape.gradient(loss, model.trainable_variables))])
+    for actual, expected in zip(*results, strict=True):
+        # Kuu of 4 points has a condition number below 1e2.
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected))))

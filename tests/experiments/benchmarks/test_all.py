@@ -1,0 +1,68 @@
+"""All benchmarks in one command, at tiny sizes: what is written, and what becomes of one that fails."""
+
+import json
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from experiments.benchmarks import all as everything
+from experiments.benchmarks.collapsed_step import KERNELS, build, compare, data
+from experiments.benchmarks.machine import PACKAGES
+
+FOLDER = Path(everything.__file__).parent
+TINY = shlex.split("--rounds 1 --rows 30 --inducing 4 --kernel Matern32 --cores 1")
+
+
+def test_every_benchmark_is_among_them():
+    commands = {path.stem for path in FOLDER.glob("*.py") if "def main()" in path.read_text()}
+    assert set(everything.BENCHMARKS) == commands - {"all"}
+
+
+def test_files(tmp_path):
+    """Rows and their ratios as data, and the same in Markdown, with machine and versions."""
+    everything.run({"collapsed_step": TINY, "memory": ["--rows", "none"]}, tmp_path)
+    found = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert found["machine"]["product GFLOP/s"] > 0.0
+    assert set(PACKAGES) < set(found["machine"]["versions"])
+    (table,) = found["benchmarks"]["collapsed_step"]["tables"]
+    rows = {row["model"]: row for row in table["rows"]}
+    assert rows["PEPR 0"]["as"] == "SGPR" and rows["PEPR 0"]["times as fast"] > 0.0
+    assert rows["PEPR 0"]["share"] == pytest.approx(1.5 / rows["PEPR 0"]["units"])
+    failed = found["benchmarks"]["memory"]
+    assert "invalid int value: 'none'" in failed["error"] and "tables" not in failed
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "## collapsed_step" in text and "| PEPR 0 |" in text and "invalid int value: 'none'" in text
+    assert f"gpytorch {found['machine']['versions']['gpytorch']}" in text
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_path):
+    result = {"arguments": [], "seconds": 1.0, **({"error": "exit status 2"} if failing else {"tables": []})}
+    monkeypatch.setattr(everything, "measure", lambda name, options: result)
+    monkeypatch.setattr("sys.argv", ["all", "--quick", "--only", "memory", "large", "--to", str(tmp_path)])
+    if failing:
+        with pytest.raises(SystemExit, match="1"):
+            everything.main()
+    else:
+        everything.main()
+    assert set(json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]) == {"memory", "large"}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_models_are_compared_at_the_same_point(kernel):
+    """Losses of 30 rows agree to rounding; 1e-10 leaves room for a condition number of 1e4 of 4 points."""
+    rows = {row["model"]: row for row in compare(30, 4, kernel, rounds=1).rows}
+    for name in ("PEPR 0", "PEPR 1"):
+        assert rows[name]["loss differs"] < 1e-10 and rows[name]["gradient"] < 1e-10
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gpytorch_has_the_same_model(kernel):
+    """Its jitter is another one, 1e-6 of each of N = 200 rows' variances over the noise 0.1, at the most."""
+    pytest.importorskip("gpytorch", reason="GPyTorch is no dependency")
+    sgpr_step = import_module("experiments.benchmarks.gpytorch_step").sgpr_step
+    X, Y, Z = data(200, 8)
+    expected = build(X, Y, Z, KERNELS[kernel])["SGPR"].training_loss()
+    assert float(sgpr_step(X, Y, Z, kernel, 0.1, 1.5, None)()) == pytest.approx(float(expected), abs=200 * 1e-6 / 0.1)
