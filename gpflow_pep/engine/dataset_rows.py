@@ -15,8 +15,8 @@ from .chunks import CHUNKS_IN_FLIGHT, Chunks
 _WEIGHTS_SEED = 20260101  # of the checksum
 _MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
 _NONE = tf.int64.max  # no such row
-_NOT_FINITE = "data: every value must be finite, but one is not, in row"
-_UNEQUAL = "data: X and Y of a batch must have the same number of rows; they have not in the batch that begins at row"
+_NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
+_UNEQUAL = "data: X and Y of a batch must have the same number of rows, got different ones in the batch from row"
 _CHANGED = (
     "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its files "
     "must not change. Number of rows in the first pass and in this one (if they are equal, values or their order "
@@ -33,7 +33,7 @@ class DatasetChunk(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What has been read of a dataset."""
+    """Summary of what a pass has read."""
 
     rows: tf.Tensor  # how many, []
     checksum: tf.Tensor  # of the values in their order, []
@@ -42,11 +42,11 @@ class Seen(NamedTuple):
 
     @classmethod
     def nothing(cls) -> "Seen":
-        """Return that of no rows."""
+        """Return the summary of an empty pass."""
         return cls(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
 
     def plus(self, other: "Seen") -> "Seen":
-        """Return that of both parts."""
+        """Combine the summaries of two parts of a pass."""
         sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
         return Seen(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
 

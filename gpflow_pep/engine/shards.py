@@ -37,8 +37,8 @@ def _compare(some: AnyNDArray, others: AnyNDArray, first: int, second: int) -> N
     shared = np.isin(others, some).sum()
     if are_distinct and shared > _SHARED * min(len(some), len(others)):
         raise ValueError(
-            f"data of the workers must be different rows, but {shared} of {len(others)} rows of worker {second} that "
-            f"were compared are those of worker {first}."
+            f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
+            f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."
         )
 
 

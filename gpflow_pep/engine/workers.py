@@ -1,7 +1,7 @@
 """Several workers: each has some of the rows; sums over all rows are added up by TensorFlow's collective operations.
 
-All that is not a sum over rows is computed by every worker, from the same numbers and so with the same results. What is
-sent is O(M^2) numbers a pass, whatever N is.
+Everything else is computed by every worker, from the same sums. Communication is O(M^2) numbers a pass, whatever N.
+Results may differ in the last digit between machines, so that `fit` uses the gradient of worker 0, the chief.
 """
 
 import itertools
@@ -41,8 +41,9 @@ class Workers:
             return None
         if strategy.num_replicas_in_sync != count:
             raise ValueError(
-                "the strategy must have one device for each worker, got "
-                f"{strategy.num_replicas_in_sync} devices of {count} workers."
+                "the strategy must have one device per worker, got "
+                f"{strategy.num_replicas_in_sync} devices for {count} workers: start a process for each GPU, "
+                "with CUDA_VISIBLE_DEVICES."
             )
         return cls(count, int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0))
 
@@ -62,10 +63,10 @@ class Workers:
         )
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the largest of the workers' numbers, []; infinity if one is NaN, which a maximum may lose."""
+        """Return the maximum over the workers, []; infinity if one is NaN, which a maximum may lose."""
         return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
 
-    def of_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def broadcast_from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Return the chief's tensors, given this worker's."""
         return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])
 
@@ -94,7 +95,7 @@ class Workers:
 
 
 def component(variable: tf.Variable) -> tf.Variable:
-    """Return what a mirrored variable is in this process; others are returned as they are."""
+    """Return this process's component of a mirrored variable; other variables are returned unchanged."""
     strategy = getattr(variable, "distribute_strategy", None)
     return variable if strategy is None else strategy.experimental_local_results(variable)[0]
 

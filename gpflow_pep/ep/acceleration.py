@@ -60,18 +60,18 @@ class Secants(NamedTuple):
         self,
         update: tf.Tensor,
         normalized: Callable[[tf.Tensor], tf.Tensor],
-        added_up: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     ) -> Step:
         """
         Return the way to the fixed point from where the undamped update is given.
 
-        :param added_up: adds up sums over the rows of each worker.
+        :param sum_over_workers: adds up sums of the workers.
         """
         places = self.depth + 1
         used = tf.range(places) < tf.minimum(self.count, self.depth)
         F = tf.reshape(normalized(self.changes), [places, -1])
         f = tf.reshape(normalized(update), [1, -1])
-        sums = added_up(tf.matmul(F, tf.concat([F, f], axis=0), transpose_b=True))  # [K + 1, K + 2]
+        sums = sum_over_workers(tf.matmul(F, tf.concat([F, f], axis=0), transpose_b=True))  # [K + 1, K + 2]
         products = tf.where(used[:, None] & used, sums[:, :-1], tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))

@@ -134,7 +134,7 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
         forget=tf.where(sweeping, ~accepted | (evaluated.change > limit) | preliminary_ends, moves),
     )
     iterate: Iterate = _select(moves, evaluated, last)
-    step = secants.step(iterate.update, iterate.normalized, problem.rows.added_up)
+    step = secants.step(iterate.update, iterate.normalized, problem.rows.sum_over_workers)
     better = tf.where(problem.is_bound, iterate.log_evidence >= loop.best_evidence, iterate.change < loop.best_change)
     is_best = moves & ~loop.preliminary & better
     loop = loop._replace(
@@ -266,7 +266,9 @@ def _adapted(problem: SitesProblem, loop: Loop, last: Iterate, largest: tf.Tenso
     iterate = loop.iterate
     before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
     norms = problem.rows.norm(before) * problem.rows.norm(now)
-    cosine = problem.rows.added_up(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
+    cosine = problem.rows.sum_over_workers(tf.reduce_sum(before * now)) / tf.where(
+        norms > 0.0, norms, tf.ones_like(norms)
+    )
     tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
     halve = (cosine < -0.3) | (iterate.change > tolerated)
     least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)

@@ -30,7 +30,7 @@ def scale_terms(
     scale: tf.Tensor,
     num_data: tf.Tensor,
     num_latent_gps: int,
-    added_up: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> tf.Tensor:
     """
     Compute what the structured conditional q(f|u) of covariance m D adds to the energy of T-PEP, [].
@@ -39,7 +39,7 @@ def scale_terms(
 
     whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
 
-    :param added_up: adds up sums over the rows of each worker.
+    :param sum_over_workers: adds up sums of the workers.
     """
 
     def terms(scale: tf.Tensor) -> tf.Tensor:
@@ -49,7 +49,7 @@ def scale_terms(
     def total(scale: tf.Tensor) -> Any:
         """Of all rows; each worker needs the derivative of all of them."""
         slopes = 1.0 / scale - 1.0 / (1.0 + alpha * (scale - 1.0))
-        sums = added_up(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
+        sums = sum_over_workers(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
         return sums[0], lambda bar: once_differentiable(bar * sums[1])[0]
 
     if alpha.shape.rank == 0:

@@ -90,25 +90,29 @@ class LatentRows:
         total = self.chunks.sum(self._data, part, zero)
         return total if self._workers is None else self._workers.sum(total)
 
-    def added_up(self, value: tf.Tensor) -> tf.Tensor:
-        """Add up what was summed over the rows of each worker."""
+    def sum_over_workers(self, value: tf.Tensor) -> tf.Tensor:
+        """Add up sums of the workers."""
         return value if self._workers is None else self._workers.sum([value])[0]
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the largest of all rows, [], of all workers, given the largest of this worker's."""
+        """Return the maximum over the workers, []."""
         return value if self._workers is None else self._workers.largest(value)
 
     def smallest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the smallest of all rows, [], of all workers, given the smallest of this worker's."""
+        """Return the minimum over the workers, []."""
         return value if self._workers is None else -self._workers.largest(-value)
 
     def any(self, condition: tf.Tensor) -> tf.Tensor:
-        """Return whether a condition holds of any row of any worker, [], given whether it does of this worker's."""
+        """Return whether a condition holds on any worker, []."""
         return condition if self._workers is None else self._workers.largest(tf.cast(condition, tf.float64)) > 0.0
 
     def norm(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the Euclidean norm of values of all rows, [N, ...]."""
-        return tf.norm(values) if self._workers is None else tf.sqrt(self.added_up(tf.reduce_sum(tf.square(values))))
+        """Return the Euclidean norm, over the workers, of values [N, ...]."""
+        return (
+            tf.norm(values)
+            if self._workers is None
+            else tf.sqrt(self.sum_over_workers(tf.reduce_sum(tf.square(values))))
+        )
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

@@ -122,12 +122,12 @@ class CollapsedRegression(SparseGP):
         return int(self._num_blocks())
 
     @property
-    def _own_blocks(self) -> int:
+    def _local_num_blocks(self) -> int:
         """Number of blocks of this worker."""
-        return int(self._chunks.num_blocks(self._own_rows()))
+        return int(self._chunks.num_blocks(self._local_num_data()))
 
     def _num_blocks(self) -> tf.Tensor:
-        return self._added_up(self._chunks.num_blocks(self._own_rows()))
+        return self._sum_over_workers(self._chunks.num_blocks(self._local_num_data()))
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:

@@ -288,7 +288,7 @@ class PEP(SiteProperties, SparseGP):
         L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
         rows = self._rows()
-        terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps, rows.added_up)
+        terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps, rows.sum_over_workers)
         return EnergyInputs(rows, Kuu, L, scale, self._old_site(L, alpha), terms)
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
@@ -376,7 +376,7 @@ class PEP(SiteProperties, SparseGP):
 
     def _set_sizes(self, num_rows: int) -> None:
         self._num_rows, self._num_points = num_rows, int(self.inducing_variable.num_inducing)
-        self._num_rows_of_all = int(self._added_up(tf.constant(num_rows)))
+        self._num_rows_of_all_workers = int(self._sum_over_workers(tf.constant(num_rows)))
 
     @override
     def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:

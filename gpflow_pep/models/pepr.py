@@ -78,7 +78,7 @@ class PEPR(UpperBound, CollapsedRegression):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        values = validation.power(alpha, self._own_blocks)
+        values = validation.power(alpha, self._local_num_blocks)
         self._alpha = local_variable(values, trainable=False, dtype=default_float())
         self._optimal_scale = isinstance(scale, str)
         if self._optimal_scale:
@@ -101,7 +101,7 @@ class PEPR(UpperBound, CollapsedRegression):
 
     @alpha.setter
     def alpha(self, alpha: Any) -> None:
-        values = validation.power(alpha, self._own_blocks)
+        values = validation.power(alpha, self._local_num_blocks)
         if values.shape != self._alpha.shape:
             raise ValueError(f"alpha must keep its shape {self._alpha.shape.as_list()}, got {list(values.shape)}.")
         if self._optimal_scale and values.any():

@@ -104,7 +104,7 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
     before = model._sites.stacked()
     iterate, sweeps, fraction, outcome = converge(
-        problem, before, options, num_data=model._num_rows_of_all, fraction=fraction
+        problem, before, options, num_data=model._num_rows_of_all_workers, fraction=fraction
     )
     proper = outcome != IMPROPER
     sites = iterate.sites
@@ -160,9 +160,15 @@ def update_sites(
 
 def _check_in_memory(model: "PEP") -> None:
     if isinstance(model.data, tf.data.Dataset):
-        raise ValueError("batch_size must be None where data is a dataset, which is swept as a whole.")
+        raise ValueError(
+            "data must be arrays for updates of a batch of sites at a time, got a tf.data.Dataset: use update_sites() "
+            "without batch_size."
+        )
     if model._workers is not None:
-        raise ValueError("batch_size must be None where several workers have the rows, which are swept as a whole.")
+        raise ValueError(
+            f"updates of a batch of sites at a time need all rows in one process, got {model._workers.count} workers: "
+            "use update_sites() without batch_size."
+        )
 
 
 def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], None] | None) -> None:

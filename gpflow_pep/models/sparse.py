@@ -144,15 +144,15 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
 
     @property
     def num_data(self) -> tf.Tensor:
-        """Number of rows N, those of all workers together, []."""
-        return self._added_up(self._own_rows())
+        """Number of rows N, summed over the workers if there are several, []."""
+        return self._sum_over_workers(self._local_num_data())
 
-    def _own_rows(self) -> tf.Tensor:
+    def _local_num_data(self) -> tf.Tensor:
         """Number of rows of this worker, []."""
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
-    def _added_up(self, count: tf.Tensor) -> tf.Tensor:
-        """Return a number of this worker's rows or blocks, summed over the workers."""
+    def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
+        """Sum a number of rows or blocks over the workers."""
         return count if self._workers is None else self._workers.sum([count])[0]
 
     def _checked_inducing_variable(

@@ -78,8 +78,8 @@ class Stream(CompiledSteps):
 
         :param leading: [] where outputs share q's covariance, or [C].
         :param num_outputs: P where outputs share q's covariance, otherwise 1.
-        :raises ValueError: if the inducing variable does not consist of inducing points, or data is a dataset,
-            or in the scope of several workers.
+        :raises ValueError: if the inducing variable does not consist of inducing points, if data is a dataset, or if
+            this is constructed in the scope of several workers.
         """
         if isinstance(getattr(self, "_data", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")

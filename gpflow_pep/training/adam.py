@@ -29,7 +29,10 @@ class Adam:
         self._objective = objective
         self._q = _quadratic_in(objective.model) if natural_step is not None else None
         if self._q is not None and workers_of(objective.model) is not None:
-            raise ValueError("natural_step must be None where several workers train.")
+            raise ValueError(
+                f"natural_step must be None with several workers, got {natural_step}: pass natural_step=None to train "
+                "q(u) with Adam."
+            )
         self._natural = NaturalGradient(natural_step or 0.0)
         of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
         self._is_of_q = [any(variable is other for other in of_q) for variable in objective.variables]

@@ -32,7 +32,7 @@ from .objectives import (
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
-from .workers import Share, lost_worker_named, run_of_all, workers_of
+from .workers import Share, check_same_run, reporting_lost_workers, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -85,7 +85,8 @@ def fit(
     :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
-    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models, or those of the dataset.
+    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models, on each worker if there
+        are several; must be None for a dataset, whose batches are used.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
         of the best; without `held_out`, without a better objective. None: no early stopping.
@@ -132,14 +133,14 @@ def fit(
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
         run |= run_identity(model, rows.dataset if isinstance(rows, DatasetBatches) else rows)
-        run = run if workers is None else run_of_all(workers, model, run)
+        run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
             is_chief = workers is None or workers.is_chief
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=is_chief)
     if tensorboard is not None and workers is not None and not workers.is_chief:
         tensorboard = os.path.join(tensorboard, f"worker-{workers.index}")
     with (
-        lost_worker_named(workers),
+        reporting_lost_workers(workers),
         without_warnings(model),
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):

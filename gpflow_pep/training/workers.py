@@ -15,7 +15,7 @@ from ..graphs import compiled
 from ..identity import fingerprint
 from .declared import declared_by
 
-_OF_ROWS = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
+_PER_WORKER = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -71,7 +71,7 @@ def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
-def run_of_all(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
+def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
     """
     Check that all workers run the same training, from the same parameters; return its identity.
 
@@ -80,7 +80,7 @@ def run_of_all(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict
     :raises ValueError: naming a worker and what it differs in.
     """
     start = fingerprint(*(variable.numpy() for variable in model.trainable_variables))
-    compared = {name: value for name, value in run.items() if name not in _OF_ROWS}
+    compared = {name: value for name, value in run.items() if name not in _PER_WORKER}
     compared |= {"parameters at the start": start}
     if np.ndim(run["alpha"]):  # a power for each row or block
         del compared["alpha"]
@@ -101,11 +101,11 @@ def _checksum(value: Any) -> int:
 
 
 @contextmanager
-def lost_worker_named(workers: Workers | None) -> Iterator[None]:
+def reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
     """
-    Say so if another worker has stopped.
+    Say that a worker has stopped where a collective operation fails; its own error is the cause.
 
-    :raises RuntimeError: if one has not answered in time.
+    :raises RuntimeError: if one fails.
     """
     try:
         yield
@@ -113,6 +113,6 @@ def lost_worker_named(workers: Workers | None) -> Iterator[None]:
         if workers is None:
             raise
         raise RuntimeError(
-            f"a worker has stopped, or has not answered worker {workers.index} in time. End all {workers.count} "
-            "workers and start them again: training goes on from its checkpoint, if there is one."
+            f"a worker has stopped, or a collective operation has failed on worker {workers.index}. Stop all "
+            f"{workers.count} workers and restart them: training resumes from the checkpoint, if one was given."
         ) from error

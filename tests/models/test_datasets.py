@@ -196,8 +196,8 @@ def test_fit_ends_with_an_error_where_the_data_change(broken, options):
     model = MODELS["VFE"](changing(*passes, *[later] * 30))
     message = {
         "another value": "must give the same rows",
-        "a value that is not finite": "but one is not, in row 30",
-        "batches of unequal lengths": "begins at row 40",
+        "a value that is not finite": "NaN or infinity in row 30",
+        "batches of unequal lengths": "from row 40",
     }
     with pytest.raises(ValueError, match=f"^data.* {message[broken]}"):
         fit(model, max_iterations=20, **options)
@@ -237,7 +237,7 @@ def test_batches_may_be_empty():
 def test_the_row_that_is_no_number_is_named(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
-    with pytest.raises(ValueError, match=r"^data: every value must be finite, but one is not, in row 43\.$"):
+    with pytest.raises(ValueError, match=r"^data: every value must be finite, got NaN or infinity in row 43\.$"):
         DatasetRows(dataset(data["X"], data["Y"]))
 
 
@@ -269,7 +269,7 @@ def test_x_and_y_of_different_lengths_are_refused():
     pairs = tf.data.Dataset.zip(
         tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
     )
-    with pytest.raises(ValueError, match=r"^data: X and Y of a batch must have the same .* begins at row 0\.$"):
+    with pytest.raises(ValueError, match=r"^data: X and Y of a batch must have the same .* from row 0\.$"):
         MODELS["VFE"](pairs)
 
 

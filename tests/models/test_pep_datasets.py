@@ -135,7 +135,7 @@ def test_updates_of_some_rows_need_them_in_memory():
         lambda: model.minibatches(10),
         lambda: fit(model, optimizer="adam", batch_size=10, max_iterations=2),
     ):
-        with pytest.raises(ValueError, match=r"^batch_size must be None where data is a dataset"):
+        with pytest.raises(ValueError, match=r"^data must be arrays for updates of a batch of sites"):
             call()
     with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, a batch of the stream"):
         StreamingPEP(dataset(Y["labels"]), kernel(), Probit(), Z)
