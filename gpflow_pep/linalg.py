@@ -117,13 +117,14 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
     dtype = matrix.dtype.as_numpy_dtype
-    rounding = (np.finfo(dtype).eps * tf.cast(size, matrix.dtype)) * tf.reduce_max(sizes, axis=1)
-    missing = tf.maximum(rounding - tf.reduce_min(eigenvalues, axis=1), np.finfo(dtype).tiny)
+    lowest, greatest_size = tf.reduce_min(eigenvalues, axis=1), tf.reduce_max(sizes, axis=1)
+    rounding = (np.finfo(dtype).eps * tf.cast(size, matrix.dtype)) * greatest_size
+    missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
     missing = tf.pow(tf.constant(10.0, matrix.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
     numbers = (
-        tf.reduce_min(eigenvalues, axis=1),  # not the first: a matrix [0, 0] has none
+        lowest,  # not the first: a matrix [0, 0] has none
         tf.reduce_max(eigenvalues, axis=1),
-        tf.reduce_max(sizes, axis=1) / tf.reduce_min(sizes, axis=1),
+        greatest_size / tf.reduce_min(sizes, axis=1),
     )
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))

@@ -11,7 +11,7 @@ from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
-from .penalty import factored_log_det_ratio, log1p_ratio
+from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
@@ -60,6 +60,7 @@ __all__ = [
     "log_gaussian",
     "mahalanobis",
     "precision_B",
+    "scale_terms",
     "sum_over_chunks",
     "watched",
     "with_checked_variance",

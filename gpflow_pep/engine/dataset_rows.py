@@ -237,7 +237,11 @@ def _numbered(dataset: tf.data.Dataset, columns: int) -> tf.data.Dataset:
     options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
-    batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(seen, num_parallel_calls=CHUNKS_IN_FLIGHT)
+    batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(
+        seen,
+        num_parallel_calls=CHUNKS_IN_FLIGHT,
+        deterministic=True,  # whatever the options of the dataset
+    )
     return batches.with_options(options)
 
 

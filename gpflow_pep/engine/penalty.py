@@ -4,8 +4,12 @@ Below a threshold on k X a power series is summed, above it the closed form is e
 first neglected term of the one is as large as the cancellation in the other.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
+from ..derivatives import once_differentiable
 from ..linalg import cholesky
 
 _SERIES_BELOW = 1e-3
@@ -20,6 +24,38 @@ def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     z = power * x
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
     return tf.where(tf.abs(z) < _LINEAR_BELOW, x, tf.math.log1p(z) / safe)
+
+
+def scale_terms(
+    power: tf.Tensor,
+    scale: tf.Tensor,
+    count: tf.Tensor | float,
+    sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> tf.Tensor:
+    """
+    Compute what the structured conditional q(f|u) of covariance m D adds to the evidence of T-PEP, for each f, [].
+
+        Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
+
+    whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
+
+    :param power: α of all rows [], or one for each row or block of this worker, [B].
+    :param scale: m, [].
+    :param count: how many rows have each power, of all workers if there is one power.
+    :param sum_over_workers: adds up sums of the workers.
+    """
+
+    def terms(scale: tf.Tensor) -> tf.Tensor:
+        return count * (tf.math.log(scale) - log1p_ratio(power, scale - 1.0))
+
+    @tf.custom_gradient
+    def total(scale: tf.Tensor) -> Any:
+        """Of all workers, of which each needs the derivative of all rows."""
+        slopes = count * (1.0 / scale - 1.0 / (1.0 + power * (scale - 1.0)))
+        sums = sum_over_workers(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
+        return sums[0], lambda bar: once_differentiable(bar * sums[1])[0]
+
+    return 0.5 * (terms(scale) if power.shape.rank == 0 else total(scale))
 
 
 def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
 from .convergence import converge
-from .energy import EnergyInputs, energy_derivatives, scale_terms
+from .energy import EnergyInputs, energy_derivatives
 from .leave_one_out import leave_one_out
 from .loop_state import CONVERGED, IMPROPER, ConvergenceOptions, LoopResult, SitesProblem
 from .minibatch import minibatch_objective, old_objective, update_rows
@@ -26,7 +26,6 @@ __all__ = [
     "minibatch_objective",
     "old_objective",
     "project",
-    "scale_terms",
     "sum_sites",
     "update_rows",
 ]

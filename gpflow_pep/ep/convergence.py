@@ -168,7 +168,7 @@ def _evaluate(
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
-    is_proper = tf.reduce_all(tf.math.is_finite(factor))
+    is_proper = ~problem.rows.any(tf.reduce_any(~tf.math.is_finite(factor)))
     LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
@@ -179,7 +179,7 @@ def _evaluate(
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
     swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
-    integral = tf.where(is_proper, log_integral(q, total.c), np.nan)
+    integral = rows.agreed(tf.where(is_proper, log_integral(q, total.c), np.nan))
     of_marginals = swept.mean, swept.variance
     changes = tf.abs(normalized(swept.update, *of_marginals))
     change = rows.largest(tf.reduce_max(changes))

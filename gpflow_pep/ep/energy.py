@@ -13,48 +13,16 @@ derivatives of SVGP's bound at q.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..derivatives import derivatives, once_differentiable
-from ..engine import OldPosteriorSite, SiteSums, log1p_ratio, watched
+from ..derivatives import derivatives
+from ..engine import OldPosteriorSite, SiteSums, watched
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
 from .rows import LatentRows, PriorRows, project
-
-
-def scale_terms(
-    alpha: tf.Tensor,
-    scale: tf.Tensor,
-    num_data: tf.Tensor,
-    num_latent_gps: int,
-    sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
-) -> tf.Tensor:
-    """
-    Compute what the structured conditional q(f|u) of covariance m D adds to the energy of T-PEP, [].
-
-        C Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2,     for each of C latent functions
-
-    whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
-
-    :param sum_over_workers: adds up sums of the workers.
-    """
-
-    def terms(scale: tf.Tensor) -> tf.Tensor:
-        return tf.math.log(scale) - log1p_ratio(alpha, scale - 1.0)  # [] or [N]
-
-    @tf.custom_gradient
-    def total(scale: tf.Tensor) -> Any:
-        """Of all rows; each worker needs the derivative of all of them."""
-        slopes = 1.0 / scale - 1.0 / (1.0 + alpha * (scale - 1.0))
-        sums = sum_over_workers(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
-        return sums[0], lambda bar: once_differentiable(bar * sums[1])[0]
-
-    if alpha.shape.rank == 0:
-        return 0.5 * num_latent_gps * tf.cast(num_data, scale.dtype) * terms(scale)
-    return 0.5 * num_latent_gps * total(scale)
 
 
 class EnergyInputs(NamedTuple):

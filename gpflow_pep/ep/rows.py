@@ -106,6 +106,10 @@ class LatentRows:
         """Return whether a condition holds on any worker, []."""
         return condition if self._workers is None else self._workers.largest(tf.cast(condition, tf.float64)) > 0.0
 
+    def agreed(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""
+        return value if self._workers is None else self._workers.broadcast_from_chief([value])[0]
+
     def norm(self, values: tf.Tensor) -> tf.Tensor:
         """Return the Euclidean norm, over the workers, of values [N, ...]."""
         return (

@@ -11,7 +11,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
-from ..engine import DatasetRows
+from ..engine import DatasetRows, Workers
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..tilted import Projection
 from .pep import PEP
@@ -61,6 +61,10 @@ class PEPClassifier(PEP):
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
+            if Workers.of_strategy() is not None:
+                raise ValueError(
+                    "likelihood must be given with several workers, each of which sees its own labels only."
+                )
             data = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):

@@ -104,7 +104,7 @@ class CollapsedRegression(SparseGP):
             self._chunks = single_rows
             if blocks is not None:
                 self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
-            self.single_chunk = num_data <= single_rows.chunk_size and self._workers is None
+            self.single_chunk = num_data <= single_rows.chunk_size
         self._sites = self._make_sites()
         if self._workers is not None:
             batches = held.dataset if isinstance(held, DatasetRows) else [held]
@@ -187,7 +187,8 @@ class CollapsedRegression(SparseGP):
 
     def _visited(self, chunks: Chunks) -> Chunks:
         """Return `chunks`, or a single chunk of all rows if they are few."""
-        return AllRows() if self.single_chunk and isinstance(chunks, SingleRows) else chunks
+        single = self.single_chunk and self._workers is None
+        return AllRows() if single and isinstance(chunks, SingleRows) else chunks
 
     def _independent_rows(self) -> Chunks:
         """Return all rows as blocks of their own, whatever the model's blocks."""

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from ..engine import local_variable
+
 _Model = TypeVar("_Model", bound="Copyable")
 _State = tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]
 
@@ -37,4 +39,4 @@ class Copyable:
 
 def _resizable(variable: tf.Variable, shape: Any) -> tf.Variable:
     """Copy a variable so that its number of rows may change."""
-    return tf.Variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
+    return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)

@@ -27,6 +27,7 @@ from ..engine import (
     component,
     floating_variables,
     local_variable,
+    scale_terms,
 )
 from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
@@ -37,7 +38,6 @@ from ..ep import (
     Sites,
     energy_derivatives,
     leave_one_out,
-    scale_terms,
 )
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
@@ -130,7 +130,7 @@ class PEP(SiteProperties, SparseGP):
         """
         :param data: inputs X [N, D] and observations Y [N, P]. Each column has a latent function of its own, with the
             same likelihood; the labels of C classes are one column, with C latent functions. Or a `tf.data.Dataset` of
-            batches (X [n, D], Y [n, P]), finite and in the same order in every pass, which each sweep reads once.
+            batches (X [n, D], Y [n, P]), finite and in the same order in every pass, which each sweep reads twice.
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
@@ -288,7 +288,8 @@ class PEP(SiteProperties, SparseGP):
         L = self._factorize(Kuu)
         alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
         rows = self._rows()
-        terms = scale_terms(alpha, scale, self.num_data, self.num_latent_gps, rows.sum_over_workers)
+        count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
+        terms = self.num_latent_gps * scale_terms(alpha, scale, count, rows.sum_over_workers)
         return EnergyInputs(rows, Kuu, L, scale, self._old_site(L, alpha), terms)
 
     def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
@@ -317,11 +318,11 @@ class PEP(SiteProperties, SparseGP):
 
     def _single_chunk(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows <= (self._chunk_size or ROWS_PER_CHUNK)
+        return in_memory and self._num_rows_of_all_workers <= (self._chunk_size or ROWS_PER_CHUNK)
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows * self._num_points * self.num_latent_gps <= _KEPT
+        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _KEPT
 
     @property
     def _rule(self) -> TiltedRule:

@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, EvidenceTerms, Powers, local_variable, log1p_ratio
+from ..engine import Blocks, EvidenceTerms, Powers, local_variable, scale_terms
 from .collapsed import CollapsedRegression
 from .upper_bound import UpperBound
 
@@ -132,8 +132,8 @@ class PEPR(UpperBound, CollapsedRegression):
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
-        shrinkage = self._block_sizes(N) * log1p_ratio(powers.noise_power, scale - 1.0)  # Σ_b N_b/α_b log(1 + α_b(m-1))
-        return -scale * terms.penalty + 0.5 * (N * tf.math.log(scale) - tf.reduce_sum(shrinkage))
+        count = self._block_sizes(N)
+        return scale_terms(powers.noise_power, scale, count, self._sum_over_workers) - scale * terms.penalty
 
     def _block_sizes(self, num_data: tf.Tensor) -> tf.Tensor:
         """Number of rows that share an alpha: N for a single alpha [], the block sizes [B] for one per block."""

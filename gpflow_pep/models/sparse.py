@@ -122,6 +122,8 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         """Check new data for the model and return them as arrays, without assigning them."""
         if isinstance(self._data, DatasetRows):
             raise ValueError("data of a model with a dataset cannot be replaced: construct a new model.")
+        if self._workers is not None:
+            raise ValueError("data of a model of several workers cannot be replaced: construct a new model.")
         if isinstance(data, tf.data.Dataset):
             raise ValueError(
                 f"data must be a pair (X, Y) of arrays, got {type(data).__name__}: construct a new model for a dataset."
@@ -152,8 +154,10 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        """Sum a number of rows or blocks over the workers."""
-        return count if self._workers is None else self._workers.sum([count])[0]
+        """Sum over the workers; numbers of rows or blocks have 64 bits."""
+        if self._workers is None:
+            return count
+        return self._workers.sum([tf.cast(count, tf.int64) if count.dtype.is_integer else count])[0]
 
     def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int

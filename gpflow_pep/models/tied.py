@@ -33,8 +33,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..derivatives import once_differentiable
-from ..engine import factored_log_det_ratio, log1p_ratio
-from ..ep import scale_terms
+from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.cavity import project_mean
 from ..graphs import in_xla, no_autograph
 from ..linalg import cholesky, column_products, finite
@@ -126,7 +125,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         rule = rule_for(self.likelihood, "kl")
         cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
         of_rows = log_partition(rule, cavity_of_f, Observations(X, Y), alpha)
-        terms = q.half_log_det() + cavity.term + scale_terms(alpha, m, N, self.num_latent_gps)
+        terms = q.half_log_det() + cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + terms
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 

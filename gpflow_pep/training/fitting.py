@@ -32,7 +32,7 @@ from .objectives import (
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
-from .workers import Share, check_same_run, reporting_lost_workers, workers_of
+from .workers import Share, check_same_run, check_same_start, reporting_lost_workers, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
@@ -161,6 +161,7 @@ def fit(
             history.monitor = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
+        check_same_start(workers, history.iterations, model)
         if outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED else outcome)

@@ -14,6 +14,7 @@ from ..models.retracing import StructureCounter
 from .workers import in_replica
 
 _KEY = "_training_step"
+_ABORTED = "Collective ops is aborted"
 
 
 def training_step(model: GPModel) -> "TrainingStep":
@@ -70,7 +71,12 @@ class TrainingStep:
             self._compiled[key] = compiled(
                 partial(in_replica, self._loss_and_gradient), input_signature=signature, **xla
             )
-        loss, gradient = self._compiled[key](*rows)
+        try:
+            loss, gradient = self._compiled[key](*rows)
+        except tf.errors.InvalidArgumentError as error:
+            if _ABORTED in error.message:  # another worker has failed
+                raise tf.errors.AbortedError(None, None, error.message) from error
+            raise
         return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:

@@ -96,6 +96,23 @@ def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> 
     return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in run if name not in compared}}
 
 
+def check_same_start(workers: Workers | None, iterations: int, model: GPModel) -> None:
+    """
+    Check that all workers have resumed from the same checkpoint, if there is one.
+
+    :raises ValueError: naming a worker that has not.
+    """
+    if workers is None:
+        return
+    everyone = workers.gather(iterations, fingerprint(*(variable.numpy() for variable in model.trainable_variables)))
+    for index, values in enumerate(everyone):
+        if (values != everyone[0]).any():
+            raise ValueError(
+                f"checkpoint must be the same file for all workers, but worker {index} resumes after {values[0]} "
+                f"iterations and worker 0 after {everyone[0][0]}, or from other parameters: use a shared file system."
+            )
+
+
 def _checksum(value: Any) -> int:
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 

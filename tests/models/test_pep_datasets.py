@@ -1,11 +1,14 @@
 """PEP of a tf.data.Dataset: sites, energy, gradient and predictions as those of the same rows in memory."""
 
+import itertools
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
+from gpflow_pep.engine import DatasetRows
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
 N = 67
@@ -84,6 +87,22 @@ def test_fit_trains_as_in_memory():
         fit(MODELS["probit"][1](data), max_iterations=3).objective for data in ((X, Y["labels"]), dataset(Y["labels"]))
     ]
     np.testing.assert_allclose(*objectives, rtol=1e-6)  # of the sites' tolerance
+
+
+def test_options_of_the_dataset_do_not_change_the_order_of_rows():
+    """Batches of very different sizes, which may be given in any order."""
+    bounds = [0, 40_000, 40_001, 40_003, 40_010, 40_060]
+    rows = np.arange(bounds[-1], dtype=float)[:, None]
+    signature = (tf.TensorSpec([None, 1], tf.float64), tf.TensorSpec([None, 1], tf.float64))
+    data = tf.data.Dataset.from_generator(
+        lambda: ((rows[a:b], rows[a:b]) for a, b in itertools.pairwise(bounds)), output_signature=signature
+    )
+    options = tf.data.Options()
+    options.deterministic = False
+    chunks = DatasetRows(data.with_options(options))
+    for _ in range(3):
+        (found,) = chunks.concatenate((), lambda chunk: (chunk.X,), tf.float64, [[None, 1]])
+        np.testing.assert_array_equal(found, rows)
 
 
 def changed_after(passes, Y, later):

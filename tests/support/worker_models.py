@@ -49,6 +49,13 @@ MODELS = {
         data, kernel, Z.copy(), blocks=_blocks(shards, 4), alpha=np.full(len(_blocks(shards, 4)), 0.7)
     ),
     "T-PEP": lambda data, kernel, shards: PEPR(data, kernel, Z.copy(), alpha=0.5, scale=gpflow.Parameter(0.7)),
+    "T-PEP of a power for each row": lambda data, kernel, shards: PEPR(
+        data,
+        kernel,
+        Z.copy(),
+        alpha=np.linspace(0.0, 1.0, N)[np.concatenate(shards)],
+        scale=gpflow.Parameter(1.5),
+    ),
     "TSGPR": lambda data, kernel, shards: TSGPR(data, kernel, Z.copy()),
     "BTSGPR": lambda data, kernel, shards: BTSGPR(data, kernel, Z.copy(), blocks=_blocks(shards, 5)),
     "PEP": lambda data, kernel, shards: PEP(data, kernel, Probit(), Z.copy(), alpha=0.5),

@@ -1,5 +1,6 @@
 """One of several workers, in a process of its own: does the named tasks in turn and prints what came out, as JSON."""
 
+import copy
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
 
-from gpflow_pep import PEPR, StreamingSGPR, fit
+from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
 
 INDEX, COUNT, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 SHARD = rows_of(INDEX, COUNT)
@@ -35,11 +36,13 @@ def every_model():
 
         loss, gradient = step()
         with STRATEGY.scope():
+            copied = float(copy.deepcopy(model).training_loss())
             values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
             trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
             own = model.loo_log_predictive_density()
         found[name] = {
             "loss": float(loss),
+            "loss of a copy": copied,
             "gradient": [np.ravel(part).tolist() for part in gradient],
             "values": [np.ravel(value).tolist() for value in values],
             "trained": trained.objective,
@@ -69,7 +72,7 @@ def training(stop_after=None):
 
     with STRATEGY.scope():
         model = model_of("PEP", SHARD)
-        options = {"max_iterations": 50, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
+        options = {"max_iterations": 200, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
         try:
             result = fit(model, report=report, **options)
         except RuntimeError as error:
@@ -102,6 +105,21 @@ def refused():
     def updates_in_batches():
         model_of("PEP", SHARD).update_sites(batch_size=5)
 
+    def another_checkpoint():
+        for iterations in (2, 4):
+            model = model_of("PEPR", SHARD)
+            fit(model, max_iterations=iterations, checkpoint=FOLDER / f"{INDEX * iterations}.npz")
+
+    def new_data():
+        model_of("PEPR", SHARD).data = X, Y
+
+    def labels_of_a_shard():
+        PEPClassifier(rows_with_labels(), kernel(), inducing_variable=Z)
+
+    def rows_with_labels():
+        labels = data_of("PEP")[1]
+        return X[SHARD], labels[SHARD]
+
     def natural_gradients():
         fit(minibatch_model("SVGP"), (X[SHARD], Y[SHARD]), max_iterations=1)
 
@@ -118,6 +136,9 @@ def refused():
         updates_in_batches,
         natural_gradients,
         of_gpflow,
+        another_checkpoint,
+        new_data,
+        labels_of_a_shard,
     ):
         with STRATEGY.scope():
             try:

@@ -60,7 +60,7 @@ def test_every_worker_has_the_numbers_of_all_rows(found, name):
     model = model_of(name, shards=[rows_of(index, COUNT) for index in range(COUNT)])
     with tf.GradientTape() as tape:
         loss = model.training_loss()
-    np.testing.assert_allclose(whole["loss"], loss, rtol=TOLERANCE)
+    np.testing.assert_allclose([whole["loss"], whole["loss of a copy"]], loss, rtol=TOLERANCE)
     gradient = tape.gradient(loss, model.trainable_variables)
     scale = max(float(tf.reduce_max(tf.abs(part))) for part in gradient)
     for actual, expected in zip(whole["gradient"], gradient, strict=True):
@@ -92,6 +92,9 @@ REFUSED = {
     "another_optimizer_setting": r"worker 1 differs from worker 0 in patience\.",
     "a_stream": r"StreamingSGPR must be constructed outside of the scope of several workers",
     "natural_gradients": r"natural_step must be None with several workers, got 0.1",
+    "another_checkpoint": r"checkpoint must be the same file for all workers, but worker 1 resumes after",
+    "new_data": r"data of a model of several workers cannot be replaced",
+    "labels_of_a_shard": r"likelihood must be given with several workers",
     "of_gpflow": r"the data of SGPR are not divided",
     "updates_in_batches": r"need all rows in one process, got 2 workers",
 }
@@ -115,5 +118,5 @@ def test_training_resumes_where_a_worker_was_killed(tmp_path):
     assert (tmp_path / "training.npz").exists()
     resumed = [worker["training"] for worker in results(started(tmp_path, "training"))]
     assert resumed[0] == resumed[1]
-    expected = fit(model_of("PEP"), max_iterations=50).objective[-1]
-    assert resumed[0]["objective"][-1] == pytest.approx(expected, abs=1e-3)  # where `fit` ends, in nats
+    expected = fit(model_of("PEP"), max_iterations=200).objective[-1]
+    assert resumed[0]["objective"][-1] == pytest.approx(expected, abs=0.02)  # nats; a search from elsewhere
