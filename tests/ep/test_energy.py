@@ -73,7 +73,13 @@ def test_scale_terms():
     """Nothing at a scale of 1, N/2 (log m - m + 1) at α = 0, and the sum over rows where each has its power."""
 
     def terms(alpha, scale, num_data=3):
-        return 2 * float(scale_terms(tf.constant(alpha, tf.float64), tf.constant(scale, tf.float64), float(num_data)))
+        return 2 * float(
+            scale_terms(
+                tf.constant(alpha, tf.float64),
+                tf.constant(scale, tf.float64),
+                float(num_data) if np.ndim(alpha) == 0 else 1.0,
+            )
+        )
 
     assert terms(0.7, 1.0) == 0.0
     assert terms(0.0, 1.4) == pytest.approx(3.0 * (np.log(1.4) - 0.4), rel=1e-14)
