@@ -18,6 +18,8 @@ import gpflow_pep
 from gpflow_pep import ARPEP, PEP, PEPR, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.training.step import TrainingStep
 
+pytestmark = pytest.mark.slow  # every model once more
+
 CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
 OTHERS = {
     "PEPR of chunks": lambda: collapsed(PEPR, chunk_size=25),

@@ -16,6 +16,8 @@ from gpflow_pep.datasets import load
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
 
+pytestmark = pytest.mark.slow  # every model once more
+
 N, M = 150, 15
 # Kuu and B have condition numbers of up to 1e4 at this jitter, and the largest sums cancel by a factor of 10.
 JITTER, CLOSE = 1e-5, 1e-3

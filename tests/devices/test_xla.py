@@ -86,7 +86,7 @@ def evaluated(model, data, **options):
     return run()
 
 
-QUICK = ("PEPR", "PEPR of chunks of blocks", "BTSGPR", "StreamingSGPR", "ARPEP", "PEPSVGP")
+QUICK = ("PEPR of chunks of blocks", "StreamingSGPR", "ARPEP")
 ALL = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
     for name in sorted(OURS | OTHERS | SLOW | FOR_CLASSES)
