@@ -152,14 +152,12 @@ class NumberedChunks(Chunks):
         shapes: list[list[int | None]] = []
         arrays = tuple(tf.TensorArray(dtype, chunks, clear_after_read=False, infer_shape=False) for _ in range(count))
 
-        def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        def with_shapes(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
             values = part(chunk)
             shapes[:] = [[*value.shape[:-1], None] for value in values]
-            return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, values, strict=True))
+            return values
 
-        _, *arrays = tf.while_loop(
-            lambda chunk, *_: chunk < chunks, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
-        )
+        arrays = _written(chunks, with_shapes, arrays)
         return lambda chunk: tuple(
             tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True)
         )

@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
-from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from typing_extensions import override
 
 from ..graphs import refuse_xla
 from ..validation import asserted
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
+from .row_hashes import mixed, row_hashes
 
-_WEIGHTS_SEED = 20260101  # of the checksum
-_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
 _UNEQUAL = "data: X and Y of a batch must have the same number of rows, got different ones in the batch from row"
@@ -68,7 +66,7 @@ class DatasetRows(Chunks):
         super().__init__()
         self._dataset = dataset
         self.columns = _columns(dataset)
-        self._batches = _numbered(dataset, sum(self.columns))
+        self._batches = _numbered(dataset)
         seen = self._read()
         if seen.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
@@ -206,14 +204,14 @@ class DatasetRows(Chunks):
             return tuple(tf.identity(value) for value in values)
 
 
-def _numbered(dataset: tf.data.Dataset, columns: int) -> tf.data.Dataset:
+def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
     Pairs (chunk, what is seen of it) of the batches.
 
     Chunks hold 0 for values that are not finite, and as many rows of X as of Y: they say where something is wrong, and
     nothing else fails before that is read.
     """
-    dtype, weights = default_float(), _weights(columns)
+    dtype = default_float()
 
     @tf.autograph.experimental.do_not_convert
     def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
@@ -228,9 +226,7 @@ def _numbered(dataset: tf.data.Dataset, columns: int) -> tf.data.Dataset:
         values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
         numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
-        bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
-        by_row = _mixed(tf.reduce_sum(_mixed(bits) * weights, axis=-1))
-        checksum = tf.reduce_sum(_mixed(by_row + _mixed(numbers)))  # modulo 2^64
+        checksum = tf.reduce_sum(mixed(row_hashes(values) + mixed(numbers)))  # modulo 2^64
         X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
         return DatasetChunk(first, X, Y), Seen(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 
@@ -243,25 +239,6 @@ def _numbered(dataset: tf.data.Dataset, columns: int) -> tf.data.Dataset:
         deterministic=True,  # whatever the options of the dataset
     )
     return batches.with_options(options)
-
-
-def _weights(columns: int) -> AnyNDArray:
-    """Odd numbers of 64 bits, one for each column."""
-    numbers = _mixed(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + columns, dtype=tf.int64))
-    weights: AnyNDArray = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers)).numpy()
-    return weights
-
-
-def _mixed(values: tf.Tensor) -> tf.Tensor:
-    """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
-
-    def shifted(unsigned: tf.Tensor) -> tf.Tensor:
-        return tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
-
-    unsigned = tf.bitcast(values, tf.uint64)
-    for factor in _MIXING_FACTORS:
-        unsigned = tf.bitcast(tf.bitcast(shifted(unsigned), tf.int64) * factor, tf.uint64)
-    return tf.bitcast(shifted(unsigned), tf.int64)
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:

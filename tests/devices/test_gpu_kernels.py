@@ -18,8 +18,6 @@ import gpflow_pep
 from gpflow_pep import ARPEP, PEP, PEPR, MultiClassRobustMax, PEPClassifier
 from gpflow_pep.training.step import TrainingStep
 
-pytestmark = pytest.mark.slow  # every model once more
-
 CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
 OTHERS = {
     "PEPR of chunks": lambda: collapsed(PEPR, chunk_size=25),
@@ -36,9 +34,13 @@ FORMATTING = {"AsString", "PrintV2", "StringFormat", "StringJoin"}
 
 _GPU = ("GPU", "DEFAULT")  # "DEFAULT": of every device
 
-pytestmark = pytest.mark.skipif(
-    not tf.sysconfig.get_build_info().get("is_cuda_build"), reason="this TensorFlow is built without kernels for GPUs"
-)
+pytestmark = [
+    pytest.mark.slow,  # every model once more
+    pytest.mark.skipif(
+        not tf.sysconfig.get_build_info().get("is_cuda_build"),
+        reason="this TensorFlow is built without kernels for GPUs",
+    ),
+]
 
 
 def types(node):
