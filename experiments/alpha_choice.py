@@ -15,6 +15,7 @@ import numpy as np
 from gpflow.base import RegressionData
 
 from experiments.ingredients.initialization import Floats, cluster_centers, median_distance
+from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.protocols.arguments import count, power
 from gpflow_pep import PEPR, datasets, select_alpha
 from gpflow_pep.datasets import Dataset
@@ -53,7 +54,7 @@ def scores(dataset: Dataset, arguments: argparse.Namespace) -> tuple[Floats, Flo
     data = dataset.X_train, dataset.Y_train
 
     def train(model: PEPR) -> None:
-        fit(model, max_iterations=arguments.maxiter)
+        uninterrupted(fit(model, max_iterations=arguments.maxiter))
 
     def make(data: RegressionData, alpha: float) -> PEPR:
         X, Y = (np.asarray(values) for values in data)

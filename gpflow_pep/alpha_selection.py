@@ -9,11 +9,12 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
+from tqdm import tqdm
 
 from . import validation
 from .identity import settings_of
 from .models.sparse import SparseGP
-from .training import fit
+from .training import INTERRUPTED, FitResult, fit
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -72,6 +73,7 @@ def select_alpha(
     folds: int | None = None,
     train: Callable[..., Any] = fit,
     seed: int = 0,
+    progress: bool = False,
 ) -> AlphaSelection:
     """
     Compare powers: train a model for each, and score its predictions of unseen rows.
@@ -93,8 +95,10 @@ def select_alpha(
         are predicted by the same model; the standard errors ignore that.)
     :param train: trains a model in place; called with the model and, for minibatch models, with the data.
     :param seed: seed for the folds.
+    :param progress: show a progress bar of the trainings.
     :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a model's densities are NaN.
+    :raises KeyboardInterrupt: if Ctrl-C ends a training run.
     """
     X, Y = validation.regression_data(data)
     if len(X) < 2:
@@ -105,7 +109,8 @@ def select_alpha(
     seed = validation.seed(seed)
     parts = None if folds is None else _parts(len(X), folds, seed)
     make = _ReusedModel(make)
-    compared = [_densities(make, (X, Y), alpha, parts, train) for alpha in powers]
+    with tqdm(total=len(powers) * (1 if parts is None else len(parts)), unit="fit", disable=not progress) as bar:
+        compared = [_densities(make, (X, Y), alpha, parts, train, bar) for alpha in powers]
     densities = np.stack([of_rows for of_rows, _ in compared])
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
@@ -159,11 +164,17 @@ def _densities(
     alpha: float,
     parts: list[AnyNDArray] | None,
     train: Callable[..., Any],
+    bar: Any,
 ) -> tuple[AnyNDArray, list[Any]]:
-    """Return the log densities of all rows [N], left out one by one or by fold, and the training results."""
+    """
+    Return the log densities of all rows [N], left out one by one or by fold, and the training results.
+
+    :param bar: progress bar, of the trainings.
+    """
     X, Y = data
     densities, results = np.empty(len(X)), []
     for part in [np.arange(0)] if parts is None else parts:
+        bar.set_postfix_str(f"alpha {alpha:g}")
         others = np.setdiff1d(np.arange(len(X)), part)
         model = make((X[others], Y[others]), alpha)
         if parts is None and not hasattr(model, "loo_log_predictive_density"):
@@ -171,11 +182,14 @@ def _densities(
                 f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
             )
         results.append(train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),))))
+        if isinstance(results[-1], FitResult) and results[-1].status == INTERRUPTED:
+            raise KeyboardInterrupt
         if parts is None:
             densities = np.asarray(model.loo_log_predictive_density())
         else:
             density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
             densities[part] = np.reshape(density, [len(part)])
+        bar.update()
     if np.isnan(densities).any():
         raise FloatingPointError(f"the log densities of {np.isnan(densities).sum()} rows are NaN at alpha = {alpha:g}.")
     return densities, results

@@ -13,9 +13,9 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from .checks import asserted
 from .derivatives import once_differentiable
 from .graphs import in_xla
-from .validation import asserted
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _HALVINGS = 2  # of a triangular factor that is inverted
@@ -128,7 +128,7 @@ def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str |
     )
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))
-    heading = [f"Cholesky factorization of {name} failed: size ", shape, ", "]
+    heading = [f"Cholesky decomposition was not successful: {name} has size ", shape, ", "]
     broken = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
     end = [". Try: ", advice]
     return tf.where(

@@ -21,10 +21,11 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 
+from .checks import asserted
 from .graphs import in_xla
 from .likelihoods import Logit, MultiClassRobustMax, Probit
 from .linalg import finite
-from .validation import asserted, positive_integer, real_numbers
+from .validation import positive_integer, real_numbers
 
 _NAME = "data[1] (Y)"
 _ADVICE = "leaving out rows whose observation is missing"
@@ -64,10 +65,7 @@ def check_observations(
             value, number = values[row, column].numpy(), first_row + row
             raise ValueError(f"{message} {value:g} in row {number} ({count} such values).{hint}")
         return Y
-    if in_xla():
-        return asserted(Y, mask)
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(mask), [message, tf.boolean_mask(values, ~mask)])]):
-        return tf.identity(Y)
+    return asserted(Y, mask, *([] if in_xla() else [message, tf.boolean_mask(values, ~mask)]))
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:

@@ -14,9 +14,9 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from .graphs import in_xla
+from .checks import asserted
 
-_MAX_SHOWN = 3  # entries of an array in a message
+_REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
 _LARGEST_SEED = 2**32 - 1  # that NumPy and scikit-learn both take
 _MOST_ROWS = 2**53  # that a number of 64 bits counts exactly; of a model of minibatches they need not be in memory
@@ -30,11 +30,9 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
     """
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
-    array = np.asarray(_numpy(values))
-    if array.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
+    array = _real(np.asarray(_numpy(values)), name)
     if array.ndim != 2:
-        hint = f"; for one column pass {name}[:, None]" if array.ndim == 1 else ""
+        hint = "; for one column pass np.reshape(values, [-1, 1])" if array.ndim == 1 else ""
         raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
@@ -57,11 +55,26 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     :raises ValueError: if there are other things than numbers, naming the argument and their type.
     """
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
-        values = np.asarray(values)
-    dtype = np.dtype(values.dtype.as_numpy_dtype) if isinstance(values.dtype, tf.DType) else values.dtype
-    if dtype.kind not in "fiu":
-        raise ValueError(f"{name} must hold real numbers, got an array of dtype {dtype}.")
+        values = _real(np.asarray(values), name)
+    elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
+        raise ValueError(f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}.")
     return tf.cast(values, default_float())
+
+
+def _real(array: AnyNDArray, name: str) -> AnyNDArray:
+    """
+    An array of numbers or booleans, also one whose objects all are such (as columns of pandas with missing values).
+
+    :raises ValueError: naming the argument and what it holds.
+    """
+    if array.dtype.kind in "fiub":
+        return array
+    others = [value for value in array.flat if not isinstance(value, _REAL)] if array.dtype.kind == "O" else []
+    if array.dtype.kind != "O":
+        raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
+    if others:
+        raise ValueError(f"{name} must hold real numbers, got {others[0]!r} ({len(others)} such values).")
+    return array.astype(np.float64)
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -277,29 +290,6 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     """
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
-
-
-def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
-    """
-    `value` itself, in a graph too; in a function that XLA compiles NaN, also in its derivatives, where not all of
-    `accepted` holds.
-
-    :param value: floating point numbers, if XLA is to compile this.
-    :raises tf.errors.InvalidArgumentError: with the message, strings and tensors, where not all of `accepted` holds.
-    """
-    accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
-    if in_xla():
-        return value * tf.where(accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype))
-    if tf.executing_eagerly():
-        if not bool(accepted):
-            parts = (part for tensor in message for part in np.ravel(tensor)[:_MAX_SHOWN])
-            text = (part.decode() if isinstance(part, bytes) else str(part) for part in parts)
-            raise tf.errors.InvalidArgumentError(None, None, " ".join(text))
-        return tf.identity(value)
-    # The operation itself, without the branch that tf.debugging.Assert puts around it.
-    checked = tf.raw_ops.Assert(condition=accepted, data=[tf.convert_to_tensor(part) for part in message])
-    with tf.control_dependencies([checked]):
-        return tf.identity(value)
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:

@@ -186,3 +186,9 @@ def test_refused(options, message):
     arguments = {"make": make, "data": (X, Y), "train": untrained, **options}
     with pytest.raises(ValueError, match=message):
         select_alpha(arguments.pop("make"), arguments.pop("data"), **arguments)
+
+
+def test_progress(capsys):
+    select_alpha(make, (X, Y), [0.0, 1.0], folds=2, train=untrained, progress=True)
+    shown = capsys.readouterr().err
+    assert "alpha 1" in shown and "4/4" in shown

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, select_alpha, validation
+from gpflow_pep.checks import asserted
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.training import fit
 
@@ -577,5 +578,5 @@ def test_a_message_shows_a_few_entries():
     """Of an array that is large, in eager mode too."""
     value = tf.constant([5.0, 6.0, 7.0, 8.0, 9.0])
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        validation.asserted(value, value < 9.0, "values must be below 9, got", value)
+        asserted(value, value < 9.0, "values must be below 9, got", value)
     assert error.value.message == "values must be below 9, got 5.0 6.0 7.0"

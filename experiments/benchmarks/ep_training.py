@@ -234,7 +234,7 @@ def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float
             [],
             lambda report: (
                 fit(
-                    model, max_iterations=case.limits[0], report=lambda iteration, objective: report(iteration)
+                    model, max_iterations=case.limits[0], callback=lambda iteration, objective: report(iteration)
                 ).converged
             ),
         )

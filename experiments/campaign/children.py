@@ -186,7 +186,7 @@ def train(
             training.rows,
             checkpoint=path,
             checkpoint_seconds=0.0,
-            report=report,
+            callback=report,
             tensorboard=tensorboard,
             **training.options,
         )

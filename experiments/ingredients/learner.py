@@ -13,6 +13,7 @@ from sacred import Ingredient
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
+from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
 from experiments.learners.online import OnlineClassification, OnlineRegression
 from experiments.learners.stochastic import Stochastic
@@ -108,7 +109,8 @@ def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train
     steps = STEPS_OF_ADAM if optimizer == "adam" else 1
 
     def train(model: gpflow.models.GPModel, iterations: int) -> object:
-        return fit(model, optimizer=optimizer, max_iterations=steps * iterations, learning_rate=learning_rate)
+        result = fit(model, optimizer=optimizer, max_iterations=steps * iterations, learning_rate=learning_rate)
+        return uninterrupted(result)
 
     return train, maxiter, learning_rate
 

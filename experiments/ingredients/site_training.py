@@ -10,6 +10,7 @@ from sacred import Ingredient
 
 from experiments.ingredients.adam import Adam
 from experiments.ingredients.stopwatch import Report, Stopwatch
+from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.recording.experiment import SAVE_GIT_INFO
 from experiments.recording.scores import objective
 from gpflow_pep import PEP
@@ -97,17 +98,19 @@ def train_classifier(
         _by_natural_gradients(model, data, batches, watch, maxiter, learning_rate, natural_step)
         seconds, message = watch.seconds(), f"{maxiter} steps of Adam, as asked"
         return SiteTraining(objective(model, data), maxiter, seconds, False, message, None, None)
-    result = fit(
-        model,
-        None if sites else data,
-        optimizer=optimizer,
-        max_iterations=maxiter,
-        learning_rate=learning_rate,
-        natural_step=None,
-        batch_size=batch_size if sites or optimizer == "lbfgs" else size,
-        interval=1,
-        seed=_seed,
-        report=watch,
+    result = uninterrupted(
+        fit(
+            model,
+            None if sites else data,
+            optimizer=optimizer,
+            max_iterations=maxiter,
+            learning_rate=learning_rate,
+            natural_step=None,
+            batch_size=batch_size if sites or optimizer == "lbfgs" else size,
+            interval=1,
+            seed=_seed,
+            callback=watch,
+        )
     )
     seconds = watch.seconds()
     return SiteTraining(

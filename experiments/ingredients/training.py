@@ -9,6 +9,7 @@ from gpflow.base import RegressionData
 from sacred import Ingredient
 
 from experiments.ingredients.stopwatch import Report, Stopwatch
+from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSVGP
 from gpflow_pep.minibatches import Minibatches
@@ -94,17 +95,19 @@ def train(
     first = () if batches is None else tuple(part[batches.rows(0)] for part in data)
     training_step(model)(*first)  # traces what fit then uses
     watch = Stopwatch(report)
-    result = fit(
-        model,
-        None if batches is None else data,
-        optimizer=optimizer if batches is None else "adam",
-        max_iterations=maxiter,
-        learning_rate=learning_rate,
-        natural_step=None,
-        batch_size=None if batches is None else batches.size,
-        interval=1,
-        seed=seed,
-        report=watch,
+    result = uninterrupted(
+        fit(
+            model,
+            None if batches is None else data,
+            optimizer=optimizer if batches is None else "adam",
+            max_iterations=maxiter,
+            learning_rate=learning_rate,
+            natural_step=None,
+            batch_size=None if batches is None else batches.size,
+            interval=1,
+            seed=seed,
+            callback=watch,
+        )
     )
     return Training(result.iterations, watch.seconds(), result.converged, result.reason)
 

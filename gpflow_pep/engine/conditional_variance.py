@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from ..checks import asserted
 from ..linalg import column_products
-from ..validation import asserted
 
 _SAFETY = 100.0
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 from gpflow.config import default_float
 from typing_extensions import override
 
+from ..checks import asserted
 from ..graphs import refuse_xla
-from ..validation import asserted
 from .chunks import CHUNKS_IN_FLIGHT, Chunks
 from .row_hashes import mixed, row_hashes
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.kernels import AnisotropicStationary, IsotropicStationary, Kernel, Product, Stationary, Sum
 from gpflow.utilities.ops import difference_matrix
 
-from ..validation import asserted
+from ..checks import asserted
 
 FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
 ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision

@@ -13,9 +13,9 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from ..checks import asserted
 from ..derivatives import once_differentiable
 from ..linalg import cholesky, finite
-from ..validation import asserted
 from .covariances import Prior, independent_parts, stacked
 from .penalty import factored_log_det_ratio
 from .sums import OldPosteriorSite, SiteSums

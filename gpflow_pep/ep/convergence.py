@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..checks import asserted
 from ..engine import InducingPosterior, SiteSums, precision_B
 from ..graphs import in_xla
-from ..validation import asserted
 from .acceleration import Secants, Step
 from .loop_state import (
     ATTEMPT_DAMPING,

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
+from ..checks import asserted
 from ..engine import InducingPosterior
 from ..tilted import TiltedRule
-from ..validation import asserted
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals
 from .rows import LatentRows, ProjectedRows
 

@@ -11,6 +11,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
+from ..checks import asserted
 from ..engine import SingleRows, concatenate, kernel_matrix
 from ..graphs import compiled, no_autograph
 from .distinct import checked, distinct, enough
@@ -120,9 +121,7 @@ def _pivots(
             )[1]
             scale = tf.sqrt(tf.maximum(left[pivot], smallest))
             row = (by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
-            rest = validation.asserted(
-                left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION
-            )
+            rest = asserted(left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION)
             # What has been chosen is behind everything else, also behind rows that nothing is left of.
             left = tf.where(position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(rest)))
             return (

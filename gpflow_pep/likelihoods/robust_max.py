@@ -9,6 +9,7 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
+from ..checks import asserted
 from ..derivatives import once_differentiable
 from ..engine import SingleRows, concatenate, log1p_ratio
 from ..graphs import in_xla, no_autograph
@@ -143,12 +144,12 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
     if in_xla():
         return tf.where(accepted, label, -1)
-    return validation.asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
+    return asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
 
 
 def of_labels(value: tf.Tensor, label: tf.Tensor) -> tf.Tensor:
     """`value` itself, but NaN where XLA compiles this and one of the labels is none: :func:`class_labels`."""
-    return validation.asserted(value, label >= 0) if in_xla() else value
+    return asserted(value, label >= 0) if in_xla() else value
 
 
 def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:

@@ -15,6 +15,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..checks import asserted
 from ..engine import (
     AllRows,
     Blocks,
@@ -232,7 +233,7 @@ class CollapsedRegression(SparseGP):
             if in_xla():
                 same &= chunks.is_as_traced()
         message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
-        return validation.asserted(X, same, message), Y
+        return asserted(X, same, message), Y
 
     @inherit_check_shapes
     @no_autograph

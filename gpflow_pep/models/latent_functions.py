@@ -1,12 +1,13 @@
 """How many latent functions a likelihood has; checks of their kernels and inducing variables."""
 
-from gpflow.inducing_variables import InducingVariables, MultioutputInducingVariables
+from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
 from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
 from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
 from ..engine import independent_parts
+from .kernel_columns import check_kernel_columns
 
 
 def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
@@ -46,6 +47,7 @@ def checked_shared_inducing_variable(
             f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
             "gpflow.likelihoods.Gaussian()."
         )
+    check_kernel_columns(kernel, num_inputs)
     return validation.single_output_inducing_variable(inducing_variable, num_inputs)
 
 
@@ -74,6 +76,10 @@ def checked_inducing_variable(
         )
     for variable, _ in parts:
         validation.single_output_inducing_variable(variable, num_inputs)
+    if num_inputs is None:
+        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
+    if num_inputs is not None:
+        check_kernel_columns(kernel, num_inputs)
     sizes = {int(variable.num_inducing) for variable, _ in parts}
     if len(sizes) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")

@@ -18,6 +18,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
+from ..checks import asserted
 from ..engine import Prior, conditional_variance_of_f
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
@@ -139,13 +140,12 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
         message = "data: X and Y must have the same number of rows"
         if in_xla():
-            Y = self._with_checked_size(validation.asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
+            Y = self._with_checked_size(asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
             # Where Y is refused X is NaN too: a likelihood may take NaN for a label.
-            return validation.asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
-        same = tf.debugging.assert_equal(tf.shape(X)[0], tf.shape(Y)[0], message)
-        with tf.control_dependencies([] if same is None else [same]):
-            X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
-            return X, self._with_checked_size(Y)
+            return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
+        X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
+        X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
+        return X, self._with_checked_size(Y)
 
     def _with_checked_size(self, Y: tf.Tensor) -> tf.Tensor:
         """Return Y; raise an error unless its number of rows is from 1 to num_data."""
@@ -154,7 +154,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
         accepted = (n >= 1.0) & (n <= most)
         if not tf.executing_eagerly():
-            return validation.asserted(Y, accepted, _WRONG_NUMBER_OF_ROWS, n)
+            return asserted(Y, accepted, _WRONG_NUMBER_OF_ROWS, n)
         if not bool(accepted):
             raise ValueError(f"{_WRONG_NUMBER_OF_ROWS} {n:g}; num_data is {most:g}.")
         return Y

@@ -16,6 +16,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
+from ..checks import asserted
 from ..derivatives import once_differentiable
 from ..engine import (
     AllRows,
@@ -43,7 +44,6 @@ from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations, check_observations_of
 from ..tilted import Projection, TiltedRule, rule_for
-from ..validation import asserted
 from . import site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties
@@ -311,7 +311,7 @@ class PEP(SiteProperties, SparseGP):
         rows = tf.shape(X)[0]
         same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
-        return validation.asserted(X, same, message), Y
+        return asserted(X, same, message), Y
 
     def _projected(self, inputs: EnergyInputs) -> ProjectedRows:
         return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=self._keeps_projections())

@@ -10,11 +10,12 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
+from ..checks import asserted
 from ..graphs import in_xla
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..linalg import finite
 from ..observations import check_observations
-from ..validation import asserted, real_numbers
+from ..validation import real_numbers
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 

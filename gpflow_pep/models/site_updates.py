@@ -14,6 +14,7 @@ from gpflow.config import default_float
 from tensorflow.python.eager import record
 
 from .. import validation
+from ..checks import asserted, check, plainly
 from ..derivatives import derivatives
 from ..engine import SiteSums
 from ..ep import (
@@ -77,7 +78,7 @@ def _converged_now(model: "PEP") -> UpdatedPosterior:
     key = model._retracing_key()
     converge = model._converge_step.get_concrete_function(key)
     with record.stop_recording():  # derivatives are written out
-        posterior: UpdatedPosterior = converge(key)
+        posterior: UpdatedPosterior = plainly(converge, key)
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
@@ -110,14 +111,11 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     sites = iterate.sites
     if in_xla():
         sites = tf.where(proper, sites, before)
-        iterate = tf.nest.map_structure(lambda value: validation.asserted(value, proper), iterate)
-        checks = []
-    else:
-        checks = [tf.debugging.Assert(proper, [_IMPROPER])]
+        iterate = tf.nest.map_structure(lambda value: asserted(value, proper), iterate)
     log_evidence = iterate.log_evidence + inputs.terms
     is_converged = tf.cast(tf.equal(outcome, CONVERGED), iterate.change.dtype)
     status = [is_converged, tf.cast(sweeps, iterate.change.dtype), iterate.change, log_evidence, fraction]
-    with tf.control_dependencies(checks):
+    with tf.control_dependencies(check(proper, _IMPROPER)):
         precision, linear = tf.unstack(sites, axis=1)
         assigned = [
             model._sites.precision.assign(precision),
@@ -131,7 +129,7 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
 
 
 def update_sites(
-    model: "PEP", *, batch_size: int | None = None, report: Callable[[SitesStatus], None] | None = None
+    model: "PEP", *, batch_size: int | None = None, callback: Callable[[SitesStatus], None] | None = None
 ) -> SitesStatus:
     """
     Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
@@ -141,7 +139,7 @@ def update_sites(
 
     :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
         q after each batch, at an extra cost of O(M³) per batch.
-    :param report: called with the final status and, with `batch_size`, with the status between sweeps.
+    :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
     :return: the status: whether the sites have converged, and the log evidence.
     :raises ValueError: if batch_size is not a positive integer, or data is a dataset.
     :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
@@ -151,10 +149,10 @@ def update_sites(
     if batch_size is not None:
         _check_in_memory(model)
         size = min(validation.positive_integer(batch_size, "batch_size"), model._num_rows)
-        _update_in_batches(model, size, report)
+        _update_in_batches(model, size, callback)
     model._converged()
-    if report is not None:
-        report(model.sites_status)
+    if callback is not None:
+        callback(model.sites_status)
     return model.sites_status
 
 
@@ -171,18 +169,18 @@ def _check_in_memory(model: "PEP") -> None:
         )
 
 
-def _update_in_batches(model: "PEP", size: int, report: Callable[[SitesStatus], None] | None) -> None:
+def _update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus], None] | None) -> None:
     key, rng, limit = model._retracing_key(), np.random.default_rng(0), model.max_sweeps
     try:
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
-            model._converge_step(key)
-            if report is not None:
-                report(model.sites_status)
+            plainly(model._converge_step, key)
+            if callback is not None:
+                callback(model.sites_status)
             if model.sites_status.converged:
                 break
             order = tf.constant(rng.permutation(model._num_rows), tf.int32)
-            model._sweep_in_batches_step(key, order, tf.constant(size))
+            plainly(model._sweep_in_batches_step, key, order, tf.constant(size))
     finally:
         model._options.max_sweeps.assign(limit)
 
@@ -215,8 +213,9 @@ def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator
         if bool(differ(data, model._data)):
             raise RuntimeError(_ANOTHER_EPOCH)
         if sites is None or bool(differ(sites, model._sites.values())):  # predictions may have updated the sites
-            A, c = model._sum_sites_step(key)
-        A, c, gradients = model._minibatch_step(key, A, c, tf.constant(order[start : start + batch_size]), fraction)
+            A, c = plainly(model._sum_sites_step, key)
+        indices = tf.constant(order[start : start + batch_size])
+        A, c, gradients = plainly(model._minibatch_step, key, A, c, indices, fraction)
         sites = model._sites.values()
         yield gradients
 

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
@@ -19,8 +18,9 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
+from ..checks import asserted
 from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, Workers, local_variable
-from ..graphs import in_xla, no_autograph
+from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
 from . import predictions
@@ -290,11 +290,7 @@ def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.T
     @tf.custom_gradient
     def guarded(covariance: tf.Tensor) -> Any:
         def gradient(bar: tf.Tensor) -> tf.Tensor:
-            if in_xla():
-                return bar * tf.constant(np.nan, bar.dtype)
-            failure = tf.debugging.Assert(False, [message])  # when run: an export traces it without running it
-            with tf.control_dependencies([failure]):
-                return tf.identity(bar)
+            return asserted(bar, tf.constant(False), message)  # when run: an export traces it without running it
 
         return tf.identity(covariance), gradient
 

@@ -12,6 +12,7 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 
+from ..checks import plainly
 from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, SiteSums, independent_parts
 from ..graphs import compiled
 from ..identity import difference, settings_of
@@ -120,7 +121,7 @@ class Stream(CompiledSteps):
         """
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
-        posterior = self._absorb(self._retracing_key())
+        posterior = plainly(self._absorb, self._retracing_key())
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)

@@ -8,9 +8,9 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..checks import asserted
 from ..derivatives import derivatives
 from ..graphs import in_xla, on_demand
-from ..validation import asserted
 from .adaptive import AdaptivePanels
 from .densities import log_density
 from .levels import first_points, locate, locate_all, many_points

@@ -1,7 +1,7 @@
 """Training: one function for every model, with early stopping, checkpoints, exact resumption and TensorBoard."""
 
 from .fitting import OPTIMIZERS, fit
-from .history import Report
-from .result import FitResult
+from .history import Callback
+from .result import INTERRUPTED, FitResult
 
-__all__ = ["OPTIMIZERS", "FitResult", "Report", "fit"]
+__all__ = ["INTERRUPTED", "OPTIMIZERS", "Callback", "FitResult", "fit"]

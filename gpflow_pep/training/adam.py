@@ -65,6 +65,8 @@ class Adam:
                     history.step(None)
             self._check(history.iterations)  # the result of the last step has not been checked yet
             reason = f"Adam: {history.iterations} steps, as asked."
+            if history.is_interrupted:
+                return history.interrupted
             return history.early_stop if history.is_over_early else Outcome(LIMIT, reason)
         history.discard_last()
         return Outcome(FAILED, failure[0])

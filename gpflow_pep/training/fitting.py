@@ -18,7 +18,8 @@ from .checkpoints import Checkpoints
 from .dataset_batches import DatasetBatches, DatasetObjective
 from .declared import declared_by, has_sites, without_warnings
 from .held_out import HeldOut
-from .history import History, Report
+from .history import Callback, History
+from .interruption import Interruption
 from .lbfgs import lbfgs
 from .monitor import monitor
 from .objectives import (
@@ -31,7 +32,7 @@ from .objectives import (
     converge_sites,
     rows_for,
 )
-from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
+from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 from .workers import Share, check_same_run, check_same_start, reporting_lost_workers, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
@@ -58,7 +59,7 @@ def fit(
     checkpoint_seconds: float = 10.0,
     tensorboard: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    report: Report | None = None,
+    callback: Callback | None = None,
     progress: bool = False,
     jit_compile: bool = False,
 ) -> FitResult:
@@ -74,7 +75,10 @@ def fit(
     =====================================  ==========================================================================
 
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
-    warning and the result give the reason. At the end, the sites of models with sites are updated until they converge.
+    warning and the result give the reason. Ctrl-C ends training after the evaluation under way, and the result so far
+    is returned, with the status "interrupted"; the checkpoint is written, and the same call resumes. (A second Ctrl-C
+    raises `KeyboardInterrupt`, as the first one does with several workers.) At the end, the sites of models with sites
+    are updated until they converge.
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
         Y [n, P]), which are the minibatches as they come. A finite dataset is read again and again and must have
@@ -102,7 +106,8 @@ def fit(
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: seed for the order of minibatches.
-    :param report: called at every record with the iteration and the objective.
+    :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
+        `StopIteration`, training ends, with the status "interrupted".
     :param progress: show a progress bar.
     :param jit_compile: whether XLA compiles objective and gradient. Where they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
@@ -142,6 +147,7 @@ def fit(
     with (
         reporting_lost_workers(workers),
         without_warnings(model),
+        Interruption(enabled=workers is None) as interruption,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
         history = History(
@@ -149,10 +155,11 @@ def fit(
             steps=steps,
             interval=interval,
             progress_bar=progress_bar,
-            report=report,
+            callback=callback,
             scores=scores,
             patience=patience,
             checkpoints=checkpoints,
+            interruption=interruption,
         )
         if tensorboard is not None:
             shown = rows.first if isinstance(rows, DatasetBatches) else model.data if rows is None else rows
@@ -162,14 +169,17 @@ def fit(
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
         check_same_start(workers, history.iterations, model)
+        resumed = history.iterations
+        if resumed > steps:
+            outcome = _nothing_to_do(resumed, steps, outcome)
         if outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
-            history.save(None if outcome.status == FAILED else outcome)
+            history.save(None if outcome.status in (FAILED, INTERRUPTED) else outcome)
         if outcome.status == EARLY:
             history.restore_best()
         status = _converged_sites(model)
     result = _result(history, outcome, status)
-    if result.status == FAILED:
+    if result.status == FAILED or interruption.requested:
         warnings.warn(result.reason, stacklevel=2)
     return result
 
@@ -255,6 +265,13 @@ def _checked_interval(objective: Objective, interval: int | None) -> int:
     if interval is None:
         return objective.default_interval
     return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
+
+
+def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome:
+    status, reason = (LIMIT, "") if outcome is None else (outcome.status, f" {outcome.reason}")
+    return Outcome(
+        status, f"Nothing was trained: the checkpoint has {resumed} iterations, max_iterations={steps}.{reason}"
+    )
 
 
 def _converged_sites(model: GPModel) -> SitesStatus | None:

@@ -1,4 +1,4 @@
-"""History of a training run: records, held-out scores, reports, TensorBoard, checkpoints and early stopping."""
+"""History of a training run: records, held-out scores, callbacks, TensorBoard, checkpoints and early stopping."""
 
 import re
 import time
@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from .checkpoints import Checkpoints
-from .result import EARLY, Outcome
+from .interruption import Interruption
+from .result import EARLY, INTERRUPTED, Outcome
 from .saved_history import SavedHistory
 
-Report = Callable[[int, float], None]
+Callback = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
 
 # Errors of a failed write, from Python or TensorFlow.
@@ -30,7 +31,7 @@ Monitor = Callable[[int], Any]
 
 
 class History:
-    """Training loop state: records so far, early stopping, reports and checkpoints."""
+    """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
 
     def __init__(
         self,
@@ -39,10 +40,11 @@ class History:
         steps: int,
         interval: int,
         progress_bar: Any,
-        report: Report | None,
+        callback: Callback | None,
         scores: Scores | None,
         patience: int | None,
         checkpoints: Checkpoints | None,
+        interruption: Interruption,
     ):
         """
         :param variables: the parameters that are trained.
@@ -52,6 +54,7 @@ class History:
         :param scores: computes the held-out scores at the current parameters; smaller is better.
         :param patience: stop after this many records in a row without improvement of the first score or, without
             scores, of the objective.
+        :param interruption: whether Ctrl-C has been pressed.
         """
         self.iterations = 0
         self.objective: list[float] = []
@@ -61,10 +64,11 @@ class History:
         self.tensorboard = ""
         """The TensorBoard directory, for messages."""
         self._steps, self._interval = steps, interval
-        self._progress_bar, self._report, self._scores, self._patience = progress_bar, report, scores, patience
+        self._progress_bar, self._callback, self._scores, self._patience = progress_bar, callback, scores, patience
         self._trained = list(variables)
         self._best = [] if scores is None or patience is None else _copies(variables)
         self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
+        self._interruption, self._is_stopped = interruption, False
         self._recorded, self._before, self._began = 0, 0.0, time.perf_counter()
 
     @property
@@ -80,8 +84,21 @@ class History:
 
     @property
     def is_over(self) -> bool:
-        """Whether no step remains, or training stops early."""
-        return self.iterations >= self._steps or self.is_over_early
+        """Whether no step remains, or training stops before that."""
+        return self.iterations >= self._steps or self.is_over_early or self.is_interrupted
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C has been pressed, or the callback has stopped training."""
+        return self._interruption.requested or self._is_stopped
+
+    def raise_if_interrupted(self) -> None:
+        """
+        Call between evaluations within a step.
+
+        :raises Interrupted: if Ctrl-C has been pressed.
+        """
+        self._interruption.raise_if_requested()
 
     @property
     def is_over_early(self) -> bool:
@@ -96,6 +113,12 @@ class History:
         """The outcome of a training run that stops early."""
         name = self._judged_by()[0]
         return Outcome(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
+
+    @property
+    def interrupted(self) -> Outcome:
+        """The outcome of a training run that is interrupted."""
+        by = "the callback" if self._is_stopped else "Ctrl-C"
+        return Outcome(INTERRUPTED, f"Interrupted by {by} after {self.iterations} iterations.")
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """
@@ -166,8 +189,11 @@ class History:
         records = {"objective": self.objective, **self.held_out}
         latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
         self._progress_bar.set_postfix_str(latest, refresh=False)
-        if self._report is not None:
-            self._report(self.iterations, objective)
+        if self._callback is not None:
+            try:
+                self._callback(self.iterations, objective)
+            except StopIteration:
+                self._is_stopped = True
         if self.monitor is not None:
             self._show(self.monitor)
         if self._checkpoints is not None and self._checkpoints.is_due:

@@ -10,9 +10,11 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 
+from ..checks import reason_of
 from .history import History
+from .interruption import Interrupted
 from .objectives import FAILURES, Objective
-from .recovery import NOT_FINITE, reason_of, restore_on_failure
+from .recovery import NOT_FINITE, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
@@ -73,6 +75,8 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         flat.assign(best.values)
 
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+        if best.loss < np.inf:
+            history.raise_if_interrupted()
         flat.assign(x)
         try:
             value, derivatives = objective.evaluate(history.iterations)
@@ -109,10 +113,16 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         while gained and not history.is_over and not is_flat():
             previous, best.failure, best.any_failure = best.loss, "", ""
             options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
-            result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
-            restore()
+            try:
+                result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
+            except Interrupted:
+                break
+            finally:
+                restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
         history.record_last(-best.loss)
+        if history.is_interrupted:
+            return history.interrupted
         if history.is_over_early:
             return history.early_stop
         limit = history.is_over

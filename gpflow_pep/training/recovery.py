@@ -1,11 +1,11 @@
 """Recovery from failures in training: restore the last good parameters and report the reason."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import tensorflow as tf
 
+from ..checks import check, reason_of
 from .history import History
 from .objectives import FAILURES, Objective
 
@@ -35,21 +35,11 @@ def restore_on_failure(objective: Objective, history: History, restore: Callable
         raise
 
 
-def reason_of(error: BaseException) -> str:
-    """Return an error's message, without TensorFlow's traceback."""
-    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
-        return "the natural gradient's step is not finite; try a smaller natural_step."
-    match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
-    return match.group(1) if match else text
-
-
-def check_finite(*values: tf.Tensor) -> list[tf.Operation]:
+def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
     """
     Check that all values are finite; in a graph, return the check as control dependencies.
 
     :raises tf.errors.InvalidArgumentError: if one is not finite.
     """
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
-    checked = tf.debugging.Assert(finite, [NOT_FINITE])
-    return [] if checked is None else [checked]
+    return check(finite, NOT_FINITE)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ..ep import SitesStatus
 
 CONVERGED, LIMIT, EARLY, FAILED = "converged", "limit", "stopped early", "failed"
-STATUSES = (CONVERGED, LIMIT, EARLY, FAILED)
+INTERRUPTED = "interrupted"
+STATUSES = (CONVERGED, LIMIT, EARLY, FAILED, INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class FitResult:
     status: str
     """
     "converged": the optimizer reports it (Adam never does), and the sites have converged | "limit": the limit of
-    iterations was reached | "stopped early" | "failed": the last good parameters were restored, or the sites have not
-    converged.
+    iterations was reached | "stopped early": by `patience` | "interrupted": by Ctrl-C or the callback | "failed": the
+    last good parameters were restored, or the sites have not converged.
     """
 
     reason: str

@@ -8,6 +8,7 @@ from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 
+from ..checks import plainly
 from ..derivatives import derivatives
 from ..graphs import compiled
 from ..models.retracing import StructureCounter
@@ -72,7 +73,7 @@ class TrainingStep:
                 partial(in_replica, self._loss_and_gradient), input_signature=signature, **xla
             )
         try:
-            loss, gradient = self._compiled[key](*rows)
+            loss, gradient = plainly(self._compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
             if _ABORTED in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error

@@ -51,7 +51,7 @@ def model(_shared):
 def test_status(model):
     reports = []
     model.tol, model.damping = 1e-7, 0.7
-    status = model.update_sites(report=reports.append)
+    status = model.update_sites(callback=reports.append)
     assert isinstance(status, SitesStatus) and status.converged
     assert reports == [status] and model.sites_status == status
     assert status.change <= 1e-7
@@ -66,7 +66,7 @@ def test_reports_of_batches(model):
     """After every sweep."""
     reports = []
     model.tol = 1e-7
-    status = model.update_sites(batch_size=7, report=reports.append)
+    status = model.update_sites(batch_size=7, callback=reports.append)
     assert status.converged and len(reports) > 3
     assert not any(report.converged for report in reports[:-2])
     assert all(report.change > 1e-7 for report in reports[:-2])
@@ -154,7 +154,7 @@ def test_batches_take_fewer_sweeps(model):
     model.alpha, model.tol, reports = 1.0, 1e-9, []
     parallel = model.update_sites()
     model.reset_sites()
-    one_by_one = model.update_sites(batch_size=1, report=reports.append)
+    one_by_one = model.update_sites(batch_size=1, callback=reports.append)
     assert parallel.converged and one_by_one.converged
     assert len(reports) - 2 <= parallel.sweeps
     assert one_by_one.log_evidence == pytest.approx(parallel.log_evidence, abs=1e-10)
@@ -233,7 +233,7 @@ def test_an_interrupt(model, sweep):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        model.update_sites(batch_size=6, report=interrupt)
+        model.update_sites(batch_size=6, callback=interrupt)
     assert model.max_sweeps == 1000
     assert_proper(model)
     assert model.sites.precision.numpy().any()

@@ -132,7 +132,7 @@ def test_training_that_cannot_go_on_says_why_and_is_scored(run_tiny, monkeypatch
     def failing(self, *rows):
         calls.append(None)
         if len(calls) > 3:
-            raise tf.errors.InvalidArgumentError(None, None, "Cholesky factorization of Kuu failed")
+            raise tf.errors.InvalidArgumentError(None, None, "Cholesky decomposition was not successful")
         return evaluate(self, *rows)
 
     calls: list[None] = []

@@ -42,7 +42,7 @@ def train(name, checkpoint, result, where, count):
     if where == "write":
         os.replace = replace_or_die
     model = MAKERS[name]()
-    fit(model, data_for(name), checkpoint=checkpoint, checkpoint_seconds=0.0, report=report, **options_for(name))
+    fit(model, data_for(name), checkpoint=checkpoint, checkpoint_seconds=0.0, callback=report, **options_for(name))
     np.savez(result, **values(model))
 
 

@@ -74,7 +74,7 @@ def training(stop_after=None):
         model = model_of("PEP", SHARD)
         options = {"max_iterations": 200, "checkpoint": FOLDER / "training.npz", "checkpoint_seconds": 0.0}
         try:
-            result = fit(model, report=report, **options)
+            result = fit(model, callback=report, **options)
         except RuntimeError as error:
             return {"error": str(error)}
     return {"objective": result.objective, "parameters": [np.ravel(v.numpy()).tolist() for v in model.variables[:3]]}

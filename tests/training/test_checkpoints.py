@@ -50,7 +50,7 @@ def interrupted(as_new, name, path, counts, **options):
     """The model after trainings of which all but the last were interrupted; each starts as a new model does."""
     for count in counts:
         with pytest.raises(KeyboardInterrupt):
-            fit(as_new(name), data_for(name), checkpoint=path, checkpoint_seconds=0.0, report=At(count), **options)
+            fit(as_new(name), data_for(name), checkpoint=path, checkpoint_seconds=0.0, callback=At(count), **options)
     model = as_new(name)
     return model, fit(model, data_for(name), checkpoint=path, checkpoint_seconds=0.0, **options)
 
@@ -146,7 +146,7 @@ def test_what_has_ended_is_not_repeated(tmp_path):
     expected = fit(first, (X, Y), **options)
     again = MAKERS["TSVGP"]()
     reports = []
-    result = fit(again, (X, Y), report=lambda *report: reports.append(report), **options)
+    result = fit(again, (X, Y), callback=lambda *report: reports.append(report), **options)
     assert not reports and path.exists()
     assert (result.status, result.reason, result.objective) == (expected.status, expected.reason, expected.objective)
     np.testing.assert_array_equal(again.q_mu, first.q_mu)
@@ -171,7 +171,7 @@ def test_a_converged_search_is_not_repeated(tmp_path):
     options = {"checkpoint": tmp_path / "c.npz", "max_iterations": 300}
     expected = fit(MAKERS["PEPR"](), **options)
     model, reports = MAKERS["PEPR"](), []
-    result = fit(model, report=lambda *report: reports.append(report), **options)
+    result = fit(model, callback=lambda *report: reports.append(report), **options)
     assert result.converged and not reports
     assert result.seconds > 0.5 * expected.seconds  # those of the first call are counted
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected.objective[-1], rel=1e-12)
@@ -186,7 +186,7 @@ def test_a_failure_is_written_with_the_last_good_parameters(tmp_path):
 
     options = {"interval": 1, "max_iterations": 20, "checkpoint": tmp_path / "c.npz"}
     with pytest.warns(UserWarning, match="restored"):
-        fit(model, (X, Y), report=spoil, **options)
+        fit(model, (X, Y), callback=spoil, **options)
     again = MAKERS["TSVGP"]()
     result = fit(again, (X, Y), **options)
     assert result.status == "limit" and result.iterations == 20

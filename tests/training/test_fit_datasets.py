@@ -114,7 +114,7 @@ def test_a_checkpoint_resumes_with_a_new_pass(as_new, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(as_new("TSVGP"), batches(), checkpoint=path, report=stop, **options)
+        fit(as_new("TSVGP"), batches(), checkpoint=path, callback=stop, **options)
     model = as_new("TSVGP")
     found = fit(model, batches(), checkpoint=path, **options)
     assert found.objective == expected.objective

@@ -131,7 +131,7 @@ def test_defaults_of_minibatches(monkeypatch):
     )
     many = np.repeat(X, 10, axis=0), np.repeat(Y, 10, axis=0)
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=600)
-    fit(model, many, max_iterations=130, report=lambda step, _: records.append(step))
+    fit(model, many, max_iterations=130, callback=lambda step, _: records.append(step))
     fit(MAKERS["TSVGP"](), (X, Y), max_iterations=1)
     assert made == [(600, 500), (60, 60)] and records == [100, 130]
 
@@ -163,7 +163,7 @@ def test_held_out_scores_end_it_at_their_best():
         patience=3,
         interval=5,
         max_iterations=2000,
-        report=lambda *_: seen.append(values(model)),
+        callback=lambda *_: seen.append(values(model)),
     )
     scores = result.held_out["nlpd"]
     best = int(np.argmin(scores))
@@ -233,7 +233,7 @@ def test_nan_restores_the_last_good_parameters(name, options):
             model.kernel.variance.unconstrained_variable.assign(np.nan)
 
     with pytest.warns(UserWarning, match="the last good parameters restored"):
-        result = fit(model, data_for(name), interval=1, max_iterations=20, report=spoil, **options)
+        result = fit(model, data_for(name), interval=1, max_iterations=20, callback=spoil, **options)
     assert result.status == "failed" and "the last good parameters restored" in result.reason
     assert result.iterations == 3  # the fourth led there
     assert len(result.objective) == 3
@@ -270,7 +270,7 @@ def test_a_natural_gradient_that_is_not_finite():
             model.q_sqrt.assign(1e-9 * np.eye(len(Z))[None])
 
     with pytest.warns(UserWarning, match="try a smaller natural_step"):
-        result = fit(model, (X, Y), report=spoil, interval=1, max_iterations=10)
+        result = fit(model, (X, Y), callback=spoil, interval=1, max_iterations=10)
     assert result.status == "failed"
     assert np.isfinite(full_objective(model, "SVGP"))
 

@@ -78,7 +78,7 @@ WAYS = {
 def test_the_log_evidence_rises(model, way):
     before, initial = start(model), values(model)
     reports = []
-    result = fit(model, report=lambda iteration, value: reports.append((iteration, value)), **WAYS[way])
+    result = fit(model, callback=lambda iteration, value: reports.append((iteration, value)), **WAYS[way])
     assert isinstance(result, FitResult)
     assert result.sites.converged and model.update_sites().sweeps == 0
     assert result.objective[-1] == result.sites.log_evidence
@@ -118,7 +118,7 @@ class At:
 def test_a_parameter_that_becomes_nan(model, way):
     """The next step stops."""
     variable = model.kernel.variance.unconstrained_variable
-    result = fit(model, report=At(4, lambda: variable.assign(np.nan)), **WAYS[way])
+    result = fit(model, callback=At(4, lambda: variable.assign(np.nan)), **WAYS[way])
     assert np.all(np.isfinite(values(model)))
     assert np.isfinite(result.objective[-1])
     model.predict_f(X)
@@ -146,7 +146,7 @@ def test_an_interrupt_restores_too(model, way):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(model, report=At(4, interrupt), **WAYS[way])
+        fit(model, callback=At(4, interrupt), **WAYS[way])
     assert np.all(np.isfinite(values(model)))
     assert model.update_sites().converged
 
@@ -215,7 +215,9 @@ def test_the_options_of_the_model_are_used_and_stay(model):
     assert result.sites.change <= 1e-8
     model.max_sweeps = 1
     sweeps = []
-    result = fit(model, optimizer="adam", max_iterations=4, report=lambda *_: sweeps.append(model.sites_status.sweeps))
+    result = fit(
+        model, optimizer="adam", max_iterations=4, callback=lambda *_: sweeps.append(model.sites_status.sweeps)
+    )
     assert max(sweeps) <= 1
     assert result.sites.converged and model.max_sweeps == 1
 
@@ -306,7 +308,7 @@ def test_one_update_a_step(model, variance, rate):
         model.reset_sites()
         model.max_sweeps = max_sweeps
         options = {"optimizer": "adam", "learning_rate": rate, "max_iterations": 150}
-        result = fit(model, report=lambda *_: changes.append(model.sites_status.change), **options)
+        result = fit(model, callback=lambda *_: changes.append(model.sites_status.change), **options)
         found.append(result.objective)
     assert changes[0] > 0.02 and max(changes[100:150]) < 1e-2
     assert found[0][-1] == pytest.approx(found[1][-1], abs=5e-2)
@@ -367,7 +369,7 @@ def test_sites_that_are_of_no_use_in_the_end(model):
         if iteration == 3:
             model.sites.precision.assign(np.full_like(model.sites.precision, np.nan))
 
-    result = fit(model, optimizer="adam", max_iterations=3, report=spoil)
+    result = fit(model, optimizer="adam", max_iterations=3, callback=spoil)
     assert result.status == "limit" and model.sites_status.converged
     assert np.all(np.isfinite(model.sites.precision))
     assert np.isfinite(result.objective[-1])

@@ -33,7 +33,7 @@ def unreachable(tmp_path, kind):
 def test_found_before_training(tmp_path, argument, kind):
     path, steps = unreachable(tmp_path, kind), []
     with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
-        fit(MAKERS["TSVGP"](), (X, Y), report=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
+        fit(MAKERS["TSVGP"](), (X, Y), callback=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
     assert str(path) in str(caught.value) and not steps
     assert {each.name for each in tmp_path.iterdir()} == {"file", "folder"}  # nothing is left there
 
@@ -105,5 +105,5 @@ def test_a_link_is_followed(tmp_path):
     first = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", **OPTIONS)
     assert (tmp_path / "c.npz").is_symlink() and (tmp_path / "far" / "c.npz").is_file()
     steps = []
-    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", report=steps.append, **OPTIONS)
+    again = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", callback=steps.append, **OPTIONS)
     assert not steps and again.objective == first.objective

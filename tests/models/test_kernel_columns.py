@@ -1,0 +1,68 @@
+"""A kernel whose active dimensions or ARD parameters do not fit X is refused by the constructor."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow import kernels as k
+
+from gpflow_pep import PEP, PEPR, TSVGP
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(10, 3))
+Y = np.sin(X[:, :1])
+LIKELIHOOD = gpflow.likelihoods.StudentT()
+
+WRONG = {
+    "lengthscales of SquaredExponential": k.SquaredExponential(lengthscales=[1.0, 1.0]),
+    "lengthscales of Matern32": k.Sum([k.White(), k.Matern32(lengthscales=np.ones(4))]),
+    "variance of Linear": k.Linear(variance=[1.0, 1.0]),
+    "period of Periodic": k.Periodic(k.SquaredExponential(), period=[1.0, 2.0]),
+    "weight_variances of ArcCosine": k.ArcCosine(weight_variances=[1.0, 1.0]),
+    "lengthscales of Matern12": k.SharedIndependent(k.Matern12(lengthscales=[1.0, 1.0]), output_dim=1),
+    "active_dims of Matern52": k.Matern52(active_dims=[0, 3]),
+    "active_dims of Matern12": k.Matern12(active_dims=[-1]),
+}
+
+
+@pytest.mark.parametrize("part", WRONG)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda kernel: PEPR((X, Y), kernel, X[:4]),
+        lambda kernel: PEP((X, Y), kernel, LIKELIHOOD, X[:4]),
+        lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), X[:4], num_data=10),
+    ],
+    ids=["PEPR", "PEP", "TSVGP"],
+)
+def test_refused(make, part):
+    with pytest.raises(ValueError, match=f"kernel: {part} must be "):
+        make(WRONG[part])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        k.SquaredExponential(lengthscales=[1.0]),
+        k.Matern32(lengthscales=[1.0, 2.0], active_dims=[0, 2]),
+        k.SquaredExponential(lengthscales=[1.0, 2.0], active_dims=slice(1, None)),
+        k.Periodic(k.SquaredExponential(lengthscales=np.ones(3)), period=np.ones(3)),
+        k.Matern52(active_dims=[2]) * k.Linear(variance=np.ones(3)),
+    ],
+)
+def test_accepted(kernel):
+    assert np.isfinite(PEPR((X, Y), kernel, X[:4]).training_loss())
+
+
+class Own(k.SquaredExponential):
+    """A kernel that uses the columns in a way of its own."""
+
+    def K(self, X, X2=None):
+        return super().K(X[:, :2], None if X2 is None else X2[:, :2])
+
+    def __call__(self, X, X2=None, *, full_cov=True, presliced=False):
+        X2 = None if X2 is None else X2[..., :2]
+        return super().__call__(X[..., :2], X2, full_cov=full_cov, presliced=True)
+
+
+def test_other_kernels_are_not_checked():
+    assert PEPR((X, Y), Own(lengthscales=[1.0, 1.0]), X[:4]).num_data == 10

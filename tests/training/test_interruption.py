@@ -1,0 +1,151 @@
+"""Ctrl-C and callbacks end training with a result, and the same call resumes."""
+
+import signal
+import threading
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from small_models import MAKERS, X, Y, data_for, options_for, values
+
+from gpflow_pep import select_alpha
+from gpflow_pep.training import fit
+from gpflow_pep.training.interruption import Interruption
+
+
+class At:
+    """A callback that does something at the count-th record."""
+
+    def __init__(self, count, action):
+        self.count, self.action, self.records = count, action, []
+
+    def __call__(self, iteration, objective):
+        self.records.append((iteration, objective))
+        if len(self.records) == self.count:
+            self.action()
+
+
+def press():
+    signal.raise_signal(signal.SIGINT)
+
+
+def stop():
+    raise StopIteration
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "by"),
+    [
+        ("PEPR", press, "Ctrl-C"),
+        ("PEPR", stop, "the callback"),
+        ("TSVGP", press, "Ctrl-C"),
+        ("PEPClassifier", press, "Ctrl-C"),
+    ],
+)
+def test_the_result_so_far(as_new, name, action, by, tmp_path):
+    options = {**options_for(name), "interval": 1, "max_iterations": 12}
+    callback = At(3, action)
+    model = as_new(name)
+    warns = pytest.warns(UserWarning, match="^Interrupted by Ctrl-C after 3 ") if action is press else nullcontext()
+    with warns:
+        result = fit(model, data_for(name), callback=callback, checkpoint=tmp_path / "c.npz", **options)
+    assert result.status == "interrupted" and result.reason == f"Interrupted by {by} after 3 iterations."
+    assert result.iterations == 3 == len(callback.records)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    resumed = fit(as_new(name), data_for(name), checkpoint=tmp_path / "c.npz", **options)
+    assert resumed.iterations > 3 and resumed.status != "interrupted"
+    assert [value for _, value in callback.records] == list(resumed.objective[:3])
+
+
+def test_resumption_after_ctrl_c_is_exact(as_new, tmp_path):
+    options = {**options_for("TSVGP"), "interval": 1, "max_iterations": 12}
+    model = as_new("TSVGP")
+    fit(model, data_for("TSVGP"), **options)
+    expected = values(model)
+    for callback in (At(5, press), None):
+        model = as_new("TSVGP")
+        fit(model, data_for("TSVGP"), callback=callback, checkpoint=tmp_path / "c.npz", **options)
+    np.testing.assert_equal(values(model), expected)
+
+
+def test_an_evaluation_is_not_begun_after_ctrl_c():
+    """Pressed within a line search: the parameters are the best ones evaluated."""
+    model = MAKERS["PEPR"]()
+    start = float(model.maximum_log_likelihood_objective())
+    evaluate, count = type(model).maximum_log_likelihood_objective, []
+
+    def counted():
+        count.append(0)
+        return evaluate(model)
+
+    def pressed(iteration, objective):
+        count.clear()
+        press()
+
+    model.maximum_log_likelihood_objective = counted
+    result = fit(model, callback=pressed)
+    assert not count
+    assert result.iterations == 1 and result.objective[-1] > start
+    assert float(evaluate(model)) == pytest.approx(result.objective[-1], rel=1e-12)
+
+
+def test_a_second_ctrl_c_is_not_waited_for():
+    def twice():
+        press()
+        press()
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(MAKERS["PEPR"](), callback=At(1, twice))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_ends_a_comparison_of_powers():
+    compared = []
+
+    def make(data, alpha):
+        compared.append(alpha)
+        return MAKERS["PEPR"]()
+
+    def train(model):
+        return fit(model, callback=At(1, press))
+
+    with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="Interrupted"):
+        select_alpha(make, (X, Y), [0.0, 1.0], train=train)
+    assert compared == [0.0]
+
+
+def test_a_handler_of_the_program_stays():
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    try:
+        result = fit(MAKERS["PEPR"](), callback=At(2, press), max_iterations=4)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [1] and result.status != "interrupted"
+
+
+def test_other_threads_get_no_signals():
+    entered = []
+
+    def enter():
+        with Interruption() as interruption:
+            entered.append(interruption.requested)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert entered == [False]
+
+
+def test_fewer_iterations_than_done(as_new, tmp_path):
+    options = {**options_for("TSVGP"), "interval": 1, "checkpoint": tmp_path / "c.npz"}
+    first = as_new("TSVGP")
+    fit(first, data_for("TSVGP"), **{**options, "max_iterations": 6})
+    trained = values(first)
+    again = as_new("TSVGP")
+    callback = At(1, stop)
+    result = fit(again, data_for("TSVGP"), callback=callback, **{**options, "max_iterations": 4})
+    assert not callback.records and result.iterations == 6
+    assert result.reason.startswith("Nothing was trained: the checkpoint has 6 iterations, max_iterations=4.")
+    np.testing.assert_equal(values(again), trained)
