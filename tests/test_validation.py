@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, select_alpha, validation
 from gpflow_pep.checks import asserted
@@ -370,7 +371,10 @@ def in_chunks_of_four(model):
 
 @pytest.mark.parametrize(
     ("model", "chunk_size"),
-    [(model, size) for model in ("rows", "blocks", "PEP") for size in (OF_PEP if model == "PEP" else CHUNK_SIZES)],
+    some_slow(
+        [(model, size) for model in ("rows", "blocks", "PEP") for size in (OF_PEP if model == "PEP" else CHUNK_SIZES)],
+        2,
+    ),
 )
 def test_chunk_sizes_that_are_accepted(model, chunk_size):
     """Objective and predictions are those of any other size, up to the order of 12 additions."""
@@ -439,6 +443,7 @@ def test_inputs_in_a_list_are_not_rounded(make):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_largest_numbers_that_are_counted_to():
     """None of them overflows where it is used."""
     largest = np.int64(2**31 - 1)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from model_registry import COLLAPSED, REGRESSION
+from quick import some_slow
 
 N, D, M = 12, 2, 4
 
@@ -53,7 +54,10 @@ def make_data(P=1, seed=0):
     return X, np.sin(2.0 * X[:, :1] + phase) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(N, P))
 
 
-@pytest.fixture(params=REGRESSION)
+QUICK = ("PEPR alpha 0.5", "T-PEP learned", "BTSGPR", "PEP scale learned", "StreamingPEP", "StreamingSGPR")
+
+
+@pytest.fixture(params=some_slow(REGRESSION, quick=QUICK))
 def make(request):
     """A function that makes a new model of the class under test, every time the same but for what it is given."""
 

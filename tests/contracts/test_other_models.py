@@ -17,6 +17,7 @@ from gpflow.keras import tf_keras
 from gpflow.kernels import SeparateIndependent, SquaredExponential
 from gpflow.utilities import freeze, multiple_assign, read_values
 from model_registry import CLASSES, SITES
+from quick import some_slow
 from scipy.stats import norm
 
 from gpflow_pep import (
@@ -150,7 +151,10 @@ def value_and_gradient(model, loss):
     return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, model.trainable_variables)]
 
 
-@pytest.fixture(params=CLASSES)
+QUICK = ("PEPClassifier of classes", "ARPEP", "APEP", "StreamingSVGP", "TSVGP")
+
+
+@pytest.fixture(params=some_slow(CLASSES, quick=QUICK))
 def name(request):
     return request.param
 

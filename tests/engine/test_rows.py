@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
+from quick import some_slow
 
 from gpflow_pep.engine import (
     BlockSites,
@@ -51,7 +52,7 @@ def make_likelihood(kind):
 @pytest.mark.parametrize("likelihood", ["constant", "input dependent"])
 @pytest.mark.parametrize("kind", ["rows", "unequal"])
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("compiled", some_slow([False, True], quick=[True]), ids=["eager", "compiled"])
 def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
     kernel, points = KERNELS[name](), gpflow.inducing_variables.InducingPoints(Z)
     noise = make_likelihood(likelihood)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import SquaredExponential
 from matplotlib.image import imread
+from quick import some_slow
 from sacred.utils import ConfigAddedError
 
 from experiments import inducing_points, quantile_propagation, regression
@@ -57,7 +58,7 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
         assert loo_nlpd(model) is None
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", some_slow(MODELS, 2))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
 
@@ -82,7 +83,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
 
 
-@pytest.mark.parametrize("model", ["PEP", "SVGP", "APEP"])
+@pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], 1))
 def test_minibatches_of_adam(run_tiny, model):
     run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)
     assert run.result["iterations"] == 4 and "as asked" in run.result["message"]
@@ -209,6 +210,7 @@ def test_figures_of_two_inputs(decisions, plane, tmp_path):
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_quantile_propagation_command(runs, capfd):
     command = ["--sets", "qp-iris-12", "--folds", "1", "--maxiter", "1", "--runs", str(runs)]
     quantile_propagation.main(command)

@@ -39,6 +39,7 @@ def only(monkeypatch, task, *numbers):
     monkeypatch.setitem(demonstrations.DEMONSTRATIONS, task, some)
 
 
+@pytest.mark.slow
 def test_short_demonstration_of_classification(runs, capfd, monkeypatch):
     only(monkeypatch, "classification", 0, 4)
     demo.main(["--task", "classification", "--short", "--runs", str(runs)])
@@ -53,6 +54,7 @@ def test_short_demonstration_of_classification(runs, capfd, monkeypatch):
     assert imread(runs / "demo-breast-cancer.png").shape[2] == 4
 
 
+@pytest.mark.slow
 def test_short_demonstration_of_several_classes(runs, capfd, monkeypatch):
     only(monkeypatch, "multiclass", 0, 1)
     demo.main(["--task", "multiclass", "--short", "--runs", str(runs)])

@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPR, StreamingPEP, StreamingSGPR, StreamingSVGP
 from gpflow_pep.likelihoods import Probit
@@ -77,7 +78,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("points", [Z + 0.1, MOVED], ids=["as many points", "more points"])
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("name", some_slow(STREAMS, 2))
 def test_updates(interrupt, name, points):
     """Bit for bit; afterwards the stream is that of an update that was not interrupted."""
     model, peer = STREAMS[name](), STREAMS[name]()

@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEPR, TSGPR, StreamingSGPR
 
@@ -34,7 +35,7 @@ def assert_close(actual, expected):
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-10 * np.max(np.abs(other)))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, 2))
 def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     model = make(name, FEW)
     assert model.single_chunk

@@ -7,6 +7,7 @@ Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once mor
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -30,7 +31,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("P", [1, 2])
+@pytest.mark.parametrize("P", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_predictions_of_refits(name, P, problem):
     constructor, options, blocks = MODELS[name]

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Softmax
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP
 from gpflow_pep.likelihoods import Probit
@@ -164,7 +165,7 @@ USES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "chunk_size"), [(PEP, None), (PEP, 4), (StreamingPEP, None)])
+@pytest.mark.parametrize(("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1))
 def test_data_assigned_one_by_one(kind, chunk_size):
     """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""
     model = kind((X, Y), SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
 from gpflow_pep.engine import DatasetRows
@@ -62,7 +63,7 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, 2))
 def test_everything_is_as_in_memory(name):
     which, make = MODELS[name]
     expected, model = make((X, Y[which])), make(dataset(Y[which]))

@@ -13,6 +13,7 @@ import tensorflow as tf
 from gpflow.kernels import Matern52
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -307,7 +308,7 @@ def test_data_change_compiled_functions(problem, assert_close, name):
         compiled.assert_is(constructor((X, Y), **options, **_parts(Z)), Xnew, assert_close)
 
 
-@pytest.mark.parametrize("name", list(SIZED))
+@pytest.mark.parametrize("name", some_slow(SIZED, 3))
 def test_number_of_inducing_points_changes_compiled_functions(problem, assert_close, name):
     """Where the variable that holds them leaves it open, as GPflow's streaming examples have it."""
     constructor, options = SIZED[name]

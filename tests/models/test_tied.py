@@ -11,6 +11,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.kernels import Matern52, SeparateIndependent, SquaredExponential
 from gpflow.models import SVGP
+from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEPR, RPAPEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -227,7 +228,7 @@ def test_alpha_may_change_in_a_compiled_function(kind):
     ],
     ids=["robust max", "not whitened", "separate", "StudentT", "diagonal"],
 )
-@every_model
+@pytest.mark.parametrize("kind", some_slow(MODELS, 1))
 def test_derivatives(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
     model = make(kind, likelihood, alpha=0.7, **options)

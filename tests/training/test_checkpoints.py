@@ -92,10 +92,10 @@ def test_killed(tmp_path):
     ("name", "options"),
     [
         ("ARPEP", {}),
-        ("SVGP", {"natural_step": None}),
+        pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
         ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
-        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}),
-        ("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}),
+        pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
+        pytest.param("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         ("PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}),
     ],
 )

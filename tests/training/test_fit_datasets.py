@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
 
 from gpflow_pep import PEPSVGP, TSVGP
@@ -30,7 +31,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@pytest.mark.parametrize("name", OF_MINIBATCHES)
+@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, 3))
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}

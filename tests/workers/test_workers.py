@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
 
 from experiments.distributed import free_ports
@@ -51,7 +52,7 @@ def found(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, 3))
 def test_every_worker_has_the_numbers_of_all_rows(found, name):
     workers = [each["every_model"][name] for each in found]
     whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
@@ -110,6 +111,7 @@ def test_rows_that_a_worker_has_several_times_prove_nothing(found):
     assert [worker["repeated_rows"] for worker in found] == [40, 40]
 
 
+@pytest.mark.slow
 def test_training_resumes_where_a_worker_was_killed(tmp_path):
     """The other worker ends with an error; started again, they end as if nothing had happened."""
     killed = results(started(tmp_path, "killed_training"))

@@ -1,6 +1,7 @@
 """A small share of the campaign that counts which sites converge, and that its problems follow from the seed alone."""
 
 import numpy as np
+import pytest
 
 from experiments.campaign import convergence
 from experiments.campaign.convergence import KINDS, Models, data, print_table, problems, solve
@@ -20,6 +21,7 @@ def test_problems_follow_from_the_seed():
         assert all(np.array_equal(one, two) for one, two in zip((X, Y, Z), once_more, strict=True))
 
 
+@pytest.mark.slow
 def test_a_small_share(capsys):
     """Each ends with a true status, or with the error that says what is not finite; nearly all converge."""
     models, found = Models(), []

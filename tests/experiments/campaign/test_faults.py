@@ -19,6 +19,7 @@ from gpflow_pep.arrays_file import DIGEST, save_arrays
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_a_small_share(tmp_path):
     """In a process of its own, which forks before it runs TensorFlow: kills, a full disk, damages."""
     path = tmp_path / "wrong.json"

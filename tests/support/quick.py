@@ -1,0 +1,22 @@
+"""Parameters of which CI runs some; `make test-slow` runs the others."""
+
+import pytest
+
+
+def some_slow(values, first=0, quick=()):
+    """
+    Mark parameters as slow, but for some.
+
+    :param values: values of one parameter, or tuples of several.
+    :param first: how many of them are not slow, from the first one on.
+    :param quick: which others are not slow.
+    """
+    values = list(values)
+    assert all(value in values for value in quick) and (first or quick) and first < len(values)
+    kept = [*values[:first], *quick]
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=[] if value in kept else pytest.mark.slow
+        )
+        for value in values
+    ]
