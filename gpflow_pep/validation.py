@@ -73,7 +73,8 @@ def _real(array: AnyNDArray, name: str) -> AnyNDArray:
     if array.dtype.kind != "O":
         raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
     if others:
-        raise ValueError(f"{name} must hold real numbers, got {others[0]!r} ({len(others)} such values).")
+        values = "value" if len(others) == 1 else "values"
+        raise ValueError(f"{name} must hold real numbers, got {others[0]!r} ({len(others)} such {values}).")
     return array.astype(np.float64)
 
 

@@ -51,7 +51,7 @@ def with_bad(array, places, value=np.nan):
     ("data", "words"),
     [
         ((X[:, 0], Y), ["data[0] (X)", "[rows, D]", "[12]"]),
-        ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "data[1] (Y)[:, None]"]),
+        ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "np.reshape(values, [-1, 1])"]),
         ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
         ((1.0, Y), ["data[0] (X)", "[]"]),
         ((X, Y[:11]), ["same number of rows", "12", "11"]),
@@ -63,8 +63,8 @@ def with_bad(array, places, value=np.nan):
         ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
         ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
         ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
-        ((X, Y > 0), ["data[1] (Y)", "real numbers", "bool"]),
-        ((X, Y.astype(object)), ["data[1] (Y)", "real numbers", "object"]),
+        ((X, with_bad(Y.astype(object), [3, 5], "2.5")), ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"]),
+        ((X, with_bad(Y.astype(object), [3], None)), ["data[1] (Y)", "real numbers", "None (1 such value)"]),
         ((X, None), ["data[1] (Y)"]),
         (X, ["data", "pair", "ndarray"]),
         ((X,), ["data", "pair"]),
@@ -75,6 +75,16 @@ def with_bad(array, places, value=np.nan):
 @pytest.mark.parametrize("model", [PEPR, TSGPR])
 def test_data(model, data, words):
     refused(words, model, data=data)
+
+
+def test_truth_values_and_objects_that_are_numbers_are_numbers():
+    """As tables give them: columns of pandas that may have missing values, indicators, labels."""
+    kernel = gpflow.kernels.SquaredExponential()
+    expected = float(PEPR((X, (Y > 0.0).astype(float)), kernel, Z).training_loss())
+    for given in ((X.astype(object), Y > 0.0), (X, (Y > 0.0).astype(object))):
+        assert float(PEPR(given, kernel, Z).training_loss()) == expected
+    with pytest.raises(ValueError, match=r"Xnew must hold real numbers, got 'a' \(1 such value\)"):
+        PEPR((X, Y), kernel, Z).predict_f(np.array([["a"] + [0.0] * (X.shape[1] - 1)], dtype=object))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 
 
 class At:
-    """A report that interrupts at the count-th record."""
+    """A callback that interrupts at the count-th record."""
 
     def __init__(self, count):
         self.left = count

@@ -197,7 +197,7 @@ def test_scores_that_are_no_numbers(monkeypatch, finite):
     scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
     monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
     model, seen = MAKERS["TSVGP"](), []
-    options = {"patience": 3, "interval": 1, "report": lambda *_: seen.append(values(model))}
+    options = {"patience": 3, "interval": 1, "callback": lambda *_: seen.append(values(model))}
     result = fit(model, (X, Y), held_out=(X, Y), max_iterations=50, **options)
     assert result.status == "stopped early"
     assert result.iterations == (9 if finite else 4)

@@ -104,7 +104,7 @@ def test_the_log_evidence_rises(model, way):
 
 
 class At:
-    """A report that does something at an iteration."""
+    """A callback that does something at an iteration."""
 
     def __init__(self, iteration, action):
         self.iteration, self.action = iteration, action
