@@ -80,7 +80,7 @@ def reason_of(error: BaseException) -> str:
     return match.group(1).replace("] [", " ") if match else text
 
 
-class _UserFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
+class _UserFrames(tf_stack.StackTraceFilter):
     """
     In it, an operation of a graph is recorded as made by the user's files. TensorFlow's error lists the files that made
     the operation that failed; most of them are those of libraries.

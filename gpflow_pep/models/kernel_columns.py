@@ -1,6 +1,7 @@
 """Check that a kernel's active dimensions and ARD parameters fit the columns of X."""
 
 import numpy as np
+from gpflow.base import AnyNDArray
 from gpflow.kernels import Combination, Kernel, Periodic, SharedIndependent
 
 _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
@@ -26,7 +27,7 @@ def check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
         _check_parameters(kernel, kernel.active_dims, num_inputs)
 
 
-def _check_parameters(kernel: Kernel, active_dims: slice | np.ndarray, num_inputs: int) -> None:
+def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
     name = type(kernel).__name__
     columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
     outside = columns[(columns < 0) | (columns >= num_inputs)]
