@@ -85,7 +85,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         X, y = self._validated(X, y, reset=True)
         classes = np.unique(y)
         if len(classes) < 2:
-            raise ValueError(f"y must have labels of two classes or more, got {len(classes)} class: {classes[0]!r}.")
+            raise ValueError(
+                f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
+            )
         self.classes_ = classes
         self._fit_model(X, self._encoded(y))
         return self
@@ -110,9 +112,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         if classes is not None:
             labels = unique_labels(classes)
             if len(labels) < 2:
-                raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels[0]!r}.")
+                raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
             if not (first or np.array_equal(labels, self.classes_)):
-                raise ValueError(f"classes must stay {list(self.classes_)}, got {list(labels)}.")
+                raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
             self.classes_ = labels
         self._partial_fit_model(X, self._encoded(y))
         return self
@@ -145,6 +147,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+        if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
+            y = y.to_numpy(dtype=kind)
         X, y = validate_data(self, X, y, dtype=default_float(), reset=reset)
         check_classification_targets(y)
         return X, y

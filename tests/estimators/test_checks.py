@@ -1,0 +1,20 @@
+"""All checks that scikit-learn has for estimators; none is skipped or expected to fail."""
+
+from unittest import SkipTest
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+
+# Few points and iterations: what is checked are interfaces, and fits of data that any model fits well.
+ESTIMATORS = [SparseGPRegressor(n_inducing=8, max_iterations=20), SparseGPClassifier(n_inducing=5, max_iterations=3)]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it a check of the array API is skipped
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        pytest.fail(f"skipped: {skipped}")
