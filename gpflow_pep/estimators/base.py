@@ -32,7 +32,6 @@ MAX_JITTER = 1e-3
 """Up to this jitter Kuu is factorized; an estimator meets copies of rows, and points that training moved together."""
 
 _MOVING = 0.2  # of the inducing points of a stream may go to each new batch, once there are n_inducing of them
-_LARGEST_SEED = 2**31 - 1
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -153,7 +152,7 @@ class SparseGPEstimator(BaseEstimator):
         if wanted >= len(rows):
             return X[rows].copy()
         scales = spreads(X)
-        seed = int(check_random_state(self.random_state).randint(_LARGEST_SEED))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return k_means(X / scales, wanted, seed=seed) * scales
 
     def _checked_number(self) -> int:

@@ -1,4 +1,4 @@
-"""SparseGPRegressor against the model built by hand, against scikit-learn's GP, and as pipelines and searches use it."""
+"""SparseGPRegressor against the model built by hand and scikit-learn's GP, and as pipelines and searches use it."""
 
 import gpflow
 import numpy as np
@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import sklearn
 from gpflow.kernels import Matern52, SquaredExponential
+from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -81,8 +82,8 @@ def test_both_spreads_at_once_are_refused(X, y):
 
 def test_a_batch_more_is_absorbed(X, y):
     """
-    The same inputs measured again: with fixed parameters all rows at once have the same posterior. Since points may move,
-    the earlier posterior is projected on the new ones, where the jitter, 1e-6 over noise of 0.1, shows.
+    The same inputs measured again: with fixed parameters all rows at once have the same posterior. Since points may
+    move, the earlier posterior is projected on the new ones, where the jitter, 1e-6 over noise of 0.1, shows.
     """
     options = {"n_inducing": 60, "noise_variance": 0.1, "optimizer": None, "alpha": 0.0, "normalize_y": False}
     y = (y - y.mean()) / y.std()
@@ -169,8 +170,6 @@ def test_search_over_a_pipeline(X, y):
     grid = {"sparsegpregressor__alpha": [0.0, 1.0], "sparsegpregressor__kernel": [None, Matern52()]}
     searches = []
     for jobs in (1, 2):
-        from joblib import parallel_config
-
         with parallel_config(backend="threading"):
             searches.append(GridSearchCV(pipeline, grid, cv=3, n_jobs=jobs).fit(X, y))
     scores = [search.cv_results_["mean_test_score"] for search in searches]
