@@ -93,7 +93,7 @@ def test_a_likelihood_of_ones_own(X, labels, small):
     assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
     np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6
-    with pytest.raises(ValueError, match="likelihood must be a likelihood of class labels .*, got Gaussian"):
+    with pytest.raises(ValueError, match=r"likelihood must be a likelihood of class labels .*, got Gaussian"):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
 
 
