@@ -130,7 +130,7 @@ def test_auto(X, y):
     objective = found.objectives[found.numbers == found.num_inducing] * len(X)
     assert estimator.log_marginal_likelihood_value_ == pytest.approx(objective[0], rel=1e-9)
     assert estimator.score(X, y) > 0.9
-    again = estimator.partial_fit(X[:20], y[:20])  # keeps the number
+    again = estimator.set_params(optimizer=None).partial_fit(X[:20], y[:20])  # keeps the number
     assert again.n_inducing_ == found.num_inducing
     assert not hasattr(estimator.set_params(n_inducing=6).fit(X, y), "num_inducing_selection_")
 
@@ -167,7 +167,7 @@ def test_tables_of_pandas(X, y):
 def test_search_over_a_pipeline(X, y):
     """In order and in two threads, whose fits do not disturb each other, searches find the same."""
     pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=5, random_state=0))
-    grid = {"sparsegpregressor__alpha": [0.0, 1.0], "sparsegpregressor__kernel": [None, Matern52()]}
+    grid = {"sparsegpregressor__alpha": [0.0, 1.0]}
     searches = []
     for jobs in (1, 2):
         with parallel_config(backend="threading"):
