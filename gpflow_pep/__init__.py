@@ -19,6 +19,7 @@ from .models import (
     StreamingSGPR,
     StreamingSVGP,
 )
+from .num_inducing_selection import NumInducingSelection, select_num_inducing
 from .stream_state import StreamState
 from .training import FitResult, fit
 
@@ -38,6 +39,7 @@ __all__ = [
     "AlphaSelection",
     "FitResult",
     "MultiClassRobustMax",
+    "NumInducingSelection",
     "PEPClassifier",
     "StreamState",
     "StreamingPEP",
@@ -51,4 +53,5 @@ __all__ = [
     "metrics",
     "models",
     "select_alpha",
+    "select_num_inducing",
 ]

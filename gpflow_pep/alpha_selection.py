@@ -8,13 +8,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
-from gpflow.utilities import parameter_dict
 from tqdm import tqdm
 
 from . import validation
-from .identity import settings_of
-from .models.sparse import SparseGP
-from .training import INTERRUPTED, FitResult, fit
+from .model_reuse import are_alike, assign_values
+from .training import fit, uninterrupted
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -132,30 +130,11 @@ class _ReusedModel:
 
     def __call__(self, data: RegressionData, alpha: float) -> GPModel:
         new, kept = self._make(data, alpha), self._model
-        if kept is None or kept is new or not _are_alike(kept, new):
+        if kept is None or kept is new or not are_alike(kept, new):
             self._model = new
             return new
-        kept.data = tuple(values.numpy() for values in new.data)
-        kept.alpha = new.alpha.numpy()
-        for own, other in zip(parameter_dict(kept).values(), parameter_dict(new).values(), strict=True):
-            own.unconstrained_variable.assign(other.unconstrained_variable)
+        assign_values(kept, new)
         return kept
-
-
-def _are_alike(kept: GPModel, new: GPModel) -> bool:
-    """Whether data, alpha and parameter values are all that differs between two models with data of their own."""
-    models = (kept, new)
-    if not all(isinstance(model, SparseGP) and hasattr(model, "alpha") for model in models):
-        return False
-    settings, parameters, powers = (
-        [of(model) for model in models]
-        for of in (
-            lambda model: list(settings_of(model)),
-            lambda model: {name: (p.shape, p.trainable) for name, p in parameter_dict(model).items()},
-            lambda model: model.alpha.shape.as_list(),
-        )
-    )
-    return settings[0] == settings[1] and parameters[0] == parameters[1] and powers[0] == powers[1] == []
 
 
 def _densities(
@@ -181,9 +160,7 @@ def _densities(
             raise ValueError(
                 f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
             )
-        results.append(train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),))))
-        if isinstance(results[-1], FitResult) and results[-1].status == INTERRUPTED:
-            raise KeyboardInterrupt
+        results.append(uninterrupted(train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),)))))
         if parts is None:
             densities = np.asarray(model.loo_log_predictive_density())
         else:

@@ -112,6 +112,35 @@ def test_chunks_change_nothing():
     np.testing.assert_array_equal(greedy_variance(KERNEL, X, 6, chunk_size=7), Z[:6])
 
 
+def test_points_that_are_given():
+    """They come first, and the others are the choice given these; rows that equal one are not chosen again."""
+    Z = greedy_variance(KERNEL, X, 12)
+    np.testing.assert_array_equal(greedy_variance(KERNEL, X, 12, given=Z[:5]), Z)
+    given = np.array([[0.3, -0.2], [1.4, 0.1]])  # no rows of X
+    found = greedy_variance(KERNEL, X, 6, given=given)
+    np.testing.assert_array_equal(found[:2], given)
+    for count in range(2, 6):
+        points = found[:count]
+        Kuu, Kuf = (np.asarray(KERNEL(points, other)) for other in (points, X))
+        left = np.diag(KERNEL(X)) - np.sum(Kuf * np.linalg.solve(Kuu, Kuf), axis=0)
+        assert left[rows_of(found[count : count + 1])[0]] == pytest.approx(left.max(), rel=1e-8)
+    assert len(greedy_variance(KERNEL, X[:2], 4, given=given)) == 4  # all that there are
+
+
+@pytest.mark.parametrize(
+    ("M", "given", "message"),
+    [
+        (2, np.zeros((2, 2)), "given must have less than M = 2 points, got 2"),
+        (5, np.zeros((2, 3)), "given must have as many columns as X, 2, got 3"),
+        (5, np.zeros(2), r"given must have shape \[rows, D\]"),
+        (45, X[:4], "M must be at most the number of distinct rows of X and given points, 40, got 45"),
+    ],
+)
+def test_given_points_are_checked(M, given, message):
+    with pytest.raises(ValueError, match=message):
+        greedy_variance(KERNEL, X, M, given=given)
+
+
 def test_greedy_explains_more_than_chance():
     """Where the points are enough for the lengthscale: half of the rows are close together, which chance favors."""
     local = np.random.default_rng(1)

@@ -24,7 +24,7 @@ EXPERIMENTS = requirements("options.extras_require", "experiments")
 CLUSTER = requirements("options.extras_require", "cluster")
 PARQUET = requirements("options.extras_require", "parquet")
 EXTRA, *TOOLS = requirements("options.extras_require", "dev")
-IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath"}
+IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath", "pandas"}
 NEEDED_BY_OTHERS = {
     "setuptools": "distutils, of TF Probability; pkg_resources, of Sacred",
     "tensorboard": "tf.summary",

@@ -38,6 +38,8 @@ BENCHMARKS = {  # name -> arguments, and those of --quick
     "projections": ("", "--rounds 3 --likelihoods Probit"),
     "streaming": ("", "--rounds 3 --skip-audio"),
     "inducing_points": ("", "--sets diabetes --rows 1000 --inducing 50 --maxiter 5 --generated 5000"),
+    "num_inducing": ("", "--sets diabetes --rows 200 --numbers 16"),
+    "estimators": ("", "--sets diabetes iris --rows 100 --inducing 10 --alphas 0.5"),
     "xla_step": ("", "--rows 200 --inducing 10 --rounds 2 --models 'PEPR 0.5' PEPSVGP"),
     "memory": ("", "--rows 20000 100000 --inducing 64"),
     "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),

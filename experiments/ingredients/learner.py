@@ -13,7 +13,6 @@ from sacred import Ingredient
 from experiments.ingredients.initialization import cluster_centers
 from experiments.ingredients.model import stationary_kernel
 from experiments.ingredients.stream import Batches
-from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.learners.learner import STEPS_OF_ADAM, Learner, Train
 from experiments.learners.online import OnlineClassification, OnlineRegression
 from experiments.learners.stochastic import Stochastic
@@ -21,7 +20,7 @@ from experiments.learners.window import SlidingWindow
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import StreamingPEP, StreamingSGPR
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.training import OPTIMIZERS, fit
+from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 
 learner_gp = Ingredient("gp", save_git_info=SAVE_GIT_INFO)
 stream_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)

@@ -10,14 +10,13 @@ from sacred import Ingredient
 
 from experiments.ingredients.adam import Adam
 from experiments.ingredients.stopwatch import Report, Stopwatch
-from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.recording.experiment import SAVE_GIT_INFO
 from experiments.recording.scores import objective
 from gpflow_pep import PEP
 from gpflow_pep.datasets import Dataset
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.models.tied import TiedFactors
-from gpflow_pep.training import OPTIMIZERS, fit
+from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 
 site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 

@@ -9,12 +9,11 @@ from gpflow.base import RegressionData
 from sacred import Ingredient
 
 from experiments.ingredients.stopwatch import Report, Stopwatch
-from experiments.ingredients.uninterrupted import uninterrupted
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSVGP
 from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
-from gpflow_pep.training import OPTIMIZERS, fit
+from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 from gpflow_pep.training.step import training_step
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)

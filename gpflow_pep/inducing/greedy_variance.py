@@ -14,7 +14,7 @@ from .. import validation
 from ..checks import asserted
 from ..engine import SingleRows, concatenate, kernel_matrix
 from ..graphs import compiled, no_autograph
-from .distinct import checked, distinct, enough
+from .distinct import checked, distinct
 
 _SMALLEST = 1e-12  # conditional variance relative to the largest variance: below it a row is a copy
 _ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
@@ -25,7 +25,7 @@ _CONTRADICTION = (
 _PANEL = 16  # rows of the root that are worked on together
 
 
-def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = None) -> AnyNDArray:
+def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
     """
     Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
 
@@ -36,27 +36,41 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, chunk_size: int | None = 
     :param kernel: a kernel of one output.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
+    :param given: points that there are already, [m, D] with m < M, rows of X or not: the first m of the result. The
+        others are chosen given these. None: no points.
     :param chunk_size: number of rows at which the kernel is evaluated together; it does not change the result.
     :return: Z [M, D], in the order of the choice: the first m are the choice of m. Of equal variances the first row
         wins; once all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
     """
-    X, M = checked(X, M)
+    points = None if given is None else validation.matrix(given, "given", "D")
+    num_given = 0 if points is None else len(points)
+    X, M = checked(X, M) if points is None else (validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"))
+    if num_given >= M:
+        raise ValueError(f"given must have less than M = {M} points, got {num_given}.")
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
         raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
     chunk_size = validation.chunk_size(chunk_size)
-    rows = enough(distinct(X), M)
+    if points is not None:
+        if points.shape[1] != X.shape[1]:
+            raise ValueError(f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}.")
+        X = np.concatenate([points, X])
+    rows = distinct(X)
+    rows = np.concatenate([np.arange(num_given), rows[rows >= num_given]])
+    if len(rows) < M:
+        others = "" if points is None else " and given points"
+        raise ValueError(f"M must be at most the number of distinct rows of X{others}, {len(rows)}, got {M}.")
     if len(rows) < len(X):
         X = X[rows]
 
     @compiled
     def pivots(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return _pivots(kernel, X, M, 0, 0, chunk_size)
+        return _pivots(kernel, X, M, num_given, num_given, chunk_size)
 
     chosen, left = pivots(tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
-    return X[chosen.numpy()]
+    return X[np.concatenate([np.arange(num_given), chosen.numpy()[num_given:]])]
 
 
 @no_autograph

@@ -2,6 +2,6 @@
 
 from .fitting import OPTIMIZERS, fit
 from .history import Callback
-from .result import INTERRUPTED, FitResult
+from .result import FitResult, uninterrupted
 
-__all__ = ["INTERRUPTED", "OPTIMIZERS", "Callback", "FitResult", "fit"]
+__all__ = ["OPTIMIZERS", "Callback", "FitResult", "fit", "uninterrupted"]

@@ -32,7 +32,7 @@ from .objectives import (
     converge_sites,
     rows_for,
 )
-from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
+from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
 from .workers import Share, check_same_run, check_same_start, reporting_lost_workers, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
@@ -107,7 +107,7 @@ def fit(
         dimensions pictures of predictions and inducing points.
     :param seed: seed for the order of minibatches.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
-        `StopIteration`, training ends, with the status "interrupted".
+        `StopIteration`, training ends with the status "stopped early", and the same call resumes.
     :param progress: show a progress bar.
     :param jit_compile: whether XLA compiles objective and gradient. Where they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
@@ -174,7 +174,7 @@ def fit(
             outcome = _nothing_to_do(resumed, steps, outcome)
         if outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
-            history.save(None if outcome.status in (FAILED, INTERRUPTED) else outcome)
+            history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
         if outcome.status == EARLY:
             history.restore_best()
         status = _converged_sites(model)

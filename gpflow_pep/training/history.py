@@ -117,8 +117,9 @@ class History:
     @property
     def interrupted(self) -> Outcome:
         """The outcome of a training run that is interrupted."""
-        by = "the callback" if self._is_stopped else "Ctrl-C"
-        return Outcome(INTERRUPTED, f"Interrupted by {by} after {self.iterations} iterations.")
+        if self._is_stopped:
+            return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
+        return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """

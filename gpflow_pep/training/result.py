@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..ep import SitesStatus
 
@@ -16,6 +17,8 @@ class Outcome:
 
     status: str
     reason: str
+    resumes: bool = False
+    """Whether the same call goes on from its checkpoint."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,7 +28,7 @@ class FitResult:
     status: str
     """
     "converged": the optimizer reports it (Adam never does), and the sites have converged | "limit": the limit of
-    iterations was reached | "stopped early": by `patience` | "interrupted": by Ctrl-C or the callback | "failed": the
+    iterations was reached | "stopped early": by `patience` or the callback | "interrupted": by Ctrl-C | "failed": the
     last good parameters were restored, or the sites have not converged.
     """
 
@@ -61,3 +64,14 @@ class FitResult:
         parts += [f"objective {values[-1]:.6g} nats" for values in [self.objective] if values]
         parts += [f"held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values]
         return f"FitResult({', '.join(parts)}; {self.reason})"
+
+
+def uninterrupted(result: Any) -> Any:
+    """
+    Return what a function that trains has returned.
+
+    :raises KeyboardInterrupt: if Ctrl-C ended the training run, so that it also ends what follows.
+    """
+    if isinstance(result, FitResult) and result.status == INTERRUPTED:
+        raise KeyboardInterrupt
+    return result

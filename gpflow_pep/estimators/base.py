@@ -1,0 +1,180 @@
+"""What both estimators share: kernel, inducing points, training, streams and the posterior."""
+
+import warnings
+from abc import abstractmethod
+from copy import deepcopy
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, MeanAndVariance
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.models import GPModel
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .. import validation
+from ..inducing import greedy_variance, k_means
+from ..inducing.distinct import distinct
+from ..models.stream import Stream
+from ..num_inducing_selection import NumInducingSelection, select_num_inducing
+from ..posteriors import SitesPosterior
+from ..training import FitResult
+from ..training.fitting import OPTIMIZERS
+from ..training.result import LIMIT
+from .training import PosteriorValues, trained, trained_in_place
+
+MAX_JITTER = 1e-3
+"""Up to this jitter Kuu is factorized; an estimator meets copies of rows, and points that training moved together."""
+
+_MOVING = 0.2  # of the inducing points of a stream may go to each new batch, once there are n_inducing of them
+
+
+class SparseGPEstimator(BaseEstimator):
+    """Base class of the estimators; subclasses make models, and convert y to the model's Y and back."""
+
+    kernel: Kernel | None
+    alpha: float
+    n_inducing: int | str
+    optimizer: str | None
+    max_iterations: int | None
+    learning_rate: float
+    random_state: Any
+
+    model_: GPModel
+    result_: FitResult | None
+    num_inducing_selection_: NumInducingSelection
+
+    _posterior_values: PosteriorValues
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel that was learned, that of `model_`."""
+        check_is_fitted(self)
+        return self.model_.kernel
+
+    @property
+    def n_inducing_(self) -> int:
+        """The number of inducing points."""
+        check_is_fitted(self)
+        return int(self.model_.inducing_variable.num_inducing)
+
+    @abstractmethod
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+        """Construct a model of all data at once."""
+
+    @abstractmethod
+    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+        """Construct a stream whose first batch has the data, the parts and so the posterior of a model."""
+
+    @abstractmethod
+    def _initial_variance(self, Y: AnyNDArray) -> float:
+        """Return the variance of the default kernel."""
+
+    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Construct and train the model of X [N, D] and Y [N, P]."""
+        options = self._training_options()
+        if isinstance(self.n_inducing, str):
+            self._select_model(X, Y, options)
+            return
+        model = self._make(X, Y, self._initial_kernel(X, Y), self._initial_points(X))
+        self._keep(model, *trained(model, options))
+        vars(self).pop("num_inducing_selection_", None)
+
+    def _select_model(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
+        """Train models with more and more inducing points, and keep the one that has enough."""
+        found = select_num_inducing(
+            lambda data, Z: self._make(*data, self._initial_kernel(*data), Z),
+            (X, Y),
+            train=lambda model: trained_in_place(model, options),
+        )
+        self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
+        self.num_inducing_selection_ = found
+
+    def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Train on a first batch; or absorb the posterior, and train on a further one."""
+        if not hasattr(self, "model_"):
+            self._fit_model(X, Y)
+            return
+        options, model = self._training_options(), self.model_
+        if not isinstance(model, Stream):
+            model = self._make_stream(model, model.inducing_variable.Z.numpy())
+        model.update((X, Y), **self._next_points(model, X))
+        self._keep(model, *trained_in_place(model, options))
+
+    def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
+        """Say which points a stream goes on with: more of them if there are too few, or else some that move."""
+        Z = model.inducing_variable.Z.numpy()
+        missing = 0 if isinstance(self.n_inducing, str) else self._checked_number() - len(Z)
+        new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
+        if min(missing, new) <= 0:
+            return {"fraction_to_move": _MOVING}
+        return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
+
+    def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
+        """Set the attributes of a fitted estimator, and warn of a limit of iterations as scikit-learn does."""
+        self.model_, self.result_, self._posterior_values = model, result, values
+        self.log_marginal_likelihood_value_ = objective
+        self.n_iter_ = 0 if result is None else result.iterations
+        if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
+            message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+    def _validated_inputs(self, X: Any) -> AnyNDArray:
+        """Check inputs of predictions, and that there is a model."""
+        check_is_fitted(self)
+        inputs: AnyNDArray = validate_data(self, X, dtype=default_float(), reset=False)
+        return inputs
+
+    def _predicted_f(self, X: AnyNDArray, full_cov: bool = False) -> MeanAndVariance:
+        """Predict f at checked inputs, from the posterior at the end of the fit."""
+        model, values = self.model_, tuple(map(tf.constant, self._posterior_values))
+        posterior = SitesPosterior(
+            model.kernel, model.inducing_variable, model.mean_function, lambda: values, precompute_cache=None
+        )
+        return posterior.fused_predict_f(X, full_cov=full_cov)
+
+    def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
+        if self.kernel is None:
+            lengthscales = spreads(X) * np.sqrt(X.shape[1])
+            return gpflow.kernels.SquaredExponential(self._initial_variance(Y), lengthscales)
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a gpflow.kernels.Kernel or None, got {type(self.kernel).__name__}.")
+        return deepcopy(self.kernel)
+
+    def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
+        """Centers of clusters, of columns that are scaled alike; all distinct rows if these are not more."""
+        wanted, rows = self._checked_number(), distinct(X)
+        if wanted >= len(rows):
+            return X[rows].copy()
+        scales = spreads(X)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return k_means(X / scales, wanted, seed=seed) * scales
+
+    def _checked_number(self) -> int:
+        return validation.positive_integer(self.n_inducing, "n_inducing")
+
+    def _training_options(self) -> dict[str, Any] | None:
+        """Check parameters of training, and return the options of `fit`; None if nothing is to be trained."""
+        if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
+            raise ValueError(f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.')
+        if self.optimizer is None:
+            return None
+        if self.optimizer not in OPTIMIZERS:
+            names = ", ".join(map(repr, OPTIMIZERS))
+            raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
+        return {
+            "optimizer": self.optimizer,
+            "max_iterations": self.max_iterations,
+            "learning_rate": self.learning_rate,
+        }
+
+
+def spreads(X: AnyNDArray) -> AnyNDArray:
+    """Standard deviations of the columns [D], 1 for a constant column."""
+    constant = np.ptp(X, axis=0) == 0.0
+    return np.where(constant, 1.0, X.std(axis=0))

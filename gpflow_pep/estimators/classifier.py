@@ -1,0 +1,180 @@
+"""SparseGPClassifier: PEPClassifier and StreamingPEP as a scikit-learn estimator."""
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
+from gpflow.models import GPModel
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import validate_data
+
+from ..likelihoods import MultiClassRobustMax, Probit
+from ..likelihoods.predictive import predicted_moments
+from ..models import PEPClassifier, StreamingPEP
+from .base import MAX_JITTER, SparseGPEstimator
+
+_MAX_SHOWN = 5  # labels in a message
+
+
+class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
+    """
+    Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of scikit-learn.
+
+    Use it as :class:`sklearn.gaussian_process.GaussianProcessClassifier`, with these differences. The kernel is one of
+    GPflow's. Several classes have one model with a latent function for each, not a binary model for each. Fitting costs
+    O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
+    `sample_weight`.
+
+    Fitted attributes: `classes_`, `model_` (:class:`gpflow_pep.PEPClassifier`, or from the second batch on
+    :class:`gpflow_pep.StreamingPEP`; its labels are indices of `classes_`), `kernel_`, `n_inducing_`, `result_`
+    (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
+    nats: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
+    ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of
+    the posterior at the end of `fit`; they do not follow changes of `model_`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        likelihood: Likelihood | None = None,
+        alpha: float = 0.5,
+        n_inducing: int | str = 100,
+        optimizer: str | None = "lbfgs",
+        max_iterations: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+    ):
+        """
+        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1 with a
+            lengthscale for each column, which starts at the column's standard deviation (1 for a constant column) times
+            the square root of the number of columns, so that the correlation of two rows is about 1/e.
+        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`), whose copy is trained. None:
+            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
+        :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
+            scaled alike, and are trained; all distinct rows if there are not more of them. Or "auto": as many as
+            :func:`gpflow_pep.select_num_inducing` says, from 16 to 512.
+        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters stay as they are given.
+        :param max_iterations: the largest number of its iterations; None: 500 of L-BFGS, 5000 of Adam.
+        :param learning_rate: the learning rate of Adam.
+        :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
+        """
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.alpha = alpha
+        self.n_inducing = n_inducing
+        self.optimizer = optimizer
+        self.max_iterations = max_iterations
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "SparseGPClassifier":
+        """
+        Train on all rows at once.
+
+        :param X: inputs [N, D], numbers.
+        :param y: labels [N] of two classes or more, of any type.
+        :raises ValueError: naming what cannot be used.
+        """
+        X, y = self._validated(X, y, reset=True)
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
+            )
+        self.classes_ = classes
+        self._fit_model(X, self._encoded(y))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
+        """
+        Train on a further batch, by :class:`gpflow_pep.StreamingPEP`: the posterior of all earlier rows is kept, the
+        rows are not. Earlier rows may be those of :meth:`fit`.
+
+        While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
+        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones.
+
+        :param X: inputs [N, D] of the batch.
+        :param y: its labels [N], not necessarily of all classes.
+        :param classes: all labels that there will be; needed at the first call, and the same later.
+        :raises ValueError: naming what cannot be used.
+        """
+        first = not hasattr(self, "model_")
+        if first and classes is None:
+            raise ValueError("classes must be given at the first call of partial_fit.")
+        X, y = self._validated(X, y, reset=first)
+        if classes is not None:
+            labels = unique_labels(classes)
+            if len(labels) < 2:
+                raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
+            if not (first or np.array_equal(labels, self.classes_)):
+                raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
+            self.classes_ = labels
+        self._partial_fit_model(X, self._encoded(y))
+        return self
+
+    def predict(self, X: Any) -> AnyNDArray:
+        """
+        Predict the most probable labels.
+
+        :param X: inputs [n, D].
+        :return: labels [n].
+        :raises ValueError: if X cannot be used.
+        """
+        largest = np.argmax(self.predict_proba(X), axis=1)
+        labels: AnyNDArray = self.classes_[largest]
+        return labels
+
+    def predict_proba(self, X: Any) -> AnyNDArray:
+        """
+        Predict the probabilities of all classes.
+
+        :param X: inputs [n, D].
+        :return: probabilities [n, C], in the order of `classes_`.
+        :raises ValueError: if X cannot be used.
+        """
+        X = self._validated_inputs(X)
+        mean, _ = predicted_moments(self.model_.likelihood, X, *self._predicted_f(X))
+        probabilities: AnyNDArray = mean.numpy()  # [n, C], or [n, 1] of the second of two classes
+        if probabilities.shape[1] == 1:
+            return np.concatenate([1.0 - probabilities, probabilities], axis=1)
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+        if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
+            y = y.to_numpy(dtype=kind)
+        X, y = validate_data(self, X, y, dtype=default_float(), reset=reset)
+        check_classification_targets(y)
+        return X, y
+
+    def _encoded(self, y: AnyNDArray) -> AnyNDArray:
+        """Return indices of the labels y [N] in `classes_`, [N, 1]."""
+        known = np.isin(y, self.classes_)
+        if not known.all():
+            unknown = ", ".join(map(repr, np.unique(y[~known])[:_MAX_SHOWN].tolist()))
+            raise ValueError(f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}.")
+        return np.searchsorted(self.classes_, y).astype(default_float())[:, None]
+
+    def _initial_variance(self, Y: AnyNDArray) -> float:
+        return 1.0
+
+    def _initial_likelihood(self) -> Likelihood:
+        if self.likelihood is not None:
+            return deepcopy(self.likelihood)
+        return Probit() if len(self.classes_) == 2 else MultiClassRobustMax(len(self.classes_))
+
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+        likelihood = self._initial_likelihood()
+        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=MAX_JITTER)
+
+    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+        data = tuple(values.numpy() for values in model.data)
+        parts = {"alpha": float(model.alpha), "max_jitter": MAX_JITTER}
+        return StreamingPEP(data, model.kernel, model.likelihood, Z, **parts)

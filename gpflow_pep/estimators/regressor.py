@@ -1,0 +1,171 @@
+"""SparseGPRegressor: PEPR and StreamingSGPR as a scikit-learn estimator."""
+
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float, default_likelihood_positive_minimum
+from gpflow.kernels import Kernel
+from gpflow.models import GPModel
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from ..models import PEPR, StreamingSGPR
+from .base import MAX_JITTER, SparseGPEstimator, spreads
+
+_NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
+_LEAST_NOISE = 10.0  # times the smallest that GPflow's likelihood takes
+
+
+class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
+    """
+    Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
+
+    Use it as :class:`sklearn.gaussian_process.GaussianProcessRegressor`, with these differences. `alpha` is the power,
+    not the variance of the noise, which is learned. The kernel is one of GPflow's. Standard deviations and covariances
+    are those of new observations, noise included. Fitting costs O(N M²) time for M inducing points and N rows, not
+    O(N³). Weights of rows are not supported: `fit` has no `sample_weight`.
+
+    Fitted attributes: `model_` (:class:`gpflow_pep.PEPR`, or from the second batch on
+    :class:`gpflow_pep.StreamingSGPR`; of y as it is normalized), `kernel_`, `n_inducing_`, `result_`
+    (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
+    nats, of normalized y: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`,
+    `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`; they do not
+    follow changes of `model_`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        alpha: float = 0.5,
+        n_inducing: int | str = 100,
+        noise_variance: float | None = None,
+        normalize_y: bool = True,
+        optimizer: str | None = "lbfgs",
+        max_iterations: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+    ):
+        """
+        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential with a lengthscale for
+            each column, which starts at the column's standard deviation (1 for a constant column) times the square root
+            of the number of columns, so that the correlation of two rows is about 1/e. Its variance starts at y's.
+        :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
+        :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
+            scaled alike, and are trained; all distinct rows if there are not more of them. Or "auto": as many as
+            :func:`gpflow_pep.select_num_inducing` says, from 16 to 512.
+        :param noise_variance: the variance of the noise that training starts from, in the square of y's unit after
+            normalization. None: a tenth of the variance of y.
+        :param normalize_y: whether the mean is subtracted from y, and y divided by its standard deviation, before
+            training. Predictions are in the units of y. The prior has mean 0 after this.
+        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters stay as they are given.
+        :param max_iterations: the largest number of its iterations; None: 500 of L-BFGS, 5000 of Adam.
+        :param learning_rate: the learning rate of Adam.
+        :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
+        """
+        self.kernel = kernel
+        self.alpha = alpha
+        self.n_inducing = n_inducing
+        self.noise_variance = noise_variance
+        self.normalize_y = normalize_y
+        self.optimizer = optimizer
+        self.max_iterations = max_iterations
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "SparseGPRegressor":
+        """
+        Train on all rows at once.
+
+        :param X: inputs [N, D], numbers.
+        :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
+        :raises ValueError: naming what cannot be used.
+        """
+        X, Y = self._validated(X, y, reset=True)
+        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+        if self.normalize_y:
+            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+        self._fit_model(X, self._normalized(Y))
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
+        """
+        Train on a further batch, by :class:`gpflow_pep.StreamingSGPR`: the posterior of all earlier rows is kept, the
+        rows are not. The first call is :meth:`fit`, and earlier rows may be those of :meth:`fit`.
+
+        Normalization of y is that of the first batch. While there are fewer inducing points than `n_inducing`, rows of
+        the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
+        on each batch, given the earlier ones.
+
+        :param X: inputs [N, D] of the batch.
+        :param y: its targets [N] or [N, P].
+        :raises ValueError: naming what cannot be used.
+        """
+        if not hasattr(self, "model_"):
+            return self.fit(X, y)
+        X, Y = self._validated(X, y, reset=False)
+        if Y.shape[1] != len(self._y_mean):
+            raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
+        self._partial_fit_model(X, self._normalized(Y))
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """
+        Predict new observations.
+
+        :param X: inputs [n, D].
+        :param return_std: whether their standard deviations are returned too.
+        :param return_cov: whether their covariance is returned too, that of all n rows.
+        :return: the mean, [n] or, for several outputs, [n, P]; with `return_std` also the standard deviations, of the
+            same shape; with `return_cov` also the covariance, [n, n] or [n, n, P].
+        :raises RuntimeError: if both are asked for.
+        :raises ValueError: if X cannot be used.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        f, variance = (value.numpy() for value in self._predicted_f(self._validated_inputs(X), full_cov=return_cov))
+        mean = f * self._y_scale + self._y_mean  # [n, P]
+        noise = float(self.model_.likelihood.variance.numpy())
+        if return_cov:
+            joint = np.moveaxis(variance, 0, -1) + noise * np.eye(len(f))[:, :, None]  # [n, n, P]
+            return _squeezed(mean), _squeezed(joint * self._y_scale**2)
+        if return_std:
+            return _squeezed(mean), _squeezed(np.sqrt(variance + noise) * self._y_scale)
+        return _squeezed(mean)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that y may have several columns."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True, reset=reset)
+        Y = np.asarray(y, dtype=default_float())
+        return X, Y[:, None] if Y.ndim == 1 else Y
+
+    def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
+        normalized: AnyNDArray = ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
+        return normalized
+
+    def _initial_variance(self, Y: AnyNDArray) -> float:
+        return float(Y.var(axis=0).mean()) or 1.0
+
+    def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
+        noise = self.noise_variance
+        if noise is None:
+            least = _LEAST_NOISE * default_likelihood_positive_minimum()
+            noise = max(_NOISE * self._initial_variance(Y), least)
+        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=MAX_JITTER)
+
+    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+        data = tuple(values.numpy() for values in model.data)
+        parts = {"alpha": float(model.alpha), "likelihood": model.likelihood, "max_jitter": MAX_JITTER}
+        return StreamingSGPR(data, model.kernel, Z, **parts)
+
+
+def _squeezed(values: AnyNDArray) -> AnyNDArray:
+    """Leave out the last axis if there is one output."""
+    return values[..., 0] if values.shape[-1] == 1 else values

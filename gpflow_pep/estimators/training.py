@@ -1,0 +1,77 @@
+"""
+Training of models that are made anew for each fit, by functions that were compiled once for all models of a structure.
+
+A search over parameters or folds makes a model for each fit. Compiling takes 0.5 seconds for regression and 3 to 6
+for classification, training on a few hundred rows less.
+"""
+
+import threading
+from copy import deepcopy
+from typing import Any
+
+from gpflow.base import AnyNDArray
+from gpflow.models import GPModel
+
+from ..model_reuse import are_alike, assign_values, is_described_by_values
+from ..training import FitResult, fit, uninterrupted
+from ..training.declared import has_sites, without_warnings
+
+_MOST_KEPT = 8
+
+_kept: list[GPModel] = []
+"""Compiled models that are not in use, with one row of data each, the last used last."""
+_LOCK = threading.Lock()
+
+PosteriorValues = tuple[AnyNDArray, ...]
+"""What predictions need besides kernel, inducing variable and mean function: the cache of a `SitesPosterior`."""
+
+
+def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
+    """
+    Train a new model with data of its own; return the result, the objective in nats and the posterior.
+
+    The work is done in a compiled model of the same structure if there is one, and otherwise in a copy that becomes
+    one; values go there and back. The result is the same. Threads that train at the same time use different ones.
+
+    :param options: those of :func:`gpflow_pep.fit`; None: parameters stay, and sites, if there are any, converge.
+    """
+    if not is_described_by_values(model):
+        return trained_in_place(model, options)
+    worker = _taken(model)
+    if worker is None:
+        worker = deepcopy(model)
+    else:
+        assign_values(worker, model)
+    found = trained_in_place(worker, options)
+    assign_values(model, worker)
+    X, Y = worker.data
+    worker.data = X[:1].numpy(), Y[:1].numpy()
+    with _LOCK:
+        _kept.append(worker)
+        del _kept[:-_MOST_KEPT]
+    return found
+
+
+def trained_in_place(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
+    """Train the model itself, and return what :func:`trained` does."""
+    result = None if options is None else uninterrupted(fit(model, **options))
+    with without_warnings(model):  # the result has told
+        values = posterior_values(model)
+    if has_sites(model):
+        return result, model.sites_status.log_evidence, values
+    objective = -float(model.training_loss()) if result is None else result.objective[-1]
+    return result, objective, values
+
+
+def posterior_values(model: GPModel) -> PosteriorValues:
+    """Return the posterior of the model as arrays."""
+    return tuple(value.numpy() for value in model.posterior().cache)
+
+
+def _taken(model: GPModel) -> GPModel | None:
+    """Take a model of the same structure from those that are kept, or None."""
+    with _LOCK:
+        for number, kept in enumerate(_kept):
+            if are_alike(kept, model):
+                return _kept.pop(number)
+    return None

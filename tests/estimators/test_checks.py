@@ -1,0 +1,31 @@
+"""All checks that scikit-learn has for estimators; none is skipped or expected to fail."""
+
+from unittest import SkipTest
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+
+# Few points and iterations: what is checked are interfaces, and fits of data that any model fits well. Compiling a
+# classifier's training takes seconds, and data of the checks have nine structures: by default only sites converge.
+QUICK = [SparseGPRegressor(n_inducing=8, max_iterations=20), SparseGPClassifier(n_inducing=5, optimizer=None)]
+
+
+@parametrize_with_checks(QUICK)
+def test_scikit_learn(estimator, check, monkeypatch):
+    run(estimator, check, monkeypatch)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([SparseGPClassifier(n_inducing=5, max_iterations=3)])
+def test_scikit_learn_with_training(estimator, check, monkeypatch):
+    run(estimator, check, monkeypatch)
+
+
+def run(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it a check of the array API is skipped
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        pytest.fail(f"skipped: {skipped}")

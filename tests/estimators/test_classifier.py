@@ -1,0 +1,145 @@
+"""SparseGPClassifier against the model built by hand; labels of any type."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from gpflow.kernels import SquaredExponential
+from gpflow.likelihoods import Gaussian, Softmax
+from sklearn.exceptions import NotFittedError
+
+from gpflow_pep import MultiClassRobustMax, PEPClassifier, StreamingPEP, fit
+from gpflow_pep.estimators import SparseGPClassifier
+from gpflow_pep.inducing import k_means
+from gpflow_pep.likelihoods import Probit
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+# Sites converge to 1e-6 of a standard deviation, from the same start in the same steps.
+SAME = {"rtol": 1e-7, "atol": 1e-9}
+
+
+@pytest.fixture(scope="module")
+def labels(y):
+    return np.digitize(y, [95.0, 110.0])
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_probabilities_are_those_of_the_model(X, labels, num_classes):
+    kept = labels < num_classes
+    rows, names = X[kept], np.array(["low", "middle", "top"])[labels[kept]]
+    estimator = SparseGPClassifier(alpha=0.5, n_inducing=6, max_iterations=3, random_state=0).fit(rows, names)
+    spread = rows.std(axis=0)
+    Z = k_means(rows / spread, 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * spread
+    likelihood = Probit() if num_classes == 2 else MultiClassRobustMax(3)
+    kernel, Y = SquaredExponential(1.0, spread * np.sqrt(2.0)), labels[kept, None].astype(float)
+    model = PEPClassifier((rows, Y), kernel, likelihood, Z, alpha=0.5, max_jitter=1e-3)
+    result = fit(model, max_iterations=3)
+    mean = model.predict_y(X)[0].numpy()
+    expected = np.concatenate([1.0 - mean, mean], axis=1) if num_classes == 2 else mean
+    found = estimator.predict_proba(X)
+    np.testing.assert_allclose(found, expected, **SAME)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
+    assert estimator.classes_.tolist() == ["low", "middle", "top"][:num_classes]
+    np.testing.assert_array_equal(estimator.predict(X), estimator.classes_[expected.argmax(axis=1)])
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(result.objective[-1], rel=1e-9)
+    assert estimator.score(rows, names) > 0.6
+
+
+@pytest.fixture(scope="module")
+def small():
+    return SparseGPClassifier(n_inducing=6, max_iterations=2, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [
+        (lambda positive: positive, [False, True]),
+        (lambda positive: np.where(positive, 1, -1), [-1, 1]),
+        (lambda positive: np.where(positive, "yes", "no").astype(object), ["no", "yes"]),
+        (lambda positive: np.where(positive, "yes", "no").tolist(), ["no", "yes"]),
+        (lambda positive: pd.Series(positive, dtype="boolean"), [False, True]),
+        (lambda positive: pd.Series(positive.astype(int) + 3, dtype="Int64"), [3, 4]),
+        (lambda positive: pd.Series(np.where(positive, "yes", "no"), dtype="category"), ["no", "yes"]),
+    ],
+)
+def test_labels_of_any_type(X, labels, small, kind, classes):
+    positive = labels > 0
+    given = kind(positive)
+    estimator = small.fit(X, given)
+    assert estimator.classes_.tolist() == classes and type(estimator.classes_.tolist()[0]) is type(classes[0])
+    predicted = estimator.predict(X)
+    assert predicted.dtype == estimator.classes_.dtype
+    assert estimator.score(X, given) == pytest.approx(np.mean((predicted == classes[1]) == positive), rel=1e-12)
+    assert estimator.score(X, given) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.ones(60), r"y must have labels of two classes or more, got 1 class: \[1.0\]"),
+        (np.linspace(0.0, 1.0, 60), "Unknown label type: continuous"),
+        (pd.Series([None, *[True, False] * 29, True], dtype="boolean"), "Input y contains NaN"),
+    ],
+)
+def test_refused_labels(X, small, given, message):
+    with pytest.raises(ValueError, match=message):
+        small.fit(X, given)
+
+
+def test_a_likelihood_of_ones_own(X, labels, small):
+    """It is copied, and refused if it is not one of labels."""
+    likelihood = Softmax(3)
+    estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None).fit(X, labels)
+    assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
+    np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
+    assert estimator.score(X, labels) > 0.6
+    with pytest.raises(ValueError, match=r"likelihood must be a likelihood of class labels .*, got Gaussian"):
+        SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
+
+
+def test_batches(X, labels):
+    """All classes are named at the first call; a batch need not have them all."""
+    estimator = SparseGPClassifier(n_inducing=8, max_iterations=2, random_state=0)
+    with pytest.raises(ValueError, match="classes must be given at the first call of partial_fit"):
+        estimator.partial_fit(X, labels)
+    with pytest.raises(ValueError, match=r"classes must be two labels or more, got 1 class: \[0\]"):
+        estimator.partial_fit(X, labels, classes=[0])
+    order = np.argsort(labels, kind="stable")
+    for rows in (order[::2], order[1::2]):
+        estimator.partial_fit(X[rows], labels[rows] > 0, classes=[True, False])
+    assert isinstance(estimator.model_, StreamingPEP) and estimator.classes_.tolist() == [False, True]
+    assert estimator.score(X, labels > 0) > 0.8
+    before = estimator.predict_proba(X)
+    with pytest.raises(ValueError, match=r"y must have labels of classes_, \[False, True\], got 2"):
+        estimator.partial_fit(X, labels)
+    with pytest.raises(ValueError, match=r"classes must stay \[False, True\], got \[0, 2\]"):
+        estimator.partial_fit(X, labels > 0, classes=[0, 2])
+    np.testing.assert_array_equal(estimator.predict_proba(X), before)
+
+
+def test_a_batch_after_a_fit(X, labels):
+    """At the same inputs and fixed parameters it is one fit of both; sites that went before are not updated again."""
+    options = {"n_inducing": 60, "optimizer": None, "alpha": 0.0}
+    positive = labels > 0
+    estimator = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options).fit(X, positive)
+    first = estimator.predict_proba(X)
+    estimator.partial_fit(X, positive)
+    both = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options)
+    both.fit(np.concatenate([X, X]), np.concatenate([positive, positive]))
+    expected = both.predict_proba(X)
+    assert np.abs(estimator.predict_proba(X) - expected).max() < 0.1 * np.abs(first - expected).max()
+
+
+@pytest.mark.slow
+def test_auto(X, labels):
+    """Leave-one-out densities decide."""
+    estimator = SparseGPClassifier(n_inducing="auto", max_iterations=2).fit(X, labels > 0)
+    found = estimator.num_inducing_selection_
+    assert found.criterion == "density" and found.num_inducing == estimator.n_inducing_
+    np.testing.assert_allclose(estimator.predict_proba(X)[:, 1:], found.model.predict_y(X)[0], **SAME)
+
+
+def test_before_a_fit(X):
+    for method in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(SparseGPClassifier(), method)(X)

@@ -1,0 +1,227 @@
+"""SparseGPRegressor against the model built by hand and scikit-learn's GP, and as pipelines and searches use it."""
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from gpflow.kernels import Matern52, SquaredExponential
+from joblib import parallel_config
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import has_fit_parameter
+
+from gpflow_pep import PEPR, StreamingSGPR, fit
+from gpflow_pep.estimators import SparseGPRegressor
+from gpflow_pep.inducing import k_means
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+# Of the same operations in the same order; sums may be rounded in another order, which Kuu's condition number (its
+# jitter is 1e-6) takes from 1e-16 to 1e-10.
+SAME = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def by_hand(X, Y, *, alpha, kernel=None):
+    """The model of standardized columns of Y, trained; what its predictions are multiplied by and what is added."""
+    mean, scale = Y.mean(axis=0), Y.std(axis=0)
+    Z = k_means(X / X.std(axis=0), 6, seed=int(np.random.RandomState(0).randint(2**31 - 1))) * X.std(axis=0)
+    kernel = kernel or SquaredExponential(1.0, X.std(axis=0) * np.sqrt(2.0))
+    model = PEPR((X, (Y - mean) / scale), kernel, Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
+    fit(model, max_iterations=5)
+    return model, scale, mean
+
+
+@pytest.mark.parametrize(("outputs", "alpha"), [(1, 0.5), (2, 0.0)])
+def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
+    Y = np.stack([y, y**2], axis=1)[:, :outputs]
+    estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(X, Y)
+    model, scale, mean = by_hand(X, Y, alpha=alpha)
+    expected, variance = (values.numpy() for values in model.predict_y(X[:7]))
+    predicted, std = estimator.predict(X[:7], return_std=True)
+    _, covariance = estimator.predict(X[:7], return_cov=True)
+    assert predicted.shape == std.shape == ((7,) if outputs == 1 else (7, 2))
+    np.testing.assert_allclose(predicted.reshape(7, -1), expected * scale + mean, **SAME)
+    np.testing.assert_allclose(std.reshape(7, -1), np.sqrt(variance) * scale, **SAME)
+    np.testing.assert_allclose(np.diagonal(covariance).T.reshape(7, -1), variance * scale**2, rtol=1e-7)
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(-float(model.training_loss()), rel=1e-9)
+    assert estimator.n_inducing_ == 6 and estimator.result_.iterations == estimator.n_iter_ == 5
+    np.testing.assert_allclose(estimator.kernel_.lengthscales, model.kernel.lengthscales, **SAME)
+    np.testing.assert_allclose(estimator.model_.predict_f(X[:7])[0], model.predict_f(X[:7])[0], **SAME)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
+    """Of scikit-learn, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1, changes 1e-4."""
+    y = y if normalize else (y - y.mean()) / y.std()
+    ours = SparseGPRegressor(
+        SquaredExponential(1.5, [2.0, 20.0]), noise_variance=0.1, optimizer=None, normalize_y=normalize
+    ).fit(X, y)
+    kernel = ConstantKernel(1.5) * RBF([2.0, 20.0]) + WhiteKernel(0.1)
+    theirs = GaussianProcessRegressor(kernel, optimizer=None, normalize_y=normalize, alpha=0.0).fit(X, y)
+    new = X[:8] + 0.3
+    for option in ("return_std", "return_cov"):
+        (mean, spread), (expected_mean, expected_spread) = (
+            estimator.predict(new, **{option: True}) for estimator in (ours, theirs)
+        )
+        np.testing.assert_allclose(mean, expected_mean, atol=1e-4 * y.std())
+        np.testing.assert_allclose(spread, expected_spread, rtol=1e-3, atol=1e-4 * y.var())
+    assert ours.log_marginal_likelihood_value_ == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-3)
+    assert ours.result_ is None and ours.n_iter_ == 0 and ours.n_inducing_ == len(X)
+    assert ours.kernel_.variance.numpy() == pytest.approx(1.5, rel=1e-12)
+
+
+def test_both_spreads_at_once_are_refused(X, y):
+    with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
+        SparseGPRegressor(n_inducing=6, max_iterations=5).fit(X, y).predict(X, return_std=True, return_cov=True)
+
+
+def test_a_batch_more_is_absorbed(X, y):
+    """
+    The same inputs measured again: with fixed parameters all rows at once have the same posterior. Since points may
+    move, the earlier posterior is projected on the new ones, where the jitter, 1e-6 over noise of 0.1, shows.
+    """
+    options = {"n_inducing": 60, "noise_variance": 0.1, "optimizer": None, "alpha": 0.0, "normalize_y": False}
+    y = (y - y.mean()) / y.std()
+    estimator = SparseGPRegressor(SquaredExponential(1.0, [2.0, 20.0]), **options)
+    estimator.partial_fit(X, y)
+    assert isinstance(estimator.model_, PEPR)
+    estimator.partial_fit(X, -0.5 * y)
+    assert isinstance(estimator.model_, StreamingSGPR)
+    together = SparseGPRegressor(SquaredExponential(1.0, [2.0, 20.0]), **options)
+    together.fit(np.concatenate([X, X]), np.concatenate([y, -0.5 * y]))
+    for values, expected in zip(*(each.predict(X[:9], return_std=True) for each in (estimator, together)), strict=True):
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="y must keep 1 columns, got 2"):
+        estimator.partial_fit(X, np.stack([y, y], axis=1))
+
+
+def test_a_stream_gets_the_points_that_it_lacks(X, y):
+    estimator = SparseGPRegressor(n_inducing=12, max_iterations=3, random_state=0)
+    estimator.partial_fit(X[:5], y[:5])
+    assert estimator.n_inducing_ == 5
+    first = estimator.score(X[30:], y[30:])
+    estimator.partial_fit(X[5:30], y[5:30])
+    assert estimator.n_inducing_ == 12
+    np.testing.assert_array_equal(estimator._next_points(estimator.model_, X[30:]), {"fraction_to_move": 0.2})
+    estimator.partial_fit(X[30:], y[30:])
+    assert estimator.n_inducing_ == 12 and estimator.score(X[30:], y[30:]) > max(first, 0.8)
+
+
+def test_rows_that_are_copies(X, y):
+    """All four distinct rows are inducing points, and fewer if fewer are asked for."""
+    rows = np.tile(X[:4], (5, 1))
+    estimator = SparseGPRegressor(n_inducing=10, optimizer=None).fit(rows, y[:20])
+    assert estimator.n_inducing_ == 4
+    np.testing.assert_array_equal(np.sort(estimator.model_.inducing_variable.Z, axis=0), np.sort(X[:4], axis=0))
+    assert estimator.set_params(n_inducing=3).fit(rows, y[:20]).n_inducing_ == 3
+
+
+def test_auto(X, y):
+    """The number of points is that of the selection, whose path is kept; another fit forgets it."""
+    estimator = SparseGPRegressor(n_inducing="auto", alpha=0.0, max_iterations=15).fit(X, y)
+    found = estimator.num_inducing_selection_
+    assert found.num_inducing == estimator.n_inducing_ in (16, 32, 60)
+    assert found.numbers[0] == 16 and estimator.model_ is found.model
+    objective = found.objectives[found.numbers == found.num_inducing] * len(X)
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(objective[0], rel=1e-9)
+    assert estimator.score(X, y) > 0.9
+    again = estimator.set_params(optimizer=None).partial_fit(X[:20], y[:20])  # keeps the number
+    assert again.n_inducing_ == found.num_inducing
+    assert not hasattr(estimator.set_params(n_inducing=6).fit(X, y), "num_inducing_selection_")
+
+
+def test_given_kernels_are_copied(X, y):
+    kernel = Matern52(lengthscales=3.0) + gpflow.kernels.White(0.1)
+    before = gpflow.utilities.read_values(kernel)
+    estimator = SparseGPRegressor(kernel, n_inducing=6, max_iterations=3).fit(X, y)
+    assert estimator.kernel is kernel and estimator.kernel_ is not kernel
+    for name, value in gpflow.utilities.read_values(kernel).items():
+        np.testing.assert_array_equal(value, before[name])
+    assert estimator.kernel_.kernels[0].lengthscales.numpy() != 3.0
+
+
+def test_tables_of_pandas(X, y):
+    """Column names are kept, and their order checked; nullable columns are numbers, missing values refused."""
+    table = pd.DataFrame(X, columns=["width", "height"], index=np.arange(60)[::-1])
+    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
+    expected = estimator.fit(X, y).predict(X)
+    for nullable in (table, table.astype("Float64")):
+        estimator.fit(nullable, pd.Series(y, dtype=nullable.dtypes.iloc[0]))
+        np.testing.assert_array_equal(estimator.predict(nullable), expected)
+        assert estimator.feature_names_in_.tolist() == ["width", "height"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.predict(table[["height", "width"]])
+    missing = table.astype("Float64")
+    missing.iloc[3, 1] = pd.NA
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        estimator.fit(missing, y)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        estimator.fit(X, missing["height"])
+
+
+def test_search_over_a_pipeline(X, y):
+    """In order and in two threads, whose fits do not disturb each other, searches find the same."""
+    pipeline = make_pipeline(StandardScaler(), SparseGPRegressor(n_inducing=6, max_iterations=5, random_state=0))
+    grid = {"sparsegpregressor__alpha": [0.0, 1.0]}
+    searches = []
+    for jobs in (1, 2):
+        with parallel_config(backend="threading"):
+            searches.append(GridSearchCV(pipeline, grid, cv=3, n_jobs=jobs).fit(X, y))
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    np.testing.assert_allclose(*scores, **SAME)
+    assert searches[0].best_score_ > 0.8
+    assert cross_val_score(searches[0].best_estimator_, X, y, cv=3).mean() == pytest.approx(searches[0].best_score_)
+
+
+def test_weights_are_refused(X, y):
+    """Where scikit-learn looks, and by Python: `fit` has no such argument; scores may be weighted."""
+    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3)
+    assert not has_fit_parameter(estimator, "sample_weight")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
+        estimator.fit(X, y, sample_weight=np.ones(60))
+    with sklearn.config_context(enable_metadata_routing=True):
+        assert not hasattr(estimator, "set_fit_request")
+    assert estimator.fit(X, y).score(X, y, sample_weight=np.arange(60)) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
+        ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
+        ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
+        ({"alpha": 1.5}, r"alpha must be in \[0, 1\], got 1.5"),
+        ({"optimizer": "sgd"}, "optimizer must be one of 'lbfgs', 'adam' or None, got 'sgd'"),
+        ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
+        ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
+    ],
+)
+def test_refused_parameters(X, y, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SparseGPRegressor(**parameters).fit(X, y)
+
+
+def test_before_a_fit(X):
+    estimator = SparseGPRegressor()
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        estimator.predict(X)
+    for attribute in ("kernel_", "n_inducing_"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(estimator, attribute)
+
+
+def test_the_limit_of_iterations_is_a_warning(X, y):
+    with pytest.warns(ConvergenceWarning, match="L-BFGS stopped after 3 iterations, the limit: try a larger max_iter"):
+        SparseGPRegressor(n_inducing=6, max_iterations=3).fit(X, y)
+
+
+def test_constant_columns_and_targets(X):
+    """Their spread is taken to be 1."""
+    rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
+    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
+    np.testing.assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)

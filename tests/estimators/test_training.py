@@ -1,0 +1,152 @@
+"""Fits that share what was compiled: they find what a new model finds, and leave nothing behind in each other."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+
+import gpflow
+import joblib
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.kernels import SquaredExponential
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, training
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled(monkeypatch):
+    monkeypatch.setattr(training, "_kept", [])
+
+
+def regressor(**options):
+    return SparseGPRegressor(**{"n_inducing": 6, "max_iterations": 5, "random_state": 0, **options})
+
+
+def classifier(**options):
+    return SparseGPClassifier(**{"n_inducing": 6, "max_iterations": 2, "random_state": 0, **options})
+
+
+@pytest.mark.parametrize(("make", "method"), [(regressor, "predict"), (classifier, "predict_proba")])
+def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
+    """Bit for bit, with other rows, another number of them and another alpha in between."""
+    targets = y if make is regressor else y > 100.0
+    first = make().fit(X, targets)
+    expected = getattr(first, method)(X)
+    (worker,) = training._kept
+    compiled = vars(worker)["_training_step"]
+    make(alpha=0.1).fit(X[:40] + 1.0, targets[:40])
+    again = make().fit(X, targets)
+    assert training._kept == [worker] and vars(worker)["_training_step"] is compiled
+    np.testing.assert_array_equal(getattr(again, method)(X), expected)
+    np.testing.assert_array_equal(getattr(first, method)(X), expected)
+    assert len(worker.data[0].numpy()) == 1  # no rows are kept
+    assert again.log_marginal_likelihood_value_ == first.log_marginal_likelihood_value_
+
+
+def test_structures_have_models_of_their_own(X, y):
+    """Kernels, numbers of points and of columns, and what is trainable; some are kept, those used last."""
+    fixed = SquaredExponential()
+    gpflow.set_trainable(fixed.variance, False)
+    for options in ({"kernel": SquaredExponential()}, {"kernel": fixed}, {"n_inducing": 5}):
+        regressor(optimizer=None, **options).fit(X, y)
+    regressor(optimizer=None).fit(X[:, :1], y)
+    assert len(training._kept) == 4
+    for number in range(2, 13):
+        regressor(optimizer=None, n_inducing=number).fit(X, y)
+    numbers = [int(model.inducing_variable.num_inducing) for model in training._kept]
+    assert numbers == list(range(5, 13))
+
+
+class Shifted(SquaredExponential):
+    """A kernel with a tensor, which is neither a setting nor a parameter."""
+
+    def __init__(self, shift):
+        super().__init__()
+        self.shift = tf.constant(shift, tf.float64)
+
+    def K(self, X, X2=None):
+        return super().K(X, X2) + self.shift
+
+    def K_diag(self, X):
+        return super().K_diag(X) + self.shift
+
+
+def test_kernels_with_tensors_are_not_confused(X, y):
+    found = [regressor(kernel=Shifted(shift), optimizer=None).fit(X, y) for shift in (0.0, 5.0)]
+    assert not training._kept
+    objectives = [estimator.log_marginal_likelihood_value_ for estimator in found]
+    expected = [-float(estimator.model_.training_loss()) for estimator in found]
+    np.testing.assert_allclose(objectives, expected, rtol=1e-9)
+    assert abs(objectives[0] - objectives[1]) > 0.1
+
+
+def test_threads(X, y):
+    """Four at a time, in models of their own."""
+    estimators = [regressor(alpha=alpha) for alpha in (0.0, 0.3, 0.6, 1.0)]
+    expected = [clone(estimator).fit(X, y).predict(X) for estimator in estimators]
+    threads = [threading.Thread(target=estimator.fit, args=(X, y)) for estimator in estimators]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for estimator, predicted in zip(estimators, expected, strict=True):
+        np.testing.assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_copies_and_pickles(X, y, make, tmp_path):
+    """Of an estimator before and after a fit, and after a batch more; predictions are the same bit for bit."""
+    targets = y if make is regressor else y > 100.0
+    method = "predict" if make is regressor else "predict_proba"
+    kernel = SquaredExponential(1.0, [1.0, 10.0])
+    options = {} if make is regressor else {"optimizer": None}
+    estimator = pickle.loads(pickle.dumps(make(kernel=kernel, **options)))
+    estimator.fit(X, targets)
+    for step in range(2):
+        joblib.dump(estimator, tmp_path / "estimator")
+        for again in (
+            copy.deepcopy(estimator),
+            pickle.loads(pickle.dumps(estimator)),
+            joblib.load(tmp_path / "estimator"),
+        ):
+            np.testing.assert_array_equal(getattr(again, method)(X), getattr(estimator, method)(X))
+            assert again.n_inducing_ == estimator.n_inducing_
+        if step == 0:
+            estimator.partial_fit(X[:20] + 1.0, targets[:20])
+    if make is regressor:
+        estimators = [estimator, pickle.loads(pickle.dumps(estimator))]
+        predicted = [getattr(each.partial_fit(X[20:40], targets[20:40]), method)(X) for each in estimators]
+        np.testing.assert_allclose(*predicted, rtol=1e-7)  # a copy compiles anew
+    unfitted = clone(estimator)
+    assert not hasattr(unfitted, "model_") and unfitted.kernel is not estimator.kernel
+    np.testing.assert_array_equal(unfitted.kernel.lengthscales, [1.0, 10.0])
+
+
+LOADER = """
+import sys, joblib, numpy as np
+estimator = joblib.load(sys.argv[1])
+np.save(sys.argv[3], estimator.predict(np.load(sys.argv[2]), return_std=True))
+"""
+
+
+@pytest.mark.slow
+def test_other_processes(X, y, tmp_path):
+    """A fresh process predicts what this one does, bit for bit; two processes search as one does."""
+    estimator = regressor().fit(X, y)
+    joblib.dump(estimator, tmp_path / "estimator")
+    np.save(tmp_path / "X.npy", X)
+    arguments = [str(tmp_path / name) for name in ("estimator", "X.npy", "found.npy")]
+    subprocess.run([sys.executable, "-c", LOADER, *arguments], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), estimator.predict(X, return_std=True))
+    grid = {"alpha": [0.0, 1.0]}
+    scores = [
+        GridSearchCV(regressor(), grid, cv=2, n_jobs=jobs).fit(X, y).cv_results_["mean_test_score"] for jobs in (1, 2)
+    ]
+    np.testing.assert_allclose(*scores, rtol=1e-9)

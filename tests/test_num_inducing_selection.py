@@ -1,0 +1,205 @@
+"""Choosing the number of inducing points: known answers, scores against direct computation, and what is refused."""
+
+import gpflow
+import numpy as np
+import pytest
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.kernels import SeparateIndependent, SharedIndependent, SquaredExponential
+
+from gpflow_pep import PEPR, PEPClassifier, fit, select_num_inducing
+from gpflow_pep.inducing import greedy_variance
+from gpflow_pep.likelihoods import Probit
+
+rng = np.random.default_rng(2)
+N = 80
+X = rng.uniform(-3.0, 3.0, (N, 1))
+Y = np.sin(2.0 * X) + 0.2 * rng.normal(size=X.shape)
+
+
+def make(data, Z, alpha=0.0, lengthscale=1.0, noise=0.1):
+    return PEPR(data, SquaredExponential(lengthscales=lengthscale), Z, alpha=alpha, noise_variance=noise)
+
+
+def untrained(*_):
+    """Leaves the hyperparameters as they are."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    return select_num_inducing(
+        make, (X, Y), (3, 12, 24, 48), tolerance=0.02, train=lambda model: fit(model, max_iterations=40)
+    )
+
+
+def test_few_points_are_enough_for_a_smooth_function(found):
+    """Four bends: with 12 points the bound is as good as with all rows, which is seen at 24."""
+    assert found.status == "tolerance" and found.criterion == "gap"
+    assert found.num_inducing == 12 and found.numbers.tolist() == [3, 12, 24]
+    assert int(found.model.inducing_variable.num_inducing) == 12
+    exact = make((X, Y), X.copy())
+    exact.kernel = found.model.kernel
+    exact.likelihood = found.model.likelihood
+    evidence = -float(exact.training_loss()) / N
+    assert found.objectives[1] < evidence < min(found.objectives[1] + 0.02, found.upper_bounds[1])
+
+
+def test_all_rows_are_needed_where_rows_are_unrelated():
+    """Lengthscales far below the distance between rows: each point explains one row."""
+    grid = np.arange(20.0)[:, None]
+    found = select_num_inducing(
+        lambda data, Z: make(data, Z, lengthscale=0.2, noise=0.01), (grid, np.cos(grid)), (5, 10, 40), train=untrained
+    )
+    assert found.status == "all rows" and found.num_inducing == 20 and found.numbers.tolist() == [5, 10, 20]
+    assert found.gaps[-1] < 1e-3 and "from 10 to 20" in found.reason and "all distinct rows" in found.reason
+
+
+def test_the_largest_number_may_not_be_enough():
+    found = select_num_inducing(make, (X, Y), (2, 4), train=untrained)
+    assert found.status == "largest" and found.num_inducing == 4 and "no larger number" in found.reason
+
+
+def test_scores_are_those_of_the_models():
+    """Untrained, with points that are the greedy choice: nested, since hyperparameters stay."""
+    models = []
+    found = select_num_inducing(
+        lambda data, Z: models.append(make(data, Z)) or models[-1], (X, Y), (4, 8), tolerance=1e-9, train=untrained
+    )
+    Z = greedy_variance(SquaredExponential(), X, 8)
+    for number, model in enumerate(models[1:]):  # the first has one point, and gives its kernel
+        M = int(found.numbers[number])
+        np.testing.assert_allclose(model.inducing_variable.Z, Z[:M], rtol=1e-12)
+        expected = make((X, Y), Z[:M])
+        assert found.objectives[number] == pytest.approx(-float(expected.training_loss()) / N, rel=1e-9)
+        assert found.upper_bounds[number] == pytest.approx(float(expected.upper_bound()) / N, rel=1e-9)
+        assert found.densities[number] == pytest.approx(np.mean(expected.loo_log_predictive_density()), rel=1e-9)
+    assert found.num_inducing == 8 and found.model is models[-1] and np.all(found.seconds > 0.0)
+
+
+def test_larger_models_start_where_smaller_ones_ended(found):
+    """The bound does not fall, but for the jitter, 1e-6 of a variance of about 1 over noise of 0.04, a row."""
+    assert np.all(np.diff(found.objectives) > -1e-4)
+    starts = []
+
+    def train(model):
+        starts.append((model.kernel.lengthscales.numpy(), model.inducing_variable.Z.numpy()))
+        model.kernel.lengthscales.assign(0.7)
+        model.inducing_variable.Z.assign(model.inducing_variable.Z + 0.01)
+
+    select_num_inducing(make, (X, Y), (3, 5), train=train)
+    assert starts[0][0] == 1.0 and starts[1][0] == pytest.approx(0.7, rel=1e-12)
+    np.testing.assert_allclose(starts[1][1][:3], starts[0][1] + 0.01, rtol=1e-12)
+    rest = greedy_variance(SquaredExponential(lengthscales=0.7), X, 5, given=starts[1][1][:3])
+    np.testing.assert_allclose(starts[1][1], rest, rtol=1e-12)
+
+
+def test_table_and_summary(found):
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["M", "objective", "upper", "bound", "gap", "loo", "density", "seconds"]
+    assert len(lines) == len(found.numbers) + 2 and lines[-1] == f"{found.num_inducing} inducing points: {found.reason}"
+    row = dict(zip(("M", "objective", "upper", "gap", "density"), lines[1].split(), strict=False))
+    assert row["M"] == "3" and float(row["gap"]) == pytest.approx(found.gaps[0], abs=1e-4)
+    assert repr(found) == (
+        f"NumInducingSelection(num_inducing={found.num_inducing}, status='tolerance'; {found.reason})"
+    )
+
+
+def test_densities_decide_where_there_is_no_bound():
+    """At alpha = 1, with the gap of the bounds for information; of labels, where there are none."""
+    found = select_num_inducing(lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained)
+    assert found.criterion == "density" and found.status == "tolerance"
+    assert found.densities[-1] - found.densities[-2] < 0.01 <= np.diff(found.densities[:-1]).min(initial=1.0)
+
+    def classifier(data, Z):
+        return PEPClassifier(data, SquaredExponential(), Probit(), Z)
+
+    labels = select_num_inducing(classifier, (X, np.where(Y > 0.0, 1.0, 0.0)), [8], train=untrained)
+    assert labels.criterion == "density" and np.all(np.isnan(labels.gaps)) and np.all(labels.densities < 0.0)
+    assert np.all(np.isfinite(labels.objectives)) and labels.trainings == (None,)
+    assert labels.status == "largest" and labels.reason == "only one number was tried, and no larger number was given."
+
+
+def test_models_of_gpflow():
+    """SGPR has both bounds, and no leave-one-out densities; its path is PEPR's at alpha = 0."""
+    sgpr = select_num_inducing(
+        lambda data, Z: gpflow.models.SGPR(data, SquaredExponential(), Z, noise_variance=0.1),
+        (X, Y),
+        (4, 8),
+        train=untrained,
+    )
+    pepr = select_num_inducing(make, (X, Y), (4, 8), train=untrained)
+    np.testing.assert_allclose(sgpr.objectives, pepr.objectives, rtol=1e-8)
+    np.testing.assert_allclose(sgpr.upper_bounds, pepr.upper_bounds, rtol=1e-8)
+    assert np.all(np.isnan(sgpr.densities)) and sgpr.criterion == "gap"
+
+
+class Told(gpflow.Module):
+    """Two latent functions with kernels and points of their own, and densities that grow with the number of points."""
+
+    def __init__(self, data, Z):
+        super().__init__()
+        self.kernel = SeparateIndependent([SquaredExponential(lengthscales=0.5), SquaredExponential()])
+        self.inducing_variable = SeparateIndependentInducingVariables([InducingPoints(Z.copy()) for _ in range(2)])
+
+    def loo_log_predictive_density(self):
+        return np.full(N, float(self.inducing_variable.num_inducing))
+
+    def maximum_log_likelihood_objective(self):
+        return 0.0
+
+
+def test_latent_functions_with_kernels_and_points_of_their_own():
+    """Points are chosen by the kernel that is shared, or by the first, and extended as they were chosen."""
+
+    def shared(data, Z):
+        return PEPR(data, SharedIndependent(SquaredExponential(lengthscales=0.5), 1), Z)
+
+    def move(model):
+        if isinstance(model, Told):
+            model.inducing_variable.inducing_variables[1].Z.assign(np.zeros([model.inducing_variable.num_inducing, 1]))
+
+    expected = greedy_variance(SquaredExponential(lengthscales=0.5), X, 5)
+    for constructor in (shared, Told):
+        points = select_num_inducing(constructor, (X, Y), (3, 5), tolerance=1e-9, train=move).model.inducing_variable
+        points = points if isinstance(points, InducingPoints) else points.inducing_variables[0]
+        np.testing.assert_allclose(points.Z, expected[: len(points.Z.numpy())], rtol=1e-12)
+
+
+class WithoutScores:
+    def __init__(self, data, Z):
+        self.data = data
+
+
+class NotANumber(PEPR):
+    def loo_log_predictive_density(self):
+        return np.full(N, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"numbers": []}, ValueError, "numbers must be ascending, at least one"),
+        ({"numbers": [4, 4]}, ValueError, "numbers must be ascending"),
+        ({"numbers": [0, 4]}, ValueError, "numbers must be a whole number from 1"),
+        ({"tolerance": 0.0}, ValueError, "tolerance must be a positive number"),
+        ({"data": (X, Y[:-1])}, ValueError, "same number of rows"),
+        (
+            {"make": WithoutScores},
+            ValueError,
+            "make must return a model whose objective is a lower bound and which has",
+        ),
+        (
+            {"make": lambda data, Z: gpflow.models.GPRFITC(data, SquaredExponential(), Z)},
+            ValueError,
+            "make must return a model whose objective is a lower bound .*, got GPRFITC",
+        ),
+        (
+            {"make": lambda data, Z: NotANumber(data, SquaredExponential(), Z)},
+            FloatingPointError,
+            "the density of the model with 4 inducing points is NaN",
+        ),
+    ],
+)
+def test_refused(options, error, message):
+    arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
+    with pytest.raises(error, match=message):
+        select_num_inducing(arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments)
