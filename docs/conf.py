@@ -32,6 +32,8 @@ exclude_patterns = ["_build"]
 suppress_warnings = ["myst.xref_missing.inv"]
 
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["formulas.css"]
 html_title = f"gpflow_pep {release}"
 html_math_renderer = "mathml"
 html_copy_source = False

@@ -16,6 +16,11 @@ class Minibatches:
     Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
     beginning of the next. With ``fixed=True`` they are divided into blocks once, at random, and it is the blocks that
     come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
+
+    >>> from gpflow_pep.minibatches import Minibatches
+    >>> rows = Minibatches(6, 2, seed=0)
+    >>> sorted(row for step in range(3) for row in rows.rows(step).tolist())  # an epoch
+    [0, 1, 2, 3, 4, 5]
     """
 
     blocks: tuple[AnyNDArray, ...] | None

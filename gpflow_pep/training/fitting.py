@@ -76,6 +76,11 @@ def fit(
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
     warning and the result give the reason. At the end, the sites of models with sites are updated until they converge.
 
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> result = fit(PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10]), max_iterations=5)
+    >>> result.status, result.iterations, result.objective[-1] > result.objective[0]
+    ('limit', 5, True)
+
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
         Y [n, P]), which are the minibatches as they come. A finite dataset is read again and again and must have
         `num_data` rows in each pass (without the last batch, if that is dropped); of an infinite one `num_data` of the
