@@ -138,7 +138,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: no
 def mathml(self: Any, node: nodes.Element, as_block: bool) -> None:
     """Write a formula as MathML, which browsers show by themselves."""
     text = node.astext()
-    if as_block and "\\\\" in text:
+    if as_block and "\\\\" in text and r"\begin{" not in text:
         text = rf"\begin{{aligned}}{text}\end{{aligned}}"
     try:
         formula = tex2mathml(text, as_block=as_block)
