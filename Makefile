@@ -26,7 +26,7 @@ PY := $(VENV)/bin/python
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
-	@echo 'make test-slow  run those that make test leaves out: XLA, kernels of GPUs, single precision'
+	@echo 'make test-slow  run those that make test leaves out: XLA, GPU kernels, single precision, scripts of docs/'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
 	@echo 'make wheel      build the wheel, install it alone in a fresh environment and try it there'
 	@echo 'make lint       check style and formatting (ruff)'
