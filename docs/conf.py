@@ -42,9 +42,10 @@ html_show_sourcelink = False
 # Single backticks in docstrings: a link where they name something of this documentation or of GPflow, code otherwise.
 default_role = "py:obj"
 nitpicky = True
+autoclass_content = "both"  # arguments stand with the constructor
 autodoc_typehints = "none"  # docstrings say shapes and units
+smartquotes = False
 autodoc_member_order = "groupwise"
-autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "inherited-members": True}
 
 GPFLOW = "https://gpflow.github.io/GPflow/develop/api/"
@@ -62,12 +63,18 @@ def defined_here(member: Any) -> bool:
     if isinstance(member, property):
         member = member.fget
     member = inspect.unwrap(getattr(member, "__func__", member))
-    return str(getattr(member, "__module__", "gpflow_pep")).startswith("gpflow_pep")
+    owner = getattr(member, "__objclass__", member)
+    return str(getattr(owner, "__module__", "gpflow_pep")).startswith("gpflow_pep")
 
 
 def skip_inherited(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what models inherit from GPflow: its own documentation has that."""
     return None if defined_here(member) else True
+
+
+def leave_out_generated(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Leave out what Python writes into the docstrings of named tuples."""
+    lines[:] = [line for line in lines if not line.startswith(("Create new instance of ", "Alias for field number "))]
 
 
 # --- references ------------------------------------------------------------------------------------------------------
@@ -162,6 +169,7 @@ def displayed_math(self: Any, node: nodes.Element) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the above."""
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("autodoc-process-docstring", leave_out_generated)
     app.connect("missing-reference", resolve)
     app.add_html_math_renderer("mathml", (inline_math, None), (displayed_math, None))
     return {"parallel_read_safe": True}

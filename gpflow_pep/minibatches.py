@@ -28,7 +28,7 @@ class Minibatches:
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
-        :param num_data: N.
+        :param num_data: N, the number of rows.
         :param size: rows of a minibatch, at most N. Fixed blocks have as many or one less where it does not divide N:
             then the mean of N/n times a block's sum is that of all rows but for a fraction 1/n of how blocks differ.
         :param fixed: whether blocks stay the same.

@@ -13,7 +13,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1))
+@pytest.mark.parametrize(
+    "script", SCRIPTS, ids=lambda script: re.search(r"^model = (\w+)", script, re.MULTILINE).group(1)
+)
 def test_script(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with gpflow.config.as_context():

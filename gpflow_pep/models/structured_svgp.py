@@ -181,7 +181,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
 class TSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a scale for every row (eq. 5), at its optimum.
+    The tighter bound of `gpflow.models.SVGP` with a scale for every row, at its optimum (Bui and Titsias 2025, eq. 5).
 
     .. math::
 
@@ -276,7 +276,7 @@ class TSVGP(StructuredSVGP):
 
 class BTSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a matrix for every block (eq. 9), at its optimum.
+    The tighter bound of `gpflow.models.SVGP` with a matrix for every block, at its optimum (Bui and Titsias 2025, eq. 9).
 
     .. math::
 
