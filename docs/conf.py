@@ -131,7 +131,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: no
         return nodes.reference("", "", contnode, internal=False, refuri=uri)
     wanted = named(target) if target.startswith("gpflow_pep") else getattr(gpflow_pep, target, None)
     if wanted is not None:
-        for name, entry in env.get_domain("py").objects.items():
+        for name, entry in env.domains.python_domain.objects.items():
             if not entry.aliased and name.rpartition(".")[2] == target.rpartition(".")[2] and named(name) is wanted:
                 return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode, name)
     if node["reftype"] == "obj":  # single backticks

@@ -5,6 +5,7 @@ from pathlib import Path
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
+from gpflow.base import AnyNDArray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_moons
@@ -17,12 +18,12 @@ LINE, BAND, DATA, OLD = "#1f5a99", "#b9d2ea", "#333333", "#b0b0b0"
 CLASSES = ("#c2542d", "#1f5a99")
 
 
-def latent(x):
+def latent(x: AnyNDArray) -> AnyNDArray:
     """The function that is learned, [n, 1] -> [n, 1]."""
-    return np.sin(3.0 * x) + 0.5 * np.cos(5.0 * x)
+    return np.asarray(np.sin(3.0 * x) + 0.5 * np.cos(5.0 * x))
 
 
-def draw_prediction(axes: Axes, model: gpflow.models.GPModel, x: np.ndarray) -> None:
+def draw_prediction(axes: Axes, model: gpflow.models.GPModel, x: AnyNDArray) -> None:
     """Mean and two standard deviations of new observations, and the inducing points."""
     mean, variance = (np.ravel(values) for values in model.predict_y(x[:, None]))
     axes.fill_between(x, mean - 2.0 * variance**0.5, mean + 2.0 * variance**0.5, color=BAND, lw=0)

@@ -39,7 +39,7 @@ class PEPR(UpperBound, CollapsedRegression):
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], alpha=0.5, noise_variance=0.1)
     >>> mean, variance = model.predict_y(np.array([[1.0], [2.0]]))
-    >>> bool(model.training_loss() > -model.upper_bound())
+    >>> bool(model.log_posterior_density() < model.upper_bound())
     True
     >>> model.alpha = 0.0
     >>> sgpr = gpflow.models.SGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], noise_variance=0.1)

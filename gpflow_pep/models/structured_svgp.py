@@ -276,7 +276,8 @@ class TSVGP(StructuredSVGP):
 
 class BTSVGP(StructuredSVGP):
     r"""
-    The tighter bound of `gpflow.models.SVGP` with a matrix for every block, at its optimum (Bui and Titsias 2025, eq. 9).
+    The tighter bound of `gpflow.models.SVGP` with a matrix for every block, at its optimum (Bui and Titsias 2025,
+    eq. 9).
 
     .. math::
 

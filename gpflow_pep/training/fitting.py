@@ -67,8 +67,8 @@ def fit(
 
     =====================================  ==========================================================================
     models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
-    :class:`PEP`, :class:`PEPClassifier`,  L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
-    :class:`StreamingPEP`                  sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
+    :class:`PEP` and its subclasses        L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
+                                           sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
     minibatch models                       Adam, with natural gradients of q(u) if the likelihood is Gaussian and
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
