@@ -317,7 +317,8 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         - \frac{1}{2} \frac{E_q[(y_n - w_n)^2]}{s_n + \alpha m d_n} \right\} \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)) - KL[q, p]
 
-    for rows; with ``minibatch_is_block=True`` d_n is the matrix D of the block, and log a log determinant.
+    for rows, with w_n, d_n and s_n as in :class:`TSVGP`; with ``minibatch_is_block=True`` the matrix D of a block takes
+    the place of d_n, and log determinants that of logarithms.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, whatever the blocks
