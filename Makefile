@@ -21,12 +21,12 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks clean
+.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks docs clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
-	@echo 'make test-slow  run those that make test leaves out: more models and settings, XLA, kernels of GPUs'
+	@echo 'make test-slow  run those that make test leaves out: more models and settings, XLA, GPU kernels, scripts of docs/'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
 	@echo 'make wheel      build the wheel, install it alone in a fresh environment and try it there'
 	@echo 'make lint       check style and formatting (ruff)'
@@ -35,6 +35,7 @@ help:
 	@echo 'make bench      time one step of training against GPflow'
 	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of five parts'
 	@echo 'make notebooks  execute every notebook, in place'
+	@echo 'make docs       build the documentation; open docs/_build/index.html'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo
 	@echo 'PYTHON=python3.11 chooses the interpreter .venv is made with, VENV=path another place for it.'
@@ -80,9 +81,13 @@ format: $(VENV)/.installed-dev
 notebooks: $(VENV)/.installed-dev
 	$(PY) -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 
+# Needs no network: references to GPflow are resolved by docs/conf.py.
+docs: $(VENV)/.installed-dev
+	$(PY) -m sphinx -W --keep-going -q docs docs/_build
+
 clean:
 	@if test -f "$(VENV)/pyvenv.cfg"; then rm -rf "$(VENV)"; fi
-	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . \( -name .git -o -name runs -o -name '.venv*' \) -prune -o \
 		\( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 

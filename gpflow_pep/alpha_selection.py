@@ -85,7 +85,16 @@ def select_alpha(
     alone, 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives
     a bound.
 
-    :param make: constructs a model with :meth:`loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`,
+    >>> X = np.linspace(0.0, 6.0, 30)[:, None]
+    >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    >>> found = select_alpha(
+    ...     lambda data, alpha: PEPR(data, gpflow.kernels.Matern52(), X[::5], alpha=alpha),
+    ...     (X, Y), alphas=[0.0, 0.5], train=lambda model: fit(model, max_iterations=5),
+    ... )
+    >>> found.alpha in found.within_two_standard_errors
+    True
+
+    :param make: constructs a model with `loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`,
         any model.
     :param data: X [N, D] and Y [N, P].
     :param alphas: the powers, in [0, 1].

@@ -14,6 +14,9 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     """
     Root mean squared error over all entries: sqrt(mean((y - mean)^2)), in the unit of ``y``.
 
+    >>> metrics.rmse([1.0, 2.0], [1.0, 4.0]) == 2.0**0.5
+    True
+
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
     :return: the error, 0 at best; it scales with ``y``.
@@ -31,6 +34,9 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     Each entry counts -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 / variance) / 2. Outputs are
     scored one by one: correlations between them do not enter. With y, mean and the standard deviation c times as large
     the value grows by log c, so compare it only between targets in the same unit.
+
+    >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
+    0.918939
 
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
@@ -52,6 +58,9 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     Each output's error is divided by the variance (that of the population) of its own test targets, then outputs are
     averaged. Rescaling y and mean together changes nothing.
 
+    >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
+    1.0
+
     :param y: test targets [N, P] or [N], no column of which is constant.
     :param mean: predicted means, the shape of ``y``.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
@@ -69,6 +78,9 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
 
     The trivial Gaussian has mean and variance (that of the population) of the training targets, output by output, and
     ignores the inputs. Rescaling all arguments together changes nothing.
+
+    >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
+    0.0
 
     :param y: test targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.

@@ -16,6 +16,11 @@ class Minibatches:
     Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
     beginning of the next. With ``fixed=True`` they are divided into blocks once, at random, and it is the blocks that
     come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
+
+    >>> from gpflow_pep.minibatches import Minibatches
+    >>> rows = Minibatches(6, 2, seed=0)
+    >>> sorted(row for step in range(3) for row in rows.rows(step).tolist())  # an epoch
+    [0, 1, 2, 3, 4, 5]
     """
 
     blocks: tuple[AnyNDArray, ...] | None
@@ -23,7 +28,7 @@ class Minibatches:
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
-        :param num_data: N.
+        :param num_data: N, the number of rows.
         :param size: rows of a minibatch, at most N. Fixed blocks have as many or one less where it does not divide N:
             then the mean of N/n times a block's sum is that of all rows but for a fraction 1/n of how blocks differ.
         :param fixed: whether blocks stay the same.

@@ -137,9 +137,9 @@ class SitesPosterior(WhitenedPosterior):
     """
     The posterior given by Gaussian sites: q(v) = N(B^-1 c, B^-1), B = I + A.
 
-    Works for every model with sums over sites. The cache is :class:`InducingPosterior`: outputs share B [M, M] and
-    have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1], and may have
-    a Kuu of its own, L [C, M, M].
+    Works for every model with sums over sites. The cache is `gpflow_pep.engine.InducingPosterior`: outputs share
+    B [M, M] and have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1],
+    and may have a Kuu of its own, L [C, M, M].
     """
 
     @classmethod

@@ -27,7 +27,7 @@ class StreamState:
     =================================  ==============================================================================
     ``old.Z``                          old inducing points, [1 or C, Ma, D]
     ``old.root, old.linear``           R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
-    ``old.log_normalizer``             see :class:`gpflow_pep.engine.AbsorbedPosterior`
+    ``old.log_normalizer``             see `gpflow_pep.engine.AbsorbedPosterior`
     ``inducing.Z``                     present inducing points, [1 or C, M, D]
     ``data.X, data.Y``                 the batch (not in StreamingSVGP)
     ``alpha``                          the power (not in StreamingSVGP)
@@ -36,6 +36,12 @@ class StreamState:
     ``parameter...``                   other parameters, by their names in GPflow, unconstrained
     ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
     =================================  ==============================================================================
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
+    >>> model.state.save("stream.npz")
+    >>> again = StreamingSGPR.from_state(StreamState.load("stream.npz"), gpflow.kernels.Matern52())
+    >>> again.update((X[30:], np.sin(X[30:])))
     """
 
     arrays: Mapping[str, AnyNDArray]
@@ -90,7 +96,7 @@ class StreamState:
         """
         Classes and settings of kernel, likelihood and mean function.
 
-        :raises ValueError: if the array does not hold what :func:`settings_array` made.
+        :raises ValueError: if the array does not hold what `settings_array` made.
         """
         text = str(self.arrays[SETTINGS])
         try:

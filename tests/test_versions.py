@@ -23,6 +23,7 @@ NEEDED = requirements("options", "install_requires")
 EXPERIMENTS = requirements("options.extras_require", "experiments")
 CLUSTER = requirements("options.extras_require", "cluster")
 PARQUET = requirements("options.extras_require", "parquet")
+DOCS = requirements("options.extras_require", "docs")
 EXTRA, *TOOLS = requirements("options.extras_require", "dev")
 IN_TESTS = {"pytest", "pytest-xdist", "slipcover", "hypothesis", "mpmath", "pandas"}
 NEEDED_BY_OTHERS = {
@@ -64,7 +65,7 @@ def test_the_experiments_need_what_they_import():
 
 
 def test_the_tools_are_installed_with_the_experiments():
-    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "experiments", "parquet"})
+    assert (EXTRA.name, EXTRA.extras) == ("gpflow_pep", {"cluster", "docs", "experiments", "parquet"})
 
 
 def versions(name):
@@ -92,7 +93,7 @@ def test_the_oldest_versions():
         assert f"{version}.".startswith(f"{expected[name]}."), name
 
 
-@pytest.mark.parametrize("requirement", [*NEEDED, *EXPERIMENTS, *CLUSTER, *PARQUET, *TOOLS], ids=str)
+@pytest.mark.parametrize("requirement", [*NEEDED, *EXPERIMENTS, *CLUSTER, *PARQUET, *DOCS, *TOOLS], ids=str)
 def test_the_usual_versions(requirement):
     """What is installed is pinned, and allowed."""
     found = versions("constraints.txt")[requirement.name]

@@ -1,7 +1,7 @@
 """Real data sets with fixed train/test splits: ``names()``, ``describe(name)`` and ``load(name, split)``.
 
 A file is downloaded when its set is first loaded, checked against its sha256 and kept in the user's cache; the
-directory ``GPFLOW_PEP_DATA``, where set, is looked into first (see :mod:`gpflow_pep.datasets.files`).
+directory ``GPFLOW_PEP_DATA``, where set, is looked into first (see `gpflow_pep.datasets.files`).
 """
 
 from gpflow_pep.datasets.catalog import DatasetInfo

@@ -84,6 +84,10 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
     the rest. ``describe(name)`` tells which.
 
+    >>> data = datasets.load("diabetes", split=3)
+    >>> data.X_train.shape, data.X_test.shape
+    ((398, 10), (44, 10))
+
     Labels of classes are never standardized: they are 0.0, 1.0, ..., C - 1.
 
     :param name: one of ``names()``.

@@ -21,6 +21,9 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
 
     Scale the columns of X alike first. One thread is used: with more, the result may depend on their number.
 
+    >>> inducing.k_means([[0.0], [0.1], [5.0], [5.1]], 2).round(2).ravel().tolist()
+    [5.05, 0.05]
+
     :param X: the rows, [N, D].
     :param M: number of centers, at most the number of distinct rows; M = N gives X.
     :param seed: seed for the initial centers; the same seed gives the same centers.

@@ -33,6 +33,10 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     fewer points it chooses outlying rows first. So hyperparameters matter: the closer they are to the learned ones, the
     better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
 
+    >>> X = np.linspace(0.0, 1.0, 11)[:, None]
+    >>> inducing.greedy_variance(gpflow.kernels.SquaredExponential(lengthscales=0.3), X, 3).ravel().tolist()
+    [0.0, 1.0, 0.5]
+
     :param kernel: a kernel of one output.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.

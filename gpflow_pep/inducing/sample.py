@@ -14,6 +14,9 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     M distinct rows of X, drawn one after the other, each row with the same probability; copies of a row that has been
     drawn are passed over.
 
+    >>> inducing.uniform(np.arange(10.0)[:, None], 3, seed=0).shape
+    (3, 1)
+
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
     :param seed: seed for the draw; the same seed gives the same rows.

@@ -61,7 +61,12 @@ class _Binary(ScalarLikelihood):
 
 
 class Probit(_Binary):
-    """p(y | f) = Phi(±f), exactly; `gpflow.likelihoods.Bernoulli` squashes it to [0.001, 0.999]."""
+    """p(y | f) = Phi(±f), exactly; `gpflow.likelihoods.Bernoulli` squashes it to [0.001, 0.999].
+
+    >>> value = likelihoods.Probit().log_prob(X=[[0.0]], F=[[-30.0]], Y=[[1.0]])
+    >>> round(float(value[0]), 2)
+    -454.32
+    """
 
     @staticmethod
     @override
@@ -79,7 +84,12 @@ class Probit(_Binary):
 
 
 class Logit(_Binary):
-    """p(y | f) = 1 / (1 + exp(∓f)), whose logarithm neither overflows nor underflows."""
+    """p(y | f) = 1 / (1 + exp(∓f)), whose logarithm neither overflows nor underflows.
+
+    >>> value = likelihoods.Logit().log_prob(X=[[0.0]], F=[[-1000.0]], Y=[[1.0]])
+    >>> float(value[0])
+    -1000.0
+    """
 
     @staticmethod
     @override

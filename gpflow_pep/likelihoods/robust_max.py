@@ -19,12 +19,21 @@ _VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, w
 
 
 class MultiClassRobustMax(Likelihood):
-    """
-    p(y | f) = (1 - ε) 1{f_y is the largest} + ε/C for labels 0, ..., C - 1.
+    r"""
+    Several classes: the label of the largest of C latent functions, or with probability ε one drawn at random.
+
+    .. math::
+
+        p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y = 0, 1, \ldots, C - 1
 
     It is GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``; probabilities that f_y is the largest have a relative
     error of 1e-10 or less here, whatever the variances, and are not squashed. (Villacampa-Calvo and
     Hernández-Lobato 2020.)
+
+    >>> likelihood = MultiClassRobustMax(3, epsilon=0.03)
+    >>> mean, variance = likelihood.predict_mean_and_var(X=np.zeros((1, 1)), Fmu=np.zeros((1, 3)), Fvar=np.ones((1, 3)))
+    >>> mean.numpy().round(6)
+    array([[0.333333, 0.333333, 0.333333]])
     """
 
     def __init__(self, num_classes: int, epsilon: float = 1e-3):

@@ -28,6 +28,13 @@ class PEPClassifier(PEP):
     The arguments are those of :class:`PEP`, except `likelihood`: None chooses it from the labels. Labels 0 and 1, or -1
     and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C > 2 get
     :class:`gpflow_pep.MultiClassRobustMax`.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y = (np.sin(X) > 0.0).astype(float)
+    >>> model = PEPClassifier((X, Y), gpflow.kernels.Matern52(), inducing_variable=X[::10], alpha=0.5)
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
+    >>> (probability.numpy() > 0.5).ravel().tolist()
+    [True, False]
     """
 
     def __init__(

@@ -73,7 +73,10 @@ class PEP(SiteProperties, SparseGP):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
 
-        q(u) ∝ p(u) ∏_n t_n(u),   t_n(u) = exp(h_n w_n - τ_n w_n²/2),   w_n = K_nu Kuu⁻¹ u
+    .. math::
+
+        q(u) \propto p(u) \prod_n t_n(u), \qquad t_n(u) = \exp(h_n w_n - \tau_n w_n^2/2),
+        \qquad w_n = K_{nu} K_{uu}^{-1} u
 
     The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted distribution. Sites make q
     match the moments of its tilted distributions ("kl"), or those of the Gaussians nearest to them in L2 Wasserstein
@@ -93,6 +96,13 @@ class PEP(SiteProperties, SparseGP):
     The gradient is that of the converged energy, exactly for "kl"; for "wasserstein" see
     :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the hyperparameters:
     q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y = np.floor(3.0 + 2.0 * np.sin(X))
+    >>> model = PEP((X, Y), gpflow.kernels.Matern52(), gpflow.likelihoods.Poisson(), X[::10], alpha=0.5)
+    >>> mean, variance = model.predict_y(np.array([[1.0], [2.0]]))
+    >>> bool(model.sites_status.converged)
+    True
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
@@ -108,7 +118,7 @@ class PEP(SiteProperties, SparseGP):
     _minibatch_step = site_updates.minibatch_step
 
     has_sites = True
-    """Declared for training: see :class:`gpflow_pep.training.declared.ModelWithSites`."""
+    """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
 
     def __init__(
         self,

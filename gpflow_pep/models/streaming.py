@@ -20,11 +20,21 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
 
     The model is PEPR of the batch it holds, with the posterior of all earlier batches as one more Gaussian site:
 
-        q(u) ∝ p(u) ∏_n N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n) t_old(u)
+    .. math::
+
+        q(u) \propto p(u) \prod_n N(y_n; \mu(x_n) + K_{nu} K_{uu}^{-1} u, v_n) \, t_{old}(u)
 
     Its objective is the online log evidence of the batch, given the earlier ones: at alpha = 0 a lower bound, with the
     old posterior treated as exact. If hyperparameters and inducing points stay fixed, the objectives of all batches add
     up to the objective of all data, and q(u) is the one of all data.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
+    >>> first = model.log_posterior_density()
+    >>> model.update((X[30:], np.sin(X[30:])))
+    >>> at_once = PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], alpha=0.0)
+    >>> np.allclose(first + model.log_posterior_density(), at_once.log_posterior_density())
+    True
     """
 
     def __init__(

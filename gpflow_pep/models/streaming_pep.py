@@ -18,11 +18,21 @@ class StreamingPEP(PEP, Stream):
 
     The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site:
 
-        q(u) ∝ p(u) ∏_n t_n(u) t_old(u)
+    .. math::
+
+        q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
 
     Its objective is the online log evidence of the batch, given the earlier ones; on the first batch it is that of
     :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches are not
     updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
+    >>> model = StreamingPEP((X[:30], Y[:30]), gpflow.kernels.Matern52(), probit, X[::10], alpha=0.5)
+    >>> model.update((X[30:], Y[30:]))
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))  # the first batch is remembered
+    >>> (probability.numpy() > 0.5).ravel().tolist()
+    [True, False]
     """
 
     def __init__(

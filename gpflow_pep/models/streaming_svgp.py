@@ -32,11 +32,20 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
     r"""
     Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
 
-        N/n Σ_n E_q[log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[log q_old(a)/p_old(a)]
+    .. math::
+
+        \frac{N}{n} \sum_n E_q[\log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[\log q_{old}(a)/p_{old}(a)]
 
     is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it like
     `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u). Directions in which q is wider than the prior are
     absorbed as if they were as wide as the prior.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
+    >>> model = StreamingSVGP(gpflow.kernels.Matern52(), probit, X[::10], num_data=30)
+    >>> result = fit(model, (X[:30], Y[:30]), batch_size=10, max_iterations=20)
+    >>> model.update((X[30:], Y[30:]))
+    >>> result = fit(model, (X[30:], Y[30:]), batch_size=10, max_iterations=20)
     """
 
     _NEEDED = ("old.linear",)
@@ -84,10 +93,9 @@ class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
     @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
-        The online bound, estimated from the rows of a minibatch.
+        The online bound, estimated from the rows of a minibatch, in nats.
 
         :param data: X [n, D] and Y [n, P], some or all rows of the batch.
-        :return: [], nats.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._checked_minibatch(data)

@@ -71,10 +71,9 @@ class StructuredSVGP(MinibatchSVGP):
     @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
-        The objective, estimated from the rows of a minibatch.
+        The objective, estimated from the rows of a minibatch, in nats.
 
         :param data: X [n, D] and Y [n, C], some or all of the N rows.
-        :return: [], nats.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._checked_minibatch(data)
@@ -181,19 +180,32 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
 
 class TSVGP(StructuredSVGP):
-    """
-    The tighter bound of `gpflow.models.SVGP` with a scale for every row (eq. 5), at its optimum.
+    r"""
+    The tighter bound of `gpflow.models.SVGP` with a scale for every row, at its optimum (Bui and Titsias 2025, eq. 5).
 
-        N/n Σ_n { E_q log N(y_n; w_n, s_n) - 1/2 log(1 + d_n/s_n) } - KL[q, p],    f_n = w_n + (variance d_n given u)
+    .. math::
 
-    Never below SVGP's bound; the optimal q(u) and the predictions are those of SVGP.
+        \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n) \right\} - KL[q, p]
 
-    With a non-Gaussian likelihood there is one scale for all rows, :attr:`scale`, which is learned (Titsias 2025):
-    p(f|u) gets the covariance m D, at a cost of (m - 1 - log m)/2 per row:
+    where w_n is the mean of f_n given u, d_n its variance given u, and s_n the noise variance. Never below SVGP's
+    bound; the optimal q(u) and the predictions are those of SVGP.
 
-        N/n Σ_n { E[log p(y_n|f_n)] - (m - 1 - log m)/2 } - KL[q, p],      f_n ~ N(E_q[w_n], Var_q[w_n] + m d_n)
+    With a non-Gaussian likelihood there is one scale m for all rows, the parameter `scale`, which is learned (Titsias
+    2025): p(f|u) gets the covariance m D, at a cost of (m - 1 - log m)/2 per row:
+
+    .. math::
+
+        \frac{N}{n} \sum_n \left\{ E[\log p(y_n|f_n)] - \frac{1}{2} (m - 1 - \log m) \right\} - KL[q, p],
+        \qquad f_n \sim N(E_q[w_n], Var_q[w_n] + m d_n)
 
     At m = 1, where it starts, this is SVGP's bound.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> parts = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10]
+    >>> model = TSVGP(*parts, num_data=50)
+    >>> svgp = gpflow.models.SVGP(*parts, num_data=50)
+    >>> bool(svgp.elbo((X, np.sin(X))) < model.elbo((X, np.sin(X))))
+    True
     """
 
     elbo = elbo
@@ -263,13 +275,26 @@ class TSVGP(StructuredSVGP):
 
 
 class BTSVGP(StructuredSVGP):
-    """
-    The tighter bound of `gpflow.models.SVGP` with a matrix for every block (eq. 9), at its optimum.
+    r"""
+    The tighter bound of `gpflow.models.SVGP` with a matrix for every block, at its optimum (Bui and Titsias 2025,
+    eq. 9).
 
-        N/n { Σ_n E_q log N(y_n; w_n, s_n) - 1/2 log|I + S^-1/2 D S^-1/2| } - KL[q, p],      of the n rows of a block
+    .. math::
+
+        \frac{N}{n} \left\{ \sum_n E_q \log N(y_n; w_n, s_n)
+        - \frac{1}{2} \log|I + S^{-1/2} D S^{-1/2}| \right\} - KL[q, p]
+
+    of the n rows of a block, with their covariance D given u and their noise S = diag(s).
 
     A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.minibatches.Minibatches`), for which the
     sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
+
+    >>> from gpflow_pep.minibatches import Minibatches
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> model = BTSVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10], num_data=50)
+    >>> batches = iter(Minibatches(50, 10, fixed=True).dataset((X, np.sin(X))))
+    >>> loss = model.training_loss_closure(batches)
+    >>> gpflow.keras.tf_keras.optimizers.Adam(0.01).minimize(loss, model.trainable_variables)
     """
 
     elbo = elbo
@@ -282,14 +307,30 @@ class BTSVGP(StructuredSVGP):
 
 
 class PEPSVGP(SinglePower, StructuredSVGP):
-    """
-    Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D; see the
-    module's equation.
+    r"""
+    Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D (Bui and Titsias 2025).
+
+    .. math::
+
+        & \frac{N}{n} \sum_n \left\{ -\frac{1}{2} \log 2\pi s_n
+        - \frac{1}{2\alpha} \log\left(1 + \alpha \frac{m d_n}{s_n}\right)
+        - \frac{1}{2} \frac{E_q[(y_n - w_n)^2]}{s_n + \alpha m d_n} \right\} \\
+        & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)) - KL[q, p]
+
+    for rows, with w_n, d_n and s_n as in :class:`TSVGP`; with ``minibatch_is_block=True`` the matrix D of a block takes
+    the place of d_n, and log determinants that of logarithms.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, whatever the blocks
     q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
     ======================================  =====================================================
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> parts = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10]
+    >>> model = PEPSVGP(*parts, num_data=50, alpha=0.0)
+    >>> svgp = gpflow.models.SVGP(*parts, num_data=50)
+    >>> np.allclose(model.training_loss((X, np.sin(X))), svgp.training_loss((X, np.sin(X))))
+    True
     """
 
     _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *StructuredSVGP._TF_MODULE_IGNORED_PROPERTIES})

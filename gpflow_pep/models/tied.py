@@ -110,10 +110,10 @@ class TiedFactors(SinglePower, MinibatchSVGP):
     @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
-        The objective, estimated from the rows of a minibatch.
+        The objective, estimated from the rows of a minibatch: an approximation to log p(y), at alpha = 0 the lower
+        bound of SVGP.
 
         :param data: X [n, D] and Y [n, P], some or all of the N rows.
-        :return: [], an approximation to log p(y), at alpha = 0 the lower bound of SVGP.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._checked_minibatch(data)
@@ -131,10 +131,22 @@ class TiedFactors(SinglePower, MinibatchSVGP):
 
 
 class ARPEP(TiedFactors):
-    """
-    Minibatch power EP in which q takes the cavity's place, so that it minimizes an α-divergence locally (eq. 9).
+    r"""
+    Minibatch power EP in which q takes the cavity's place (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
 
-    A step costs what one of `gpflow.models.SVGP` does; see the module's table.
+    .. math::
+
+        \frac{1}{\alpha} \sum_n \log E_q[p(y_n|f_n)^\alpha] - KL[q, p]
+
+    It minimizes an α-divergence locally. A step costs what one of `gpflow.models.SVGP` does.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
+    >>> model = ARPEP(*parts, num_data=50, alpha=0.5)
+    >>> result = fit(model, (X, Y), batch_size=10, max_iterations=100, learning_rate=0.1)
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
+    >>> (probability.numpy() > 0.5).ravel().tolist()
+    [True, False]
     """
 
     @override
@@ -145,12 +157,25 @@ class ARPEP(TiedFactors):
 
 
 class APEP(TiedFactors):
-    """
-    Minibatch power EP with tied factors (eq. 11): the cavity is q without the fraction α/N of q/p.
+    r"""
+    Minibatch power EP with tied factors (Villacampa-Calvo and Hernández-Lobato 2020, eq. 11).
 
-    The name is for approximate PEP: see the module's table. With Gaussian noise and identical observations its optimum
-    is that of :class:`PEPR`. With different ones it is not, even if Z = X: the exact factors then differ from row to
-    row, and the tied factor is their average.
+    .. math::
+
+        \frac{1}{\alpha} \sum_n \left\{ \log E_{cav}[p(y_n|f_n)^\alpha] + g(cav) - g(q) \right\} + g(q) - g(p),
+        \qquad cav \propto q \, (p/q)^{\alpha/N}
+
+    with the log normalizers g: the cavity is q without the fraction α/N of q/p. The name is for approximate PEP. With
+    Gaussian noise and identical observations its optimum is that of :class:`PEPR`. With different ones it is not, even
+    if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
+    >>> model = APEP(*parts, num_data=50, alpha=0.5)
+    >>> result = fit(model, (X, Y), batch_size=10, max_iterations=100, learning_rate=0.1)
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
+    >>> (probability.numpy() > 0.5).ravel().tolist()
+    [True, False]
     """
 
     @override
@@ -160,10 +185,23 @@ class APEP(TiedFactors):
 
 
 class RPAPEP(TiedFactors):
-    """
-    Minibatch power EP that approximates the prior's factor too, as one of N + 1 tied ones (eq. 10).
+    r"""
+    Minibatch power EP that approximates the prior's factor too (Villacampa-Calvo and Hernández-Lobato 2020, eq. 10).
 
-    The cavity is q, widened; see the module's table.
+    .. math::
+
+        g(q) + \frac{1}{\alpha} \left\{ \sum_n \log E_{cav}[p(y_n|f_n)^\alpha] + \log E_{cav}[p(u)^\alpha]
+        + (N+1)(g(cav) - g(q)) \right\}, \qquad cav \propto q^{1 - \alpha/(N+1)}
+
+    with the log normalizers g: the prior is one of N + 1 tied factors, and the cavity is q, widened.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
+    >>> model = RPAPEP(*parts, num_data=50, alpha=0.5)
+    >>> result = fit(model, (X, Y), batch_size=10, max_iterations=100, learning_rate=0.1)
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
+    >>> (probability.numpy() > 0.5).ravel().tolist()
+    [True, False]
     """
 
     @override

@@ -36,12 +36,21 @@ class _StructuredBound(UpperBound):
 
 
 class TSGPR(_StructuredBound, CollapsedRegression):
-    """
+    r"""
     The tighter collapsed bound (Bui and Titsias 2025, eq. 6); q(u) and predictions as `gpflow.models.SGPR`.
 
-        log N(y; m, Qff + σ²I) - 1/2 Σ_n log(1 + d_n/σ²),          d = diag(Kff - Qff)
+    .. math::
+
+        \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{1}{2} \sum_n \log(1 + d_n/\sigma^2),
+        \qquad d = \mathrm{diag}(K_{ff} - Q_{ff})
 
     Never below SGPR's bound nor above the log evidence.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> model = TSGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], noise_variance=0.1)
+    >>> sgpr = gpflow.models.SGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], noise_variance=0.1)
+    >>> bool(sgpr.elbo() < model.elbo() < model.upper_bound())
+    True
     """
 
     def __init__(
@@ -74,14 +83,25 @@ class TSGPR(_StructuredBound, CollapsedRegression):
 
 
 class BTSGPR(_StructuredBound, CollapsedRegression):
-    """
+    r"""
     The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
 
-        log N(y; m, Qff + σ²I) - 1/2 Σ_b log|I + D_bb/σ²|,          D = Kff - Qff
+    .. math::
 
-    or, with ``shared=True``, one matrix for all blocks (eq. 11), which is looser but a single b × b determinant:
+        \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{1}{2} \sum_b \log|I + D_{bb}/\sigma^2|,
+        \qquad D = K_{ff} - Q_{ff}
 
-        log N(y; m, Qff + σ²I) - B/2 log|I + 1/B Σ_b D_bb/σ²|
+    or, with ``shared=True``, one matrix for all B blocks (eq. 11), which is looser but a single determinant:
+
+    .. math::
+
+        \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{B}{2} \log\left|I + \frac{1}{B} \sum_b D_{bb}/\sigma^2\right|
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> model = BTSGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], blocks=10, noise_variance=0.1)
+    >>> rows = TSGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], noise_variance=0.1)
+    >>> model.num_blocks, bool(rows.elbo() < model.elbo())
+    (5, True)
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class KL(Projection):
 
 
 class Wasserstein(Projection):
-    """L2 Wasserstein distance (quantile propagation, Zhang et al. 2019): keep the mean; see :mod:`.wasserstein`."""
+    """L2 Wasserstein distance (quantile propagation, Zhang et al. 2019): keep the mean."""
 
     name = "wasserstein"
 

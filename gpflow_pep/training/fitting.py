@@ -68,8 +68,8 @@ def fit(
 
     =====================================  ==========================================================================
     models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
-    :class:`PEP`, :class:`PEPClassifier`,  L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
-    :class:`StreamingPEP`                  sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
+    :class:`PEP` and its subclasses        L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
+                                           sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
     minibatch models                       Adam, with natural gradients of q(u) if the likelihood is Gaussian and
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
@@ -79,6 +79,11 @@ def fit(
     is returned, with the status "interrupted"; the checkpoint is written, and the same call resumes. (A second Ctrl-C
     raises `KeyboardInterrupt`, as the first one does with several workers.) At the end, the sites of models with sites
     are updated until they converge.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> result = fit(PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10]), max_iterations=5)
+    >>> result.status, result.iterations, result.objective[-1] > result.objective[0]
+    ('limit', 5, True)
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
         Y [n, P]), which are the minibatches as they come. A finite dataset is read again and again and must have

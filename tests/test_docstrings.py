@@ -1,0 +1,50 @@
+"""Examples in docstrings are executed and print what they say; every public model and function has one.
+
+They may use np, tf, gpflow and the public names of gpflow_pep without importing them.
+"""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_pep
+
+NAMES = {name: getattr(gpflow_pep, name) for name in gpflow_pep.__all__}
+FINDER = doctest.DocTestFinder(recurse=True)
+
+
+def examples():
+    """The examples of the package, by the name of what they are about."""
+    found = {}
+    for info in pkgutil.walk_packages(gpflow_pep.__path__, "gpflow_pep."):
+        module = importlib.import_module(info.name)
+        for each in FINDER.find(module, extraglobs={"np": np, "tf": tf, "gpflow": gpflow, **NAMES}):
+            if each.examples:
+                found[each.name] = each
+    return found
+
+
+EXAMPLES = examples()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
+    said = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(EXAMPLES[name], out=said.append).failed == 0, "".join(said)
+
+
+def test_what_users_call_has_an_example():
+    """But for what functions with an example return, and what compiled functions call."""
+    exceptions = {gpflow_pep.AlphaSelection, gpflow_pep.FitResult, gpflow_pep.inducing.greedy_conditional_variance}
+    packages = [gpflow_pep, gpflow_pep.likelihoods, gpflow_pep.inducing]
+    public = {getattr(package, name) for package in packages for name in package.__all__}
+    called = {value for value in public if inspect.isclass(value) or inspect.isfunction(value)} - exceptions
+    assert {f"{value.__module__}.{value.__name__}" for value in called} <= EXAMPLES.keys()
