@@ -109,7 +109,7 @@ def select_num_inducing(
     What has to gain depends on the model:
 
     ==========================================  ======================================================================
-    a lower bound with :meth:`upper_bound`      the gap between the bounds shrinks, or the lower one rises, which it
+    a lower bound with an `upper_bound`        the gap between the bounds shrinks, or the lower one rises, which it
     (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. A gap is a promise:
     GPflow's `SGPR`)                            more points cannot raise the bound by more, at these hyperparameters.
     any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)

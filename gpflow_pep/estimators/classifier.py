@@ -25,7 +25,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     """
     Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of scikit-learn.
 
-    Use it as :class:`sklearn.gaussian_process.GaussianProcessClassifier`, with these differences. The kernel is one of
+    Use it as `GaussianProcessClassifier` of scikit-learn, with these differences. The kernel is one of
     GPflow's. Several classes have one model with a latent function for each, not a binary model for each. Fitting costs
     O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
     `sample_weight`.

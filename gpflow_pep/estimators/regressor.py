@@ -21,7 +21,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     """
     Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
 
-    Use it as :class:`sklearn.gaussian_process.GaussianProcessRegressor`, with these differences. `alpha` is the power,
+    Use it as `GaussianProcessRegressor` of scikit-learn, with these differences. `alpha` is the power,
     not the variance of the noise, which is learned. The kernel is one of GPflow's. Standard deviations and covariances
     are those of new observations, noise included. Fitting costs O(N M²) time for M inducing points and N rows, not
     O(N³). Weights of rows are not supported: `fit` has no `sample_weight`.
