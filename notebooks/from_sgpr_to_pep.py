@@ -1,8 +1,8 @@
 # %% [markdown]
 # # From SGPR to PEP
 #
-# What changes when `gpflow.models.SGPR` is replaced by `PEPR`: one argument, `alpha`, from the variational bound to FITC.
-# For whoever knows GPflow's `SGPR`; half a minute without network.
+# What changes when `gpflow.models.SGPR` is replaced by `PEPR`: one argument, `alpha`, from the variational bound to
+# FITC. For whoever knows GPflow's `SGPR`; half a minute without network.
 
 # %%
 import gpflow
@@ -63,8 +63,8 @@ assert objective.experimental_get_tracing_count() == 1
 # %% [markdown]
 # ## Training
 #
-# GPflow's optimizers work as they do for `SGPR`. `fit` is shorter: it trains GPflow's own models too, L-BFGS for models that
-# hold their data, and says how it ended.
+# GPflow's optimizers work as they do for `SGPR`. `fit` is shorter: it trains GPflow's own models too, L-BFGS for models
+# that hold their data, and says how it ended.
 
 # %%
 scipy = gpflow.optimizers.Scipy()
@@ -72,7 +72,9 @@ scipy.minimize(sgpr.training_loss_closure(), sgpr.trainable_variables, options={
 
 half = PEPR((X, Y), kernel(), Z, alpha=0.5, **options)
 one = PEPR((X, Y), kernel(), Z, alpha=1.0, **options)
-scaled = PEPR((X, Y), kernel(), Z, alpha=0.5, scale=gpflow.Parameter(1.0, transform=gpflow.utilities.positive()), **options)
+learned = gpflow.Parameter(1.0, transform=gpflow.utilities.positive())
+scaled = PEPR((X, Y), kernel(), Z, alpha=0.5, scale=learned, **options)
+
 models = {"SGPR": sgpr, "PEPR, alpha = 0.5": half, "FITC: PEPR, alpha = 1": one, "T-PEP, alpha = 0.5": scaled}
 for name, model in models.items():
     if model is not sgpr:
@@ -82,9 +84,9 @@ for name, model in models.items():
 # T-PEP is `PEPR` with a `scale` m: f given u has the covariance m D instead of D = Kff - Qff. A number fixes it, a
 # `gpflow.Parameter` learns it.
 #
-# **What to see below:** SGPR takes for noise what eight inducing points cannot say: too much noise, and a band of nearly one
-# width where the data are. With `alpha=1` there is too little noise, and the band is narrow at inducing points and wide
-# between them. With `alpha=0.5` the noise is nearest to the truth.
+# **What to see below:** SGPR takes for noise what eight inducing points cannot say: too much noise, and a band of
+# nearly one width where the data are. With `alpha=1` there is too little noise, and the band is narrow at inducing
+# points and wide between them. With `alpha=0.5` the noise is nearest to the truth.
 
 # %%
 fig, axes = plt.subplots(1, 4, figsize=(13, 3), sharex=True, sharey=True)
@@ -106,8 +108,8 @@ fig.tight_layout()
 # %% [markdown]
 # ## Which alpha?
 #
-# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats a row, the smaller the better. Of these
-# models those with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
+# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats a row, the smaller the better. Of
+# these models those with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
 
 # %%
 Xtest = rng.uniform(0.0, 6.0, (500, 1))
@@ -124,7 +126,8 @@ assert noise["SGPR"] > 0.15 > noise["FITC: PEPR, alpha = 1"]
 # %% [markdown]
 # Without rows to spare, `select_alpha` compares powers by leave-one-out densities of one fit for each.
 # `within_two_standard_errors` are the powers that are not significantly worse than the best. Where inducing points are
-# trained, leave-one-out rates `alpha=1` too high, as here; `folds=5` refits without parts of the rows and is more cautious.
+# trained, leave-one-out rates `alpha=1` too high, as here; `folds=5` refits without parts of the rows and is more
+# cautious.
 
 # %%
 found = select_alpha(lambda data, alpha: PEPR(data, kernel(), Z, alpha=alpha, **options), (X, Y), (0.0, 0.5, 1.0))
@@ -148,8 +151,9 @@ np.testing.assert_allclose(left_out, refitted, rtol=1e-5)
 # %% [markdown]
 # ## The objective is a bound at alpha = 0 only
 #
-# **What to see below:** at fixed hyperparameters the objective rises with alpha, from SGPR's bound towards the log evidence;
-# for alpha > 0 it is an approximation without a guarantee. `upper_bound()` bounds the log evidence from above for any alpha.
+# **What to see below:** at fixed hyperparameters the objective rises with alpha, from SGPR's bound towards the log
+# evidence; for alpha > 0 it is an approximation without a guarantee. `upper_bound()` bounds the log evidence from above
+# for any alpha.
 
 # %%
 exact = gpflow.models.GPR((X, Y), half.kernel, likelihood=half.likelihood)

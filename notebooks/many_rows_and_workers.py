@@ -1,8 +1,8 @@
 # %% [markdown]
 # # More rows than memory, and several workers
 #
-# `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` read their rows from files, and divide them among processes; the objective stays that
-# of all rows. For whoever uses `SVGP` only because `SGPR` runs out of memory; a minute without network.
+# `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` read their rows from files, and divide them among processes; the objective
+# stays that of all rows. For whoever uses `SVGP` only because `SGPR` runs out of memory; a minute without network.
 
 # %%
 import json
@@ -25,21 +25,23 @@ plt.rcParams["figure.dpi"] = 75
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
 rng = np.random.default_rng(5)
-X = rng.uniform(-3.0, 3.0, (40_000, 2))  # [N, D]
+X = rng.uniform(-3.0, 3.0, (20_000, 2))  # [N, D]
 Y = np.sin(2.0 * X[:, :1]) * np.cos(X[:, 1:]) + 0.2 * rng.standard_normal((len(X), 1))
 np.save(folder / "X.npy", X)
 np.save(folder / "Y.npy", Y)
-Z = k_means(X[:2000], 40, seed=0)  # [M, D]
+Z = k_means(X[:2000], 30, seed=0)  # [M, D]
 
 # %% [markdown]
 # ## Rows from a file
 #
 # `array_batches` takes whatever can be sliced: arrays that are mapped from a file, HDF5 data sets. The result is a
-# `tf.data.Dataset` of batches, which takes the place of `(X, Y)`. Each evaluation reads all rows, once, or twice with the
-# gradient; memory depends on the size of a batch. It is not an approximation:
+# `tf.data.Dataset` of batches, which takes the place of `(X, Y)`. Each evaluation reads all rows, once, or twice with
+# the gradient; memory depends on the size of a batch. It is not an approximation:
 
 # %%
-rows = array_batches(np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "Y.npy", mmap_mode="r"), batch_size=5000)
+rows = array_batches(
+    np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "Y.npy", mmap_mode="r"), batch_size=2500
+)
 from_file = PEPR(rows, gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
 in_memory = PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
 one, other = (float(model.maximum_log_likelihood_objective()) for model in (from_file, in_memory))
@@ -47,15 +49,15 @@ print(f"objective from the file {one:.6f}, in memory {other:.6f}")
 np.testing.assert_allclose(one, other, rtol=1e-10)
 
 # %%
-result = fit(from_file, max_iterations=12)
+result = fit(from_file, max_iterations=8)
 print(result)
 noise = float(np.sqrt(from_file.likelihood.variance))
 print(f"noise s.d. {noise:.3f} (true 0.2)")
 assert abs(noise - 0.2) < 0.02
 
 # %% [markdown]
-# **What to see below:** what was learned from the file (left) has the pattern of the function without noise (right). Crosses are
-# the inducing points.
+# **What to see below:** what was learned from the file (left) has the pattern of the function without noise (right).
+# Crosses are the inducing points.
 
 # %%
 side = np.linspace(-3.0, 3.0, 40)
@@ -72,8 +74,8 @@ assert np.sqrt(np.mean((learned - truth) ** 2)) < 0.1
 # %% [markdown]
 # ## Tables, and standardized columns
 #
-# `csv_batches` and `parquet_batches` read columns by name. `statistics` are the means and standard deviations of a pass,
-# `standardized` applies them to each batch as it is read.
+# `csv_batches` and `parquet_batches` read columns by name. `statistics` are the means and standard deviations of a
+# pass, `standardized` applies them to each batch as it is read.
 
 # %%
 np.savetxt(folder / "rows.csv", np.hstack([X, Y])[:3000], delimiter=",", header="east,north,height", comments="")
@@ -99,9 +101,9 @@ else:
 # %% [markdown]
 # ## Several workers
 #
-# In the scope of TensorFlow's `MultiWorkerMirroredStrategy` each process passes its own share of the rows. The workers exchange
-# O(M²) numbers a step, whatever N is, and take identical steps. This is the whole program of a worker; on several machines
-# `TF_CONFIG` has their names instead of loopback addresses.
+# In the scope of TensorFlow's `MultiWorkerMirroredStrategy` each process passes its own share of the rows. The workers
+# exchange O(M²) numbers a step, whatever N is, and take identical steps. This is the whole program of a worker; on
+# several machines `TF_CONFIG` has their names instead of loopback addresses.
 
 # %%
 program = """
@@ -117,8 +119,8 @@ with tf.distribute.MultiWorkerMirroredStrategy().scope():  # before any other op
     X, Y = (np.load(f"{name}.npy", mmap_mode="r") for name in "XY")
     share = slice(*(len(X) * part // count for part in (index, index + 1)))
     kernel, Z = gpflow.kernels.SquaredExponential(), np.load("Z.npy")
-    model = PEPR(array_batches(X[share], Y[share], batch_size=5000), kernel, Z, alpha=0.5, noise_variance=0.1)
-    result = fit(model, max_iterations=12, checkpoint="training.npz")
+    model = PEPR(array_batches(X[share], Y[share], batch_size=2500), kernel, Z, alpha=0.5, noise_variance=0.1)
+    result = fit(model, max_iterations=8, checkpoint="training.npz")
     parameters = np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
 print(json.dumps({"rows": len(X[share]), "objective": result.objective[-1], "parameters": parameters.tolist()}))
 """
@@ -153,7 +155,8 @@ first, second = (json.loads(printed.splitlines()[-1]) for printed, _ in outputs)
 # chief, worker 0, wrote the checkpoint: started again after a crash, all workers go on from it.
 
 # %%
-print(f"rows: {first['rows']} + {second['rows']}; objective {first['objective']:.6f}, one process {result.objective[-1]:.6f}")
+print(f"rows: {first['rows']} + {second['rows']}")
+print(f"objective: {first['objective']:.6f}, of one process {result.objective[-1]:.6f}")
 assert first["parameters"] == second["parameters"]
 np.testing.assert_allclose(first["objective"], result.objective[-1], rtol=1e-6)
 own = np.concatenate([np.ravel(variable) for variable in from_file.trainable_variables])

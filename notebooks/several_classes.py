@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Several classes
 #
-# `PEPClassifier` with labels 0, 1, ..., C - 1: a latent function for each class, of one kernel or of several; the same with
-# minibatches. For whoever knows `gpflow.likelihoods.MultiClass`; under a minute without network.
+# `PEPClassifier` with labels 0, 1, ..., C - 1: a latent function for each class, of one kernel or of several; the same
+# with minibatches. For whoever knows `gpflow.likelihoods.MultiClass`; under a minute without network.
 
 # %%
 import gpflow
@@ -43,9 +43,10 @@ def scores(model):
 # %% [markdown]
 # ## Robust-max, chosen by itself
 #
-# With labels 0, 1, 2 and no likelihood, `PEPClassifier` takes `MultiClassRobustMax(3)`: the class of the largest of three latent
-# functions is the observed one, but for a fraction ε of labels drawn at random. (GPflow's own `MultiClass` is accepted too;
-# its probabilities have errors of up to 1e-4.) The latent functions share kernel and inducing points here.
+# With labels 0, 1, 2 and no likelihood, `PEPClassifier` takes `MultiClassRobustMax(3)`: the class of the largest of
+# three latent functions is the observed one, but for a fraction ε of labels drawn at random. (GPflow's own `MultiClass`
+# is accepted too; its probabilities have errors of up to 1e-4.) The latent functions share kernel and inducing points
+# here.
 
 # %%
 model = PEPClassifier((X, Y), SquaredExponential(), inducing_variable=Z)
@@ -61,8 +62,8 @@ for alpha in (0.0, 0.5, 1.0):
     assert error < 0.08
 
 # %% [markdown]
-# **What to see below:** each color is the probability of a class (red, green, blue mixed); grey is where the model does not know,
-# outside of the data. The three arms are told apart, by much the same boundaries for each power.
+# **What to see below:** each color is the probability of a class (red, green, blue mixed); grey is where the model does
+# not know, outside of the data. The three arms are told apart, by much the same boundaries for each power.
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharex=True, sharey=True)
@@ -77,10 +78,10 @@ fig.tight_layout()
 # %% [markdown]
 # ## A kernel and inducing points for each class, and minibatches
 #
-# `SeparateIndependent` kernels and `SeparateIndependentInducingVariables` work as in GPflow. They go into `PEPClassifier`, and
-# into the models of minibatches, `ARPEP`, `APEP` and `RPAPEP`, which keep a q(u) of their own as `SVGP` does and are
-# constructed in the same way, plus `alpha`. At `alpha=0` all three are SVGP. (ε is the share of labels drawn at random here;
-# in GPflow's `RobustMax` it is the share of wrong ones, which is smaller by (C - 1)/C.)
+# `SeparateIndependent` kernels and `SeparateIndependentInducingVariables` work as in GPflow. They go into
+# `PEPClassifier`, and into the models of minibatches, `ARPEP`, `APEP` and `RPAPEP`, which keep a q(u) of their own as
+# `SVGP` does and are constructed in the same way, plus `alpha`. At `alpha=0` all three are SVGP. (ε is the share of
+# labels drawn at random here; in GPflow's `RobustMax` it is the share of wrong ones, which is smaller by (C - 1)/C.)
 
 # %%
 kernel = SeparateIndependent([SquaredExponential() for _ in range(3)])

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Data that arrive in batches
 #
-# `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points, and forget
-# the batch. For whoever would otherwise refit `SGPR` on all rows so far; half a minute without network.
+# `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points,
+# and forget the batch. For whoever would otherwise refit `SGPR` on all rows so far; half a minute without network.
 
 # %%
 import tempfile
@@ -31,8 +31,8 @@ Xnew = np.linspace(0.0, 20.0, 300)[:, None]
 # %% [markdown]
 # ## Exact where nothing moves
 #
-# With fixed hyperparameters and inducing points a stream has the posterior of all rows at once, and its objectives add up
-# to that of all rows.
+# With fixed hyperparameters and inducing points a stream has the posterior of all rows at once, and its objectives add
+# up to that of all rows.
 
 # %%
 Z = np.linspace(0.0, 20.0, 25)[:, None]
@@ -45,7 +45,9 @@ for batch in batches[1:]:
     stream.update(batch)
     total += float(stream.maximum_log_likelihood_objective())
 
-print(f"objectives of {len(batches)} batches: {total:.6f}, of all rows: {together.maximum_log_likelihood_objective():.6f}")
+print(
+    f"objectives of {len(batches)} batches: {total:.6f}, of all rows: {together.maximum_log_likelihood_objective():.6f}"
+)
 np.testing.assert_allclose(total, together.maximum_log_likelihood_objective(), rtol=0.0, atol=1e-5)
 for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), strict=True):
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
@@ -53,13 +55,13 @@ for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), str
 # %% [markdown]
 # ## Learning on the way
 #
-# Usually the first batch knows neither the hyperparameters nor where inducing points will be needed. `update` takes the next
-# batch; `fraction_to_move=0.4` lets up to two fifths of the inducing points go to its inputs, where the variance given the others
-# is largest; `fit` trains in between. Small powers are best for streams: `alpha=0` here.
+# Usually the first batch knows neither the hyperparameters nor where inducing points will be needed. `update` takes the
+# next batch; `fraction_to_move=0.4` lets up to two fifths of the inducing points go to its inputs, where the variance
+# given the others is largest; `fit` trains in between. Small powers are best for streams: `alpha=0` here.
 #
-# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory; the light ones were forgotten, but
-# the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread along the way, and beyond the
-# last batch the band is wide.
+# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory; the light ones were
+# forgotten, but the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread along the
+# way, and beyond the last batch the band is wide.
 
 # %%
 model = StreamingSGPR(batches[0], gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 20)[:, None], alpha=0.0)
@@ -89,8 +91,8 @@ assert error < 0.15
 # %% [markdown]
 # ## To be continued elsewhere
 #
-# `state` holds all that a stream carries. A model made from it goes on bit for bit; its size does not depend on how many rows
-# have been seen.
+# `state` holds all that a stream carries. A model made from it goes on bit for bit; its size does not depend on how
+# many rows have been seen.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -106,9 +108,9 @@ for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True)
 #
 # `StreamingPEP` does the same with any likelihood. Its sites are those of the batch; `fit` trains each batch.
 #
-# **What to see below:** the probability of label 1 after each of two batches; the vertical line is where the second begins.
-# After the first batch the probability is 1/2 ahead of the data. The second adds its stretch and leaves what was learned
-# before it nearly unchanged.
+# **What to see below:** the probability of label 1 after each of two batches; the vertical line is where the second
+# begins. After the first batch the probability is 1/2 ahead of the data. The second adds its stretch and leaves what
+# was learned before it nearly unchanged.
 
 # %%
 labels = (Y > 0.0).astype(float)

@@ -1,10 +1,12 @@
 # %% [markdown]
 # # Structured bounds
 #
-# `TSGPR` and `BTSGPR` bound the log evidence as SGPR does, but more tightly; `TSVGP` and `BTSVGP` do so with minibatches.
-# For whoever trusts SGPR's bound and would like it closer; half a minute without network.
+# `TSGPR` and `BTSGPR` bound the log evidence as SGPR does, but more tightly; `TSVGP` and `BTSVGP` do so with
+# minibatches. For whoever trusts SGPR's bound and would like it closer; half a minute without network.
 
 # %%
+from itertools import pairwise
+
 import gpflow
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +42,8 @@ def points(M):
 # | `TSGPR` | 1/2 Σ log(1 + d/σ²) |
 # | `BTSGPR(..., blocks=...)` | 1/2 Σ log det(I + D_bb/σ²), a sum over blocks b of rows |
 #
-# Each is at least as tight as the one above it. `blocks=10` makes blocks of ten consecutive rows; labels [N] or a list of
-# index arrays are taken, too. One block of all rows is the tightest, but costs what the exact process costs.
+# Each is at least as tight as the one above it. `blocks=10` makes blocks of ten consecutive rows; labels [N] or a list
+# of index arrays are taken, too. One block of all rows is the tightest, but costs what the exact process costs.
 
 # %%
 shared = {"kernel": kernel, "likelihood": likelihood}
@@ -66,12 +68,12 @@ print(f"{'log evidence':22}{evidence:10.2f}")
 upper = float(TSGPR((X, Y), **shared, inducing_variable=points(12)).upper_bound())
 print(f"{'upper bound':22}{upper:10.2f}")
 ordered = [*found.values(), evidence, upper]
-assert all(one < other for one, other in zip(ordered, ordered[1:], strict=False))
+assert all(one < other for one, other in pairwise(ordered))
 
 # %% [markdown]
-# **What to see below:** the gap between each bound and the log evidence, on a logarithmic scale. It closes as inducing points
-# are added. With 9 to 12 points blocks of ten leave a fraction of SGPR's gap, nearly as little as one block. With 40 all
-# bounds come together, since D vanishes.
+# **What to see below:** the gap between each bound and the log evidence, on a logarithmic scale. It closes as inducing
+# points are added. With 9 to 12 points blocks of ten leave a fraction of SGPR's gap, nearly as little as one block.
+# With 40 all bounds come together, since D vanishes.
 
 # %%
 sizes = (6, 9, 12, 16, 20, 30, 40)
@@ -84,15 +86,16 @@ ax.legend(fontsize=8)
 fig.tight_layout()
 for values in curves:
     in_order = [*values.values(), evidence]
-    assert all(one <= other + 1e-6 for one, other in zip(in_order, in_order[1:], strict=False))
+    assert all(one <= other + 1e-6 for one, other in pairwise(in_order))
 
 # %% [markdown]
 # ## What a tighter bound changes in training
 #
-# A loose bound is tightened by hyperparameters that are easy to explain: too much noise, too long lengthscales. Here each
-# bound is trained from the same start, with eight inducing points.
+# A loose bound is tightened by hyperparameters that are easy to explain: too much noise, too long lengthscales. Here
+# each bound is trained from the same start, with eight inducing points.
 #
-# **What to see below:** the noise that the bounds find (points) comes down towards the exact process' (dotted) as they tighten.
+# **What to see below:** the noise that the bounds find (points) comes down towards the exact process' (dotted) as they
+# tighten.
 
 # %%
 trained = {
@@ -119,8 +122,8 @@ fig.tight_layout()
 # %% [markdown]
 # ## The same with minibatches
 #
-# `TSVGP` and `BTSVGP` are to `gpflow.models.SVGP` what `TSGPR` and `BTSGPR` are to `SGPR`. At equal parameters SVGP ≤ TSVGP ≤
-# BTSVGP ≤ log evidence. To see this without noise, all get the q(u) that is optimal for SVGP.
+# `TSVGP` and `BTSVGP` are to `gpflow.models.SVGP` what `TSGPR` and `BTSGPR` are to `SGPR`. At equal parameters SVGP ≤
+# TSVGP ≤ BTSVGP ≤ log evidence. To see this without noise, all get the q(u) that is optimal for SVGP.
 
 # %%
 mean, covariance = trained["SGPR"].predict_f(trained["SGPR"].inducing_variable.Z, full_cov=True)
@@ -129,7 +132,7 @@ common = {"inducing_variable": trained["SGPR"].inducing_variable, "num_data": N,
 common |= {"kernel": trained["SGPR"].kernel, "likelihood": trained["SGPR"].likelihood, "q_mu": q_mu, "q_sqrt": q_sqrt}
 svgp, tsvgp, btsvgp = gpflow.models.SVGP(**common), TSVGP(**common), BTSVGP(**common)
 
-# A minibatch of BTSVGP is a block, and its objective, as that of SVGP, is scaled to N rows: the bound is the mean over blocks.
+# A minibatch of BTSVGP is a block. Objectives are scaled to N rows: the bound is their mean over the blocks.
 blocks = Minibatches(N, 20, fixed=True, seed=0)
 epoch = [blocks.rows(step) for step in range(N // 20)]
 values = [np.mean([float(model.elbo((X[rows], Y[rows]))) for rows in epoch]) for model in (svgp, tsvgp, btsvgp)]
@@ -141,7 +144,8 @@ assert values[0] < values[1] < values[2]
 # %% [markdown]
 # `fit` draws the minibatches (fixed blocks for `BTSVGP`) and takes natural gradients of q(u), Adam for the rest.
 #
-# **What to see below:** the structured bounds end above SVGP's, blocks highest. The curves are means over minibatches since the last record.
+# **What to see below:** the structured bounds end above SVGP's, blocks highest. The curves are means over minibatches
+# since the last record.
 
 # %%
 fig, ax = plt.subplots(figsize=(5.5, 2.8))
