@@ -7,6 +7,7 @@ TASK ?= regression
 DATASET ?=
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+NOTEBOOKS ?=
 MINUTES ?= 60
 CONSTRAINTS ?= constraints.txt
 
@@ -21,7 +22,8 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks docs clean
+.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks \
+	notebooks-update docs clean
 
 help:
 	@echo 'make demo       run the demonstration; TASK=classification, multiclass or streaming, DATASET=name, DEMO_ARGS=--short'
@@ -34,7 +36,8 @@ help:
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
 	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of five parts'
-	@echo 'make notebooks  execute every notebook, in place'
+	@echo 'make notebooks  execute every notebook, of its text; writes nothing; NOTEBOOKS="streaming" selects some'
+	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
 	@echo 'make docs       build the documentation; open docs/_build/index.html'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'
 	@echo
@@ -79,7 +82,10 @@ format: $(VENV)/.installed-dev
 	$(PY) -m ruff format
 
 notebooks: $(VENV)/.installed-dev
-	$(PY) -m nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	$(strip $(PY) .ci/notebooks $(NOTEBOOKS))
+
+notebooks-update: $(VENV)/.installed-dev
+	$(strip $(PY) .ci/notebooks --update $(NOTEBOOKS))
 
 # Needs no network: references to GPflow are resolved by docs/conf.py.
 docs: $(VENV)/.installed-dev

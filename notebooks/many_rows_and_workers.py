@@ -1,0 +1,169 @@
+# %% [markdown]
+# # More rows than memory, and several workers
+#
+# `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` read their rows from files, and divide them among processes; the objective
+# stays that of all rows. For whoever uses `SVGP` only because `SGPR` runs out of memory; a minute without network.
+
+# %%
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+
+from gpflow_pep import PEPR, fit
+from gpflow_pep.inducing import k_means
+from gpflow_pep.readers import array_batches, csv_batches, standardized, statistics
+
+plt.rcParams["figure.dpi"] = 75
+temporary = tempfile.TemporaryDirectory()
+folder = Path(temporary.name)
+rng = np.random.default_rng(5)
+X = rng.uniform(-3.0, 3.0, (20_000, 2))  # [N, D]
+Y = np.sin(2.0 * X[:, :1]) * np.cos(X[:, 1:]) + 0.2 * rng.standard_normal((len(X), 1))
+np.save(folder / "X.npy", X)
+np.save(folder / "Y.npy", Y)
+Z = k_means(X[:2000], 30, seed=0)  # [M, D]
+
+# %% [markdown]
+# ## Rows from a file
+#
+# `array_batches` takes whatever can be sliced: arrays that are mapped from a file, HDF5 data sets. The result is a
+# `tf.data.Dataset` of batches, which takes the place of `(X, Y)`. Each evaluation reads all rows, once, or twice with
+# the gradient; memory depends on the size of a batch. It is not an approximation:
+
+# %%
+rows = array_batches(
+    np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "Y.npy", mmap_mode="r"), batch_size=2500
+)
+from_file = PEPR(rows, gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
+in_memory = PEPR((X, Y), gpflow.kernels.SquaredExponential(), Z, alpha=0.5, noise_variance=0.1)
+one, other = (float(model.maximum_log_likelihood_objective()) for model in (from_file, in_memory))
+print(f"objective from the file {one:.6f}, in memory {other:.6f}")
+np.testing.assert_allclose(one, other, rtol=1e-10)
+
+# %%
+result = fit(from_file, max_iterations=8)
+print(result)
+noise = float(np.sqrt(from_file.likelihood.variance))
+print(f"noise s.d. {noise:.3f} (true 0.2)")
+assert abs(noise - 0.2) < 0.02
+
+# %% [markdown]
+# **What to see below:** what was learned from the file (left) has the pattern of the function without noise (right).
+# Crosses are the inducing points.
+
+# %%
+side = np.linspace(-3.0, 3.0, 40)
+grid = np.stack(np.meshgrid(side, side), axis=-1)
+learned = from_file.predict_f(grid.reshape(-1, 2))[0].numpy().reshape(40, 40)
+truth = np.sin(2.0 * grid[..., 0]) * np.cos(grid[..., 1])
+fig, axes = plt.subplots(1, 2, figsize=(6, 3), sharey=True)
+for ax, values in zip(axes, (learned, truth), strict=True):
+    ax.imshow(values, origin="lower", extent=(-3, 3, -3, 3), vmin=-1.0, vmax=1.0, cmap="RdBu_r")
+axes[0].plot(*from_file.inducing_variable.Z.numpy().T, "k+", ms=5)
+fig.tight_layout()
+assert np.sqrt(np.mean((learned - truth) ** 2)) < 0.1
+
+# %% [markdown]
+# ## Tables, and standardized columns
+#
+# `csv_batches` and `parquet_batches` read columns by name. `statistics` are the means and standard deviations of a
+# pass, `standardized` applies them to each batch as it is read.
+
+# %%
+np.savetxt(folder / "rows.csv", np.hstack([X, Y])[:3000], delimiter=",", header="east,north,height", comments="")
+table = csv_batches(folder / "rows.csv", inputs=["east", "north"], outputs=["height"], batch_size=1000)
+found = statistics(table)
+print("mean of X", found.X_mean.round(3), " s.d. of Y", found.Y_std.round(3))
+standard = PEPR(standardized(table, found), gpflow.kernels.SquaredExponential(), Z / 1.7, alpha=0.5)
+print("nats a row:", round(float(standard.maximum_log_likelihood_objective()) / 3000, 4))
+
+# %% [markdown]
+# The dataset must give the same rows in the same order each time, so it must not shuffle. Each pass is checked:
+
+# %%
+shuffled = PEPR(table.shuffle(3), gpflow.kernels.SquaredExponential(), Z, alpha=0.5)
+try:
+    for _ in range(10):
+        shuffled.maximum_log_likelihood_objective()
+except Exception as error:
+    print(type(error).__name__, str(error)[:300])
+else:
+    raise AssertionError("a shuffled dataset must be refused")
+
+# %% [markdown]
+# ## Several workers
+#
+# In the scope of TensorFlow's `MultiWorkerMirroredStrategy` each process passes its own share of the rows. The workers
+# exchange O(M²) numbers a step, whatever N is, and take identical steps. This is the whole program of a worker; on
+# several machines `TF_CONFIG` has their names instead of loopback addresses.
+
+# %%
+program = """
+import json, sys
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow_pep import PEPR, fit
+from gpflow_pep.readers import array_batches
+
+index, count = int(sys.argv[1]), int(sys.argv[2])
+with tf.distribute.MultiWorkerMirroredStrategy().scope():  # before any other operation of TensorFlow
+    X, Y = (np.load(f"{name}.npy", mmap_mode="r") for name in "XY")
+    share = slice(*(len(X) * part // count for part in (index, index + 1)))
+    kernel, Z = gpflow.kernels.SquaredExponential(), np.load("Z.npy")
+    model = PEPR(array_batches(X[share], Y[share], batch_size=2500), kernel, Z, alpha=0.5, noise_variance=0.1)
+    result = fit(model, max_iterations=8, checkpoint="training.npz")
+    parameters = np.concatenate([variable.numpy().ravel() for variable in model.trainable_variables])
+print(json.dumps({"rows": len(X[share]), "objective": result.objective[-1], "parameters": parameters.tolist()}))
+"""
+(folder / "train.py").write_text(program)
+np.save(folder / "Z.npy", Z)
+
+
+def free_ports(count):
+    """Ports of the loopback address that nobody listens to."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+workers = []
+for index in range(2):
+    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    command = [sys.executable, "train.py", str(index), "2"]
+    environment = os.environ | {"TF_CONFIG": json.dumps(config)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    workers.append(subprocess.Popen(command, cwd=folder, env=environment, **pipes))
+outputs = [worker.communicate() for worker in workers]
+for worker, (_, errors) in zip(workers, outputs, strict=True):
+    assert worker.returncode == 0, errors[-2000:]
+first, second = (json.loads(printed.splitlines()[-1]) for printed, _ in outputs)
+
+# %% [markdown]
+# Both end with the same parameters, bit for bit, and with those of one process that has all rows, but for rounding. The
+# chief, worker 0, wrote the checkpoint: started again after a crash, all workers go on from it.
+
+# %%
+print(f"rows: {first['rows']} + {second['rows']}")
+print(f"objective: {first['objective']:.6f}, of one process {result.objective[-1]:.6f}")
+assert first["parameters"] == second["parameters"]
+np.testing.assert_allclose(first["objective"], result.objective[-1], rtol=1e-6)
+own = np.concatenate([np.ravel(variable) for variable in from_file.trainable_variables])
+print(f"largest difference of a parameter: {np.abs(own - first['parameters']).max():.0e}")
+np.testing.assert_allclose(first["parameters"], own, rtol=1e-3, atol=1e-3)
+assert (folder / "training.npz").exists()
+temporary.cleanup()
+
+# %% [markdown]
+# `python -m experiments.distributed --workers 3` measures seconds and bytes a step on your machine.

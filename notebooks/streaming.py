@@ -1,0 +1,134 @@
+# %% [markdown]
+# # Data that arrive in batches
+#
+# `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points,
+# and forget the batch. For whoever would otherwise refit `SGPR` on all rows so far; half a minute without network.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import gpflow
+import matplotlib.pyplot as plt
+import numpy as np
+
+from gpflow_pep import PEPR, StreamingPEP, StreamingSGPR, StreamState, fit
+from gpflow_pep.likelihoods import Probit
+
+plt.rcParams["figure.dpi"] = 75
+rng = np.random.default_rng(4)
+
+
+def latent(x):
+    return np.sin(x) + 0.5 * np.sin(2.7 * x)
+
+
+X = np.sort(rng.uniform(0.0, 20.0, (400, 1)), axis=0)  # in the order of arrival
+Y = latent(X) + 0.2 * rng.standard_normal(X.shape)
+batches = [(X[start : start + 80], Y[start : start + 80]) for start in range(0, 400, 80)]
+Xnew = np.linspace(0.0, 20.0, 300)[:, None]
+
+# %% [markdown]
+# ## Exact where nothing moves
+#
+# With fixed hyperparameters and inducing points a stream has the posterior of all rows at once, and its objectives add
+# up to that of all rows.
+
+# %%
+Z = np.linspace(0.0, 20.0, 25)[:, None]
+fixed = {"kernel": gpflow.kernels.SquaredExponential(), "noise_variance": 0.04, "alpha": 0.5}
+together = PEPR((X, Y), inducing_variable=Z, **fixed)
+
+stream = StreamingSGPR(batches[0], inducing_variable=Z, **fixed)
+total = float(stream.maximum_log_likelihood_objective())
+for batch in batches[1:]:
+    stream.update(batch)
+    total += float(stream.maximum_log_likelihood_objective())
+
+print(
+    f"objectives of {len(batches)} batches: {total:.6f}, of all rows: {together.maximum_log_likelihood_objective():.6f}"
+)
+np.testing.assert_allclose(total, together.maximum_log_likelihood_objective(), rtol=0.0, atol=1e-5)
+for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), strict=True):
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+
+# %% [markdown]
+# ## Learning on the way
+#
+# Usually the first batch knows neither the hyperparameters nor where inducing points will be needed. `update` takes the
+# next batch; `fraction_to_move=0.4` lets up to two fifths of the inducing points go to its inputs, where the variance
+# given the others is largest; `fit` trains in between. Small powers are best for streams: `alpha=0` here.
+#
+# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory; the light ones were
+# forgotten, but the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread along the
+# way, and beyond the last batch the band is wide.
+
+# %%
+model = StreamingSGPR(batches[0], gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 20)[:, None], alpha=0.0)
+fig, axes = plt.subplots(3, 1, figsize=(9, 5.2), sharex=True, sharey=True)
+for number, batch in enumerate(batches):
+    if number:
+        model.update(batch, fraction_to_move=0.4)
+    result = fit(model, max_iterations=30)
+    if number % 2:
+        continue
+    ax = axes[number // 2]
+    mean, variance = (np.asarray(part)[:, 0] for part in model.predict_f(Xnew))
+    sd = np.sqrt(variance)
+    ax.fill_between(Xnew[:, 0], mean - 2.0 * sd, mean + 2.0 * sd, alpha=0.25)
+    ax.plot(Xnew, mean)
+    ax.plot(Xnew, latent(Xnew), "k:", lw=1)
+    ax.plot(X[: 80 * number], Y[: 80 * number], ".", ms=3, color="0.75")
+    ax.plot(*batch, ".", ms=3, color="0.2")
+    ax.plot(model.inducing_variable.Z, np.full(20, -3.0), "^", ms=4, color="C3")
+    ax.set_title(f"after batch {number + 1}: noise s.d. {float(np.sqrt(model.likelihood.variance)):.3f}", fontsize=9)
+    ax.set_ylim(-3.4, 3.4)
+fig.tight_layout()
+error = np.sqrt(np.mean((model.predict_f(Xnew)[0] - latent(Xnew)) ** 2))
+print(f"RMSE to the truth, over the whole stream: {error:.3f}")
+assert error < 0.15
+
+# %% [markdown]
+# ## To be continued elsewhere
+#
+# `state` holds all that a stream carries. A model made from it goes on bit for bit; its size does not depend on how
+# many rows have been seen.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "stream.npz"
+    model.state.save(path)
+    print(f"{path.stat().st_size / 1000:.0f} kB")
+    again = StreamingSGPR.from_state(StreamState.load(path), gpflow.kernels.SquaredExponential())
+for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True):
+    np.testing.assert_array_equal(one, other)
+
+# %% [markdown]
+# ## Labels that arrive in batches
+#
+# `StreamingPEP` does the same with any likelihood. Its sites are those of the batch; `fit` trains each batch.
+#
+# **What to see below:** the probability of label 1 after each of two batches; the vertical line is where the second
+# begins. After the first batch the probability is 1/2 ahead of the data. The second adds its stretch and leaves what
+# was learned before it nearly unchanged.
+
+# %%
+labels = (Y > 0.0).astype(float)
+Z = np.linspace(0.0, 20.0, 25)[:, None]
+classifier = StreamingPEP((X[:200], labels[:200]), gpflow.kernels.SquaredExponential(), Probit(), Z, alpha=0.5)
+gpflow.set_trainable(classifier.inducing_variable, False)
+fig, ax = plt.subplots(figsize=(9, 2.6))
+for number in range(2):
+    if number:
+        classifier.update((X[200:], labels[200:]))
+    result = fit(classifier, max_iterations=15)
+    assert result.sites.converged
+    ax.plot(Xnew, classifier.predict_y(Xnew)[0], label=f"after batch {number + 1}")
+ax.plot(X, labels, "|", color="0.4", ms=5)
+ax.axvline(X[200, 0], color="k", lw=0.5)
+ax.set_ylabel("probability of label 1")
+ax.legend(fontsize=8)
+fig.tight_layout()
+wrong = np.mean((classifier.predict_y(X)[0].numpy() > 0.5) != labels)
+print(f"errors on all rows, after the last batch: {wrong:.3f}")
+assert wrong < 0.15
