@@ -36,7 +36,7 @@ help:
 	@echo 'make format     format the code, and mend what ruff can mend safely'
 	@echo 'make bench      time one step of training against GPflow'
 	@echo 'make campaign   run random cases; report what is wrong, MINUTES=60 for each of five parts'
-	@echo 'make notebooks  execute every notebook, of its text; writes nothing; NOTEBOOKS="streaming" selects some'
+	@echo 'make notebooks  execute every notebook from its text; writes nothing; NOTEBOOKS="streaming" selects some'
 	@echo 'make notebooks-update  the same, and write the outputs to the notebooks'
 	@echo 'make docs       build the documentation; open docs/_build/index.html'
 	@echo 'make clean      remove .venv and whatever was built or cached; results in runs/ stay'

@@ -2,8 +2,8 @@
 # # Classification: EP, power EP, quantile propagation, leave-one-out
 #
 # `PEPClassifier` takes the place of `gpflow.models.SVGP` (or `VGP`) for class labels: there is no q to train, and
-# leave-one-out predictions come for the price of one prediction. For whoever has classified with GPflow; half a minute
-# without network.
+# leave-one-out predictions come for the price of one prediction. For readers who have classified with GPflow. Runs in
+# half a minute, without a network.
 
 # %%
 import gpflow
@@ -91,7 +91,7 @@ fig.tight_layout()
 # ## EP for a full Gaussian process
 #
 # With `inducing_variable=X` and `alpha=1` this is EP for the full process (Rasmussen and Williams, chapter 3), whose
-# estimate of the log evidence is more accurate than a bound. `reset_sites` starts from the prior; `update_sites`
+# estimate of the log evidence is usually closer than a bound. `reset_sites` starts from the prior; `update_sites`
 # returns the status.
 
 # %%
@@ -108,7 +108,7 @@ assert status.converged and variational < ep
 # ## Quantile propagation
 #
 # `projection="wasserstein"`: each site matches quantiles of the tilted distribution rather than its variance (Zhang et
-# al. 2020). For the same prior and likelihood, marginal variances come out no larger than EP's.
+# al. 2020). Its variances are smaller than EP's.
 #
 # **What to see below:** the ratio of the standard deviations of f, QP's to EP's, at the rows. It is below 1 everywhere,
 # by a percent at most.

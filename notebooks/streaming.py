@@ -2,7 +2,8 @@
 # # Data that arrive in batches
 #
 # `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points,
-# and forget the batch. For whoever would otherwise refit `SGPR` on all rows so far; half a minute without network.
+# and forget the batch. For readers who would otherwise refit `SGPR` on all rows so far. Runs in half a minute, without
+# a network.
 
 # %%
 import tempfile
@@ -92,7 +93,7 @@ assert error < 0.15
 # ## To be continued elsewhere
 #
 # `state` holds all that a stream carries. A model made from it goes on bit for bit; its size does not depend on how
-# many rows have been seen.
+# many batches came before.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 # # Structured bounds
 #
 # `TSGPR` and `BTSGPR` bound the log evidence as SGPR does, but more tightly; `TSVGP` and `BTSVGP` do so with
-# minibatches. For whoever trusts SGPR's bound and would like it closer; half a minute without network.
+# minibatches. For readers who trust SGPR's bound and want a tighter one. Runs in half a minute, without a network.
 
 # %%
 from itertools import pairwise
@@ -155,7 +155,7 @@ for kind in (gpflow.models.SVGP, TSVGP, BTSVGP):
     result = fit(model, (X, Y), batch_size=20, max_iterations=1500, learning_rate=0.02, interval=50)
     ended[kind.__name__] = np.mean(result.objective[-5:])
     ax.plot(50 * np.arange(1, len(result.objective) + 1), result.objective, label=kind.__name__)
-ax.set(xlabel="steps", ylabel="nats", xlim=(200, None), ylim=(-110.0, -40.0))
+ax.set(xlabel="steps", ylabel="nats", xlim=(200, None), ylim=(-90.0, -50.0))
 ax.legend(fontsize=8)
 fig.tight_layout()
 print({name: round(float(value), 1) for name, value in ended.items()})

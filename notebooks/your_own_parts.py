@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own likelihood, kernel and site rule
 #
-# What can be added from outside of the package, from the least work to the most, and how to check it. For whoever has
-# written a GPflow kernel or likelihood; a minute without network.
+# What can be added from outside of the package, from the least work to the most, and how to check it. For readers who
+# have written a GPflow kernel or likelihood. Runs in half a minute, without a network.
 
 # %%
 import gpflow
@@ -212,10 +212,10 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 # %% [markdown]
 # ## The sites of a regression model
 #
-# The collapsed models of Gaussian noise are given by their sites: FITC has the site noise v = σ² + d, DTC v = σ². What
-# `Powers` describe takes two methods; DTC is all of them zero. Any other rule of the sites is a `SiteAlgebra`: the sums
-# of a chunk of rows, and the derivatives of these, which are written by hand so that memory does not grow with N. Here
-# v = σ² exp(d/σ²).
+# The collapsed models of Gaussian noise are given by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
+# model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in two methods; for DTC
+# all three are zero. Any other rule of the sites is a `SiteAlgebra`: the sums of a chunk of rows, and the derivatives
+# of these, which are written by hand so that memory does not grow with N. Here v = σ² exp(d/σ²).
 
 
 # %%
