@@ -1,8 +1,9 @@
-"""Checks of values, in compiled functions too, whose errors begin with what was found."""
+"""Checks of values, in compiled functions too, whose errors begin with what was found; warnings."""
 
 import re
 import sys
 import sysconfig
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,18 @@ def reason_of(error: BaseException) -> str:
     return match.group(1).replace("] [", " ") if match else text
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, as if from the line of the user's code that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_of_library(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_of_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or _AUTOGRAPH in file
+
+
 class _UserFrames(tf_stack.StackTraceFilter):
     """
     In it, an operation of a graph is recorded as made by the user's files. TensorFlow's error lists the files that made
@@ -95,4 +108,4 @@ class _UserFrames(tf_stack.StackTraceFilter):
         while frame.f_back is not None:
             frame = frame.f_back
             names.add(frame.f_code.co_filename)
-        return frozenset(name for name in names if name.startswith(_LIBRARIES) or _AUTOGRAPH in name)
+        return frozenset(filter(_is_of_library, names))

@@ -106,6 +106,9 @@ class _Compiled:
         self._new = functools.partial(_Compiled, function, **options)
         # Functions that XLA compiles need graphs of their own, but tf.function would give them what it has traced.
         self._run, self._in_xla = (tf.function(no_autograph(function), autograph=False, **options) for _ in range(2))
+        for run in (self._run, self._in_xla):
+            # TensorFlow counts how often all instances of a class trace a method, and warns after a few models.
+            run._omit_frequent_tracing_warning = True
 
     def _function(self) -> Any:
         """The ``tf.function`` for where it is called."""

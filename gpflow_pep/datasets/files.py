@@ -102,6 +102,8 @@ def _sha256(path: Path, packed: bool) -> str:
 
 def _cached(file: PublishedFile) -> Path:
     """Path below the cache; downloads where it is absent or its sha256 is wrong, and keeps no wrong download."""
+    import pooch  # whose progress bar warns in notebooks when it is imported
+
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
     if path.exists() and not path.is_file():  # a pipe would be read for ever
         raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
@@ -131,6 +133,8 @@ def _cached(file: PublishedFile) -> Path:
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
     """Pooch's download, and its kind of error where the file unpacks to something else; pooch then removes it."""
+    import pooch
+
     pooch.HTTPDownloader()(url, output_file, pooch_)
     digest = _sha256(Path(output_file), packed=True)
     if digest != sha256:

@@ -8,7 +8,7 @@ from ..engine import local_variable
 from .cavity import Site
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SitesStatus:
     """How an update of the sites ended."""
 
@@ -26,6 +26,12 @@ class SitesStatus:
 
     damping: float
     """The fraction of an update that was taken in the end."""
+
+    def __repr__(self) -> str:
+        """Return a line with rounded numbers."""
+        end = "converged" if self.converged else "not converged"
+        numbers = f"change {self.change:.2g}, log_evidence {self.log_evidence:.8g}, damping {self.damping:.2g}"
+        return f"SitesStatus({end}, {self.sweeps} sweeps, {numbers})"
 
 
 class Sites(tf.Module):

@@ -1,6 +1,5 @@
 """What both estimators share: kernel, inducing points, training, streams and the posterior."""
 
-import warnings
 from abc import abstractmethod
 from copy import deepcopy
 from typing import Any
@@ -18,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import validation
+from ..checks import warn
 from ..inducing import greedy_variance, k_means
 from ..inducing.distinct import distinct
 from ..models.stream import Stream
@@ -122,7 +122,7 @@ class SparseGPEstimator(BaseEstimator):
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+            warn(message, ConvergenceWarning)
 
     def _validated_inputs(self, X: Any) -> AnyNDArray:
         """Check inputs of predictions, and that there is a model."""

@@ -43,7 +43,7 @@ from ..ep import (
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
 from ..observations import check_observations, check_observations_of
-from ..tilted import Projection, TiltedRule, rule_for
+from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties
@@ -165,17 +165,19 @@ class PEP(SiteProperties, SparseGP):
         """
         if not isinstance(likelihood, Likelihood):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
-        rule_for(likelihood, projection)  # raises an error for an unsupported pair
+        rule = rule_for(likelihood, projection)  # raises an error for an unsupported pair
         held: RegressionData | DatasetRows
         if isinstance(data, tf.data.Dataset | DatasetRows):
             check_chunk_size_for_dataset(chunk_size)
             held = data if isinstance(data, DatasetRows) else DatasetRows(data)
             check_observations_of(likelihood, held.dataset)
             num_data = int(held.num_data)
+            first = [values.numpy() for values in next(iter(held.dataset))]
         else:
             held = self._checked_observations(data, likelihood)
-            num_data = len(held[0])
+            num_data, first = len(held[0]), held
         C = latent_functions(likelihood, columns(held)[1])
+        rule.check(Observations(*map(tf.constant, first)), C)
         powers = validation.power(alpha, num_data, "row")
         super().__init__(
             held,

@@ -4,7 +4,6 @@ Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for ea
 """
 
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ from gpflow.config import default_float
 from tensorflow.python.eager import record
 
 from .. import validation
-from ..checks import asserted, check, plainly
+from ..checks import asserted, check, plainly, warn
 from ..derivatives import derivatives
 from ..engine import SiteSums
 from ..ep import (
@@ -82,7 +81,7 @@ def _converged_now(model: "PEP") -> UpdatedPosterior:
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
-            warnings.warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:], stacklevel=4)
+            warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
         return posterior
     if in_xla():  # which prints nothing
         return posterior

@@ -26,6 +26,10 @@ class EachLatent(TiltedRule):
         return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
 
     @override
+    def check(self, observations: Observations, num_latent_gps: int) -> None:
+        self._rule.check(_flat_observations(observations, num_latent_gps), 1)
+
+    @override
     @no_autograph
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
@@ -38,8 +42,12 @@ def _flat(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> tuple
     """Arrange one latent value a row: [C n], [C n, ...] and [C n] or []."""
     C = cavity.mean.shape[0]
     flat = Cavity(*(tf.reshape(value, [-1]) for value in cavity))
+    alpha = alpha if alpha.shape.rank == 0 or C == 1 else tf.tile(alpha, [C])
+    return flat, _flat_observations(observations, C), alpha
+
+
+def _flat_observations(observations: Observations, C: int) -> Observations:
     if C == 1:
-        return flat, observations, alpha
+        return observations
     Y = tf.reshape(tf.transpose(observations.Y), [-1, 1])
-    alpha = alpha if alpha.shape.rank == 0 else tf.tile(alpha, [C])
-    return flat, Observations(tf.tile(observations.X, [C, 1]), Y), alpha
+    return Observations(tf.tile(observations.X, [C, 1]), Y)

@@ -37,6 +37,11 @@ class AtPower(TiltedRule):
         return Tilted(*(tf.where(is_there, one, two) for one, two in zip(there, others, strict=True)))
 
     @override
+    def check(self, observations: Observations, num_latent_gps: int) -> None:
+        for rule in (self._there, self._elsewhere):
+            rule.check(observations, num_latent_gps)
+
+    @override
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

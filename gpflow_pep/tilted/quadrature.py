@@ -16,6 +16,7 @@ from .densities import log_density
 from .levels import first_points, locate, locate_all, many_points
 from .registry import KL, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
+from .smoothness import check_smooth
 
 
 class QuadratureRule(TiltedRule):
@@ -29,7 +30,7 @@ class QuadratureRule(TiltedRule):
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
-        self._density = log_density(likelihood)
+        self._density, self._name = log_density(likelihood), type(likelihood).__name__
         self._panels = AdaptivePanels(self._density)
         self._on_panels = on_demand(self._panels.moments)
 
@@ -68,6 +69,11 @@ class QuadratureRule(TiltedRule):
             return tuple(tf.where(refused, new, old) for old, new in zip(tilted, better, strict=True))
 
         return Tilted(*tf.cond(tf.reduce_any(refused), with_panels, lambda: tuple(tilted))), center
+
+    @override
+    def check(self, observations: Observations, num_latent_gps: int) -> None:
+        """Check that log p(y | f) has no kink."""
+        check_smooth(self._density, observations, self._name)
 
     @override
     def log_partition_vjp(

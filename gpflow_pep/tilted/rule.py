@@ -61,6 +61,14 @@ class TiltedRule(ABC):
             expensive method.
         """
 
+    def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (there may be nothing to check)
+        """
+        Check that the tilted distributions of rows like these can be computed.
+
+        :param num_latent_gps: C.
+        :raises ValueError: if they cannot.
+        """
+
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from ..arrays_file import ALTERED, check_writable, read_arrays, save_arrays, unusable
+from ..checks import warn
 from ..identity import difference
 from .saved_history import SavedHistory, saved_history_of
 
@@ -63,7 +63,7 @@ class Checkpoints:
         except OSError as error:
             if not self._has_failed:
                 message = f"checkpoint {str(self._path)!r} could not be written: {_reason(error)}; training goes on"
-                warnings.warn(message, stacklevel=2)
+                warn(message)
             self._has_failed = True
         self._last = time.perf_counter()
 

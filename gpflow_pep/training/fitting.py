@@ -1,7 +1,6 @@
 """One function that trains every model."""
 
 import os
-import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +9,7 @@ from gpflow.models import GPModel
 from tqdm import tqdm
 
 from .. import validation
+from ..checks import warn
 from ..ep import SitesStatus
 from ..identity import fingerprint, run_identity
 from ..minibatches import Minibatches
@@ -185,7 +185,7 @@ def fit(
         status = _converged_sites(model)
     result = _result(history, outcome, status)
     if result.status == FAILED or interruption.requested:
-        warnings.warn(result.reason, stacklevel=2)
+        warn(result.reason)
     return result
 
 

@@ -2,13 +2,13 @@
 
 import re
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from ..checks import warn
 from .checkpoints import Checkpoints
 from .interruption import Interruption
 from .result import EARLY, INTERRUPTED, Outcome
@@ -208,7 +208,7 @@ class History:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
             message = f"tensorboard {self.tensorboard!r} could not be written: {reason}; training goes on without it."
-            warnings.warn(message, stacklevel=2)
+            warn(message)
             self.monitor = None
 
     def _judged_by(self) -> tuple[str, list[float]]:

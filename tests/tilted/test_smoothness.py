@@ -1,0 +1,83 @@
+"""Likelihoods with a kink are refused, steep ones and those that are infinite somewhere are not."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import ScalarLikelihood
+
+from gpflow_pep import PEP
+from gpflow_pep.tilted import KL, Observations, rule_for
+
+rng = np.random.default_rng(3)
+X = rng.normal(size=(50, 1))
+Y = rng.normal(size=(50, 1))
+
+
+class Own(ScalarLikelihood):
+    """A likelihood with any log density."""
+
+    def __init__(self, log_prob):
+        super().__init__()
+        self._log_prob = log_prob
+
+    def _scalar_log_prob(self, X, F, Y):
+        return self._log_prob(F, Y)
+
+    def _conditional_mean(self, X, F):
+        return tf.identity(F)
+
+    def _conditional_variance(self, X, F):
+        return tf.ones_like(F)
+
+
+KINKS = {
+    "Laplace": lambda F, Y: -tf.abs(Y - F) / 0.3,
+    "a small one": lambda F, Y: -0.5 * (Y - F) ** 2 - 0.1 * tf.abs(F - 0.123),
+    "hinge": lambda F, Y: -tf.nn.relu(1.0 - Y * F),
+    "Huber with a wrong slope": lambda F, Y: tf.where(tf.abs(Y - F) < 1.0, -0.5 * (Y - F) ** 2, -2.0 * tf.abs(Y - F)),
+}
+SMOOTH = {
+    "Student-t": lambda F, Y: -2.0 * tf.math.log1p((Y - F) ** 2 / 3.0),
+    "a narrow Student-t": lambda F, Y: -tf.math.log1p((Y - F) ** 2 / 1e-6),
+    "smoothed Laplace": lambda F, Y: -tf.sqrt((Y - F) ** 2 + 1e-4) / 0.3,
+    "a steep step": lambda F, Y: tf.math.log_sigmoid(1e3 * (F - Y)),
+    "an exponential": lambda F, Y: Y * F - tf.exp(F),
+    "nothing below zero": lambda F, Y: tf.where(F > 0.0, -F - tf.math.log(tf.abs(F)), -np.inf),
+    "Huber": lambda F, Y: tf.where(tf.abs(Y - F) < 1.0, -0.5 * (Y - F) ** 2, 0.5 - tf.abs(Y - F)),
+}
+
+
+def check(log_prob):
+    likelihood = Own(log_prob)
+    rule_for(likelihood, KL()).check(Observations(tf.constant(X), tf.constant(Y)), 1)
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_refused(name):
+    with pytest.raises(ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"):
+        check(KINKS[name])
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_accepted(name):
+    check(SMOOTH[name])
+
+
+def test_where_the_kink_is():
+    with pytest.raises(ValueError, match=r"jumps by 0\.2 at f = 0\.123 in row 0\."):
+        check(KINKS["a small one"])
+
+
+def test_models_check_it():
+    with pytest.raises(ValueError, match="twice differentiable"):
+        PEP((X, Y), gpflow.kernels.SquaredExponential(), Own(KINKS["Laplace"]), X[:5])
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [gpflow.likelihoods.Beta(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])), gpflow.likelihoods.Gamma()],
+)
+def test_likelihoods_of_gpflow(likelihood):
+    Y = tf.fill([50, 2], tf.constant(0.5, tf.float64))
+    rule_for(likelihood, KL()).check(Observations(tf.constant(X), Y), 2)
