@@ -150,16 +150,19 @@ def select_num_inducing(
         path.append(_scores(model, len(X)))
         _check_scores(path[-1], criterion, M)
         seconds.append(time.perf_counter() - began)
-        if len(path) > 1 and _gain(*path[-2:], criterion) < tolerance:
+        if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
             status = TOLERANCE
             break
     if status == LARGEST and wanted[len(path) - 1] == len(rows):
         status = ALL_ROWS
     enough = status == TOLERANCE
     tried = wanted[: len(path)]
+    objectives, upper_bounds, densities = np.array(path).T
     return NumInducingSelection(
         np.array(tried),
-        *np.array(path).T,
+        objectives,
+        upper_bounds,
+        densities,
         np.array(seconds),
         criterion,
         status,
