@@ -138,8 +138,8 @@ def select_num_inducing(
     wanted = _checked_numbers(numbers, len(rows))
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
-    Z, last, path, trainings, seconds = None, None, list[_Scores](), list[Any](), list[float]()
-    status = LARGEST
+    Z, last, status = None, model, LARGEST
+    path, trainings, seconds = list[_Scores](), list[Any](), list[float]()
     for M in wanted:
         began = time.perf_counter()
         Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
