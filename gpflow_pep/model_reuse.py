@@ -1,5 +1,8 @@
 """Models of one structure: what was compiled for one serves all others, whose data and values are assigned to it."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.models import GPModel
@@ -12,18 +15,16 @@ from .models.sparse import SparseGP
 
 def are_alike(kept: GPModel, new: GPModel) -> bool:
     """Whether data, alpha and parameter values are all that differs between two models with data of their own."""
-    models = (kept, new)
-    if not all(isinstance(model, SparseGP) and hasattr(model, "alpha") for model in models):
+    if not all(isinstance(model, SparseGP) and hasattr(model, "alpha") for model in (kept, new)):
         return False
-    settings, parameters, shapes = (
-        [of(model) for model in models]
-        for of in (
-            lambda model: list(settings_of(model)),
-            lambda model: {name: (p.shape, p.dtype, p.trainable) for name, p in parameter_dict(model).items()},
-            lambda model: [model.alpha.shape.as_list(), *(values.shape[1] for values in model.data)],
-        )
-    )
-    return settings[0] == settings[1] and parameters[0] == parameters[1] and shapes[0] == shapes[1] and not shapes[0][0]
+    one_power = new.alpha.shape.rank == 0  # and not one per row or block
+    return one_power and _structure(kept) == _structure(new)
+
+
+def _structure(model: GPModel) -> tuple[Any, ...]:
+    parameters = {name: (each.shape, each.dtype, each.trainable) for name, each in parameter_dict(model).items()}
+    columns = [values.shape[1] for values in model.data]
+    return list(settings_of(model)), parameters, model.alpha.shape.rank, columns
 
 
 def assign_values(kept: GPModel, new: GPModel) -> None:
@@ -40,11 +41,15 @@ def assign_values(kept: GPModel, new: GPModel) -> None:
 def is_described_by_values(model: SparseGP) -> bool:
     """Whether :func:`are_alike` sees all that its parts are made of: none holds a tensor or a variable of its own."""
     parts = (model.kernel, model.likelihood, model.inducing_variable, model.mean_function)
-    held = (
-        value
-        for part in parts
-        for module in (part, *part.submodules)
-        if not isinstance(module, Parameter | bijectors.Bijector)
-        for value in vars(module).values()
-    )
-    return not any(isinstance(value, tf.Tensor | tf.Variable) for value in held)
+    modules = (module for part in parts for module in (part, *part.submodules))
+    held = (vars(module) for module in modules if not isinstance(module, Parameter | bijectors.Bijector))
+    return not any(isinstance(value, tf.Tensor | tf.Variable) for value in _leaves(held))
+
+
+def _leaves(values: Any) -> Iterator[Any]:
+    """All that lists, dictionaries and what is in them hold."""
+    for value in values.values() if isinstance(values, Mapping) else values:
+        if isinstance(value, Mapping | list | tuple):
+            yield from _leaves(value)
+        else:
+            yield value

@@ -139,8 +139,8 @@ def select_num_inducing(
     wanted = _checked_numbers(numbers, len(rows))
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
-    Z, last, path, trainings, seconds = None, None, list[_Scores](), list[Any](), list[float]()
-    status = LARGEST
+    Z, last, status = None, model, LARGEST
+    path, trainings, seconds = list[_Scores](), list[Any](), list[float]()
     for M in wanted:
         began = time.perf_counter()
         Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
@@ -151,16 +151,19 @@ def select_num_inducing(
         path.append(_scores(model, len(X)))
         _check_scores(path[-1], criterion, M)
         seconds.append(time.perf_counter() - began)
-        if len(path) > 1 and _gain(*path[-2:], criterion) < tolerance:
+        if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
             status = TOLERANCE
             break
     if status == LARGEST and wanted[len(path) - 1] == len(rows):
         status = ALL_ROWS
     enough = status == TOLERANCE
     tried = wanted[: len(path)]
+    objectives, upper_bounds, densities = np.array(path).T
     return NumInducingSelection(
         np.array(tried),
-        *np.array(path).T,
+        objectives,
+        upper_bounds,
+        densities,
         np.array(seconds),
         criterion,
         status,

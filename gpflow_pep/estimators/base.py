@@ -24,6 +24,7 @@ from ..models.stream import Stream
 from ..num_inducing_selection import NumInducingSelection, select_num_inducing
 from ..posteriors import SitesPosterior
 from ..training import FitResult
+from ..training.declared import has_sites
 from ..training.fitting import OPTIMIZERS
 from ..training.result import LIMIT
 from .training import PosteriorValues, trained, trained_in_place
@@ -83,7 +84,7 @@ class SparseGPEstimator(BaseEstimator):
             return
         model = self._make(X, Y, self._initial_kernel(X, Y), self._initial_points(X))
         self._keep(model, *trained(model, options))
-        vars(self).pop("num_inducing_selection_", None)
+        self.__dict__.pop("num_inducing_selection_", None)
 
     def _select_model(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
         """Train models with more and more inducing points, and keep the one that has enough."""
@@ -122,6 +123,9 @@ class SparseGPEstimator(BaseEstimator):
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
+            warn(message, ConvergenceWarning)
+        if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have told
+            message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
 
     def _validated_inputs(self, X: Any) -> AnyNDArray:

@@ -176,5 +176,5 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
-        parts = {"alpha": float(model.alpha), "max_jitter": MAX_JITTER}
-        return StreamingPEP(data, model.kernel, model.likelihood, Z, **parts)
+        alpha = float(model.alpha)
+        return StreamingPEP(data, model.kernel, model.likelihood, Z, alpha=alpha, max_jitter=MAX_JITTER)

@@ -143,7 +143,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True, reset=reset)
-        Y = np.asarray(y, dtype=default_float())
+        Y: AnyNDArray = np.asarray(y, dtype=default_float())
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
@@ -162,8 +162,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
-        parts = {"alpha": float(model.alpha), "likelihood": model.likelihood, "max_jitter": MAX_JITTER}
-        return StreamingSGPR(data, model.kernel, Z, **parts)
+        alpha = float(model.alpha)
+        return StreamingSGPR(data, model.kernel, Z, alpha=alpha, likelihood=model.likelihood, max_jitter=MAX_JITTER)
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

@@ -55,7 +55,7 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 def trained_in_place(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
     """Train the model itself, and return what :func:`trained` does."""
     result = None if options is None else uninterrupted(fit(model, **options))
-    with without_warnings(model):  # the result has told
+    with without_warnings(model):  # the caller is told
         values = posterior_values(model)
     if has_sites(model):
         return result, model.sites_status.log_evidence, values

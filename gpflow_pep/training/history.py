@@ -139,7 +139,7 @@ class History:
         self.iterations, self._recorded, self._before = saved.iterations, saved.iterations, saved.seconds
         self.objective, self.held_out = saved.objective, saved.held_out
         self._progress_bar.update(self.iterations)
-        return None if saved.ended is None else Outcome(*saved.ended)
+        return None if saved.ended is None else Outcome(saved.ended[0], saved.ended[1])
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""

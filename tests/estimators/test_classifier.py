@@ -89,7 +89,7 @@ def test_refused_labels(X, small, given, message):
 def test_a_likelihood_of_ones_own(X, labels, small):
     """It is copied, and refused if it is not one of labels."""
     likelihood = Softmax(3)
-    estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None).fit(X, labels)
+    estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0).fit(X, labels)
     assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
     np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-14)
     assert estimator.score(X, labels) > 0.6

@@ -138,7 +138,7 @@ def test_auto(X, y):
 def test_given_kernels_are_copied(X, y):
     kernel = Matern52(lengthscales=3.0) + gpflow.kernels.White(0.1)
     before = gpflow.utilities.read_values(kernel)
-    estimator = SparseGPRegressor(kernel, n_inducing=6, max_iterations=3).fit(X, y)
+    estimator = SparseGPRegressor(kernel, n_inducing=6, max_iterations=3, random_state=0).fit(X, y)
     assert estimator.kernel is kernel and estimator.kernel_ is not kernel
     for name, value in gpflow.utilities.read_values(kernel).items():
         np.testing.assert_array_equal(value, before[name])
@@ -180,7 +180,7 @@ def test_search_over_a_pipeline(X, y):
 
 def test_weights_are_refused(X, y):
     """Where scikit-learn looks, and by Python: `fit` has no such argument; scores may be weighted."""
-    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3)
+    estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
     assert not has_fit_parameter(estimator, "sample_weight")
     with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
         estimator.fit(X, y, sample_weight=np.ones(60))
