@@ -172,12 +172,12 @@ class PEP(SiteProperties, SparseGP):
             held = data if isinstance(data, DatasetRows) else DatasetRows(data)
             check_observations_of(likelihood, held.dataset)
             num_data = int(held.num_data)
-            first = [values.numpy() for values in next(iter(held.dataset))]
+            first = next(iter(held.dataset))
         else:
             held = self._checked_observations(data, likelihood)
-            num_data, first = len(held[0]), held
+            num_data, first = len(held[0]), tuple(map(tf.constant, held))
         C = latent_functions(likelihood, columns(held)[1])
-        rule.check(Observations(*map(tf.constant, first)), C)
+        rule.check(Observations(*first), C)
         powers = validation.power(alpha, num_data, "row")
         super().__init__(
             held,

@@ -1,6 +1,6 @@
 """Refuse likelihoods with a kink, whose second derivative by automatic differentiation is wrong there."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +14,9 @@ _ROWS, _POINTS = 32, 2001
 _STEEPEST = 1e-3  # change of the slope between two points beyond that of its derivative, of the largest slope
 _JUMP = 1e-4  # change of the slope over the last interval, of the largest slope
 _HALVINGS = 40
+
+_Slopes: TypeAlias = tuple[AnyNDArray, AnyNDArray]
+"""Slopes of the log density, and their derivatives."""
 
 
 def check_smooth(density: LogDensity, observations: Observations, name: str) -> None:
@@ -35,12 +38,12 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
     # Slightly off the places where kinks are likely, 0 and the observations.
     low = np.tile(np.linspace(-largest, largest, _POINTS)[:, None] + np.pi * 1e-4, len(rows))  # [K, R]
 
-    def slopes(F: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+    def slopes(F: AnyNDArray) -> _Slopes:
         """Slope and its derivative, NaN where y is impossible."""
         value, slope, curvature = (part.numpy() for part in density(tf.constant(F, default_float()), x, y))
         return np.where(np.isfinite(value), slope, np.nan), curvature
 
-    def excess(width: Any, low: tuple[AnyNDArray, AnyNDArray], high: tuple[AnyNDArray, AnyNDArray]) -> AnyNDArray:
+    def excess(width: Any, low: _Slopes, high: _Slopes) -> AnyNDArray:
         """By how much the slope changes more than its derivative says; 0 where that is no number."""
         change = np.abs(high[0] - low[0] - width * (high[1] + low[1]) / 2.0)
         return np.where(np.isfinite(change), change, 0.0)
@@ -60,10 +63,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
             at_middle = slopes(middle)
             is_left = excess(middle - left, at_left, at_middle) >= excess(right - middle, at_middle, at_right)
             left, right = np.where(is_left, left, middle), np.where(is_left, middle, right)
-            at_left, at_right = (
-                tuple(np.where(is_left, one, other) for one, other in zip(*pair, strict=True))
-                for pair in ((at_left, at_middle), (at_middle, at_right))
-            )
+            at_left, at_right = _chosen(is_left, at_left, at_middle), _chosen(is_left, at_middle, at_right)
         jumps = np.where(np.isfinite(at_left[0] - at_right[0]), np.abs(at_left[0] - at_right[0]), 0.0)[0]
     found = np.flatnonzero(jumps > _JUMP * steepest)
     if found.size:
@@ -73,3 +73,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
             f"jumps by {jumps[row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a smooth one, with "
             "tf.sqrt(u**2 + 1e-4) in place of tf.abs(u), or your own rule (gpflow_pep.tilted.tilted_rule)."
         )
+
+
+def _chosen(mask: AnyNDArray, first: _Slopes, second: _Slopes) -> _Slopes:
+    return np.where(mask, first[0], second[0]), np.where(mask, first[1], second[1])
