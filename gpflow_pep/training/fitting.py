@@ -290,9 +290,11 @@ def _converged_sites(model: GPModel) -> SitesStatus | None:
 
 
 def _result(history: History, outcome: Outcome, sites: SitesStatus | None) -> FitResult:
-    objective, status, reason = list(history.objective), outcome.status, outcome.reason
+    recorded, objective = list(history.recorded), list(history.objective)
+    status, reason = outcome.status, outcome.reason
     if sites is not None:
         before = objective[-1] if objective else -np.inf
+        recorded.append(history.iterations)
         objective.append(sites.log_evidence)
         if status == CONVERGED and sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)):
             status = FAILED
@@ -304,4 +306,13 @@ def _result(history: History, outcome: Outcome, sites: SitesStatus | None) -> Fi
             status = FAILED if status == CONVERGED else status
             reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
     held_out = {name: tuple(values) for name, values in history.held_out.items()}
-    return FitResult(status, reason, history.iterations, tuple(objective), held_out, sites, history.seconds)
+    return FitResult(
+        status=status,
+        reason=reason,
+        iterations=history.iterations,
+        recorded=tuple(recorded),
+        objective=tuple(objective),
+        held_out=held_out,
+        sites=sites,
+        seconds=history.seconds,
+    )

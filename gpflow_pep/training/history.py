@@ -57,6 +57,8 @@ class History:
         :param interruption: whether Ctrl-C has been pressed.
         """
         self.iterations = 0
+        self.recorded: list[int] = []
+        """Iteration of every record."""
         self.objective: list[float] = []
         self.held_out: dict[str, list[float]] = {}
         self.monitor: Monitor | None = None
@@ -69,7 +71,7 @@ class History:
         self._best = [] if scores is None or patience is None else _copies(variables)
         self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
         self._interruption, self._is_stopped = interruption, False
-        self._recorded, self._before, self._began = 0, 0.0, time.perf_counter()
+        self._before, self._began = 0.0, time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -136,7 +138,7 @@ class History:
         saved = None if self._checkpoints is None else self._checkpoints.restore(self._state)
         if saved is None:
             return None
-        self.iterations, self._recorded, self._before = saved.iterations, saved.iterations, saved.seconds
+        self.iterations, self.recorded, self._before = saved.iterations, saved.recorded, saved.seconds
         self.objective, self.held_out = saved.objective, saved.held_out
         self._progress_bar.update(self.iterations)
         return None if saved.ended is None else Outcome(saved.ended[0], saved.ended[1])
@@ -150,14 +152,14 @@ class History:
 
     def record_last(self, objective: float) -> None:
         """Record the last step, or the start, if it has no record yet."""
-        if self._recorded < self.iterations or not self.objective:
+        if self.iterations not in self.recorded[-1:]:
             self._record(objective)
 
     def discard_last(self) -> None:
         """Discard the last step, which failed, and its record."""
         self.iterations -= 1
-        if self._recorded > self.iterations:
-            self._recorded = self.iterations
+        if self.recorded and self.recorded[-1] > self.iterations:
+            self.recorded.pop()
             self.objective.pop()
             for values in self.held_out.values():  # shorter if scoring the step failed
                 del values[len(self.objective) :]
@@ -174,11 +176,11 @@ class History:
         if self._checkpoints is None:
             return
         ended = None if outcome is None else [outcome.status, outcome.reason]
-        saved = SavedHistory(self.iterations, self.seconds, self.objective, self.held_out, ended)
+        saved = SavedHistory(self.iterations, self.seconds, self.recorded, self.objective, self.held_out, ended)
         self._checkpoints.save(saved, self._state)
 
     def _record(self, objective: float) -> None:
-        self._recorded = self.iterations
+        self.recorded.append(self.iterations)
         self.objective.append(objective)
         for name, value in ({} if self._scores is None else self._scores()).items():
             self.held_out.setdefault(name, []).append(value)

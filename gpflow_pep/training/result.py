@@ -38,6 +38,9 @@ class FitResult:
     iterations: int
     """Iterations of L-BFGS, or steps of Adam."""
 
+    recorded: tuple[int, ...]
+    """The iteration of every record, and once more the last one where the sites converge after it."""
+
     objective: tuple[float, ...]
     """
     The objective in nats at every record: with L-BFGS the best so far; with minibatches their mean since the last

@@ -12,6 +12,7 @@ class SavedHistory(NamedTuple):
 
     iterations: int
     seconds: float
+    recorded: list[int]
     objective: list[float]
     held_out: dict[str, list[float]]
     ended: list[str] | None
@@ -30,6 +31,10 @@ def saved_history_of(value: Any) -> SavedHistory:
     validation.whole_number(saved.iterations, "iterations", 0, None)
     if not _are_numbers([saved.seconds]) or not 0.0 <= saved.seconds < math.inf:
         raise ValueError(f"seconds must be a finite number of at least 0, got {saved.seconds!r}")
+    if not isinstance(saved.recorded, list):
+        raise ValueError("recorded must be a list of iterations")
+    for iteration in saved.recorded:
+        validation.whole_number(iteration, "recorded", 0, None)
     scores = list(saved.held_out.values()) if isinstance(saved.held_out, dict) else [None]
     if not all(isinstance(values, list) and _are_numbers(values) for values in [saved.objective, *scores]):
         raise ValueError("objective and held_out must be lists of numbers")

@@ -164,7 +164,8 @@ def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(as_new, tmp_path):
     fit(as_new("PEPClassifier"), max_iterations=6, **options)
     result = fit(as_new("PEPClassifier"), max_iterations=13, **options)
     assert result.iterations == 13 and result.status == "limit"
-    assert len(result.objective) == 6  # after 4, 6, 8, 12 and 13 steps, and at converged sites
+    assert result.recorded == (4, 6, 8, 12, 13, 13)  # the last one at converged sites
+    assert len(result.objective) == 6
 
 
 def test_a_converged_search_is_not_repeated(tmp_path):
@@ -377,6 +378,8 @@ SPOILT = {
     "a key less": (rewritten(lambda arrays: arrays.pop("parameter.0")), "differ in parameter.0"),
     "iterations": (of_course(iterations=-1), "iterations must be a whole number of at least 0, got -1"),
     "iterations in words": (of_course(iterations="ten"), "iterations must be a whole number"),
+    "recorded": (of_course(recorded=3), "recorded must be a list of iterations"),
+    "a record": (of_course(recorded=[1.5]), "recorded must be a whole number of at least 0, got 1.5"),
     "seconds": (of_course(seconds="1"), "seconds must be a finite number of at least 0, got '1'"),
     "objective": (of_course(objective=["1"]), "objective and held_out must be lists of numbers"),
     "held out": (of_course(held_out=[1.0]), "objective and held_out must be lists of numbers"),
