@@ -67,7 +67,7 @@ test-slow:
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'
 
-wheel: $(VENV)/.made
+wheel: $(VENV)/.installed-dev
 	.ci/wheel $(PY) $(CONSTRAINTS)
 
 lint: $(VENV)/.installed-dev
