@@ -1,4 +1,4 @@
-"""Checks of values, in compiled functions too, whose errors begin with what was found; warnings."""
+"""Check values, also in compiled functions, with errors that begin with the reason; warn at the user's line."""
 
 import re
 import sys
@@ -23,11 +23,12 @@ _CREATE_OPERATION = ("util/tf_export.py", "ops/gen_logging_ops.py", "framework/o
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
-    `value` itself, in a graph too; in a function that XLA compiles NaN, also in its derivatives, where not all of
-    `accepted` holds.
+    Check that all of `accepted` holds, and return `value`. In a function that XLA compiles, where no error can be
+    raised, return NaN, also in the derivatives, if the check fails.
 
     :param value: floating point numbers, if XLA is to compile this.
-    :raises tf.errors.InvalidArgumentError: with the message, strings and tensors, where not all of `accepted` holds.
+    :param message: strings and tensors.
+    :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
     accepted = tf.convert_to_tensor(accepted)
     accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
@@ -49,17 +50,17 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
 
 def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
     """
-    Check what belongs to no value, and return control dependencies; without effect where XLA compiles.
+    Check a condition that concerns no single value, and return control dependencies. Without effect under XLA.
 
-    :raises tf.errors.InvalidArgumentError: with the message, where not all of `accepted` holds.
+    :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
     return [asserted(tf.zeros([]), accepted, *message)]
 
 
 def plainly(function: Callable[..., Any], *args: Any) -> Any:
     """
-    Call a compiled function. If a check in it fails, the error has the check's message only, without TensorFlow's
-    account of the graph.
+    Call a compiled function. If a check in it fails, raise an error with the message of the check only, without
+    TensorFlow's description of the graph.
 
     :raises tf.errors.InvalidArgumentError: if a check in it fails.
     """
@@ -73,7 +74,7 @@ def plainly(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message, without TensorFlow's account of the graph."""
+    """Return an error's message, without TensorFlow's description of the graph."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
@@ -95,8 +96,8 @@ def _is_of_library(file: str) -> bool:
 
 class _UserFrames(tf_stack.StackTraceFilter):
     """
-    In it, an operation of a graph is recorded as made by the user's files. TensorFlow's error lists the files that made
-    the operation that failed; most of them are those of libraries.
+    Context in which only the user's files are recorded as the origin of a graph's operations. TensorFlow's errors list
+    the files that created the failed operation; without this most of them belong to libraries.
 
     (The filter is private to TensorFlow.)
     """

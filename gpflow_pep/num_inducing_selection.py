@@ -1,4 +1,4 @@
-"""Choose the number of inducing points: grow it until the bounds of the evidence, or leave-one-out densities, stall."""
+"""Select the number of inducing points: increase it until bounds or leave-one-out densities stop improving."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
 
 
 class _Scores(NamedTuple):
-    """Scores of one trained model, in nats a row; NaN where the model has none."""
+    """Scores of one trained model, in nats per row; NaN where the model has none."""
 
     objective: float
     upper_bound: float
@@ -37,16 +37,16 @@ class _Scores(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class NumInducingSelection:
-    """The path of a selection: [K] arrays with an entry for each number of points tried. Scores are in nats a row."""
+    """Result of :func:`select_num_inducing`: [K] arrays have an entry for each number tried. Scores: nats per row."""
 
     numbers: AnyNDArray
     """Numbers of inducing points, ascending."""
 
     objectives: AnyNDArray
-    """The objective after training: at alpha = 0 a lower bound of the log evidence."""
+    """The objective after training: at alpha = 0 a lower bound on the log evidence."""
 
     upper_bounds: AnyNDArray
-    """An upper bound of the log evidence at the hyperparameters learned; NaN for models without one."""
+    """An upper bound on the log evidence at the hyperparameters learned; NaN for models without one."""
 
     densities: AnyNDArray
     """Mean leave-one-out log density; NaN for models without one."""
@@ -55,7 +55,7 @@ class NumInducingSelection:
     """Wall time for choosing points, training and scoring."""
 
     criterion: str
-    """What had to improve: "gap", between the bounds, or "density", the leave-one-out density."""
+    """The score that had to improve: "gap", between the bounds, or "density", the leave-one-out density."""
 
     status: str
     """
@@ -70,7 +70,7 @@ class NumInducingSelection:
     """The number selected: the last one tried, or the one before it if the last step gained less than the tolerance."""
 
     model: GPModel
-    """The trained model with that many."""
+    """The trained model with `num_inducing` points."""
 
     trainings: tuple[Any, ...]
     """What `train` returned for each number."""
@@ -81,11 +81,11 @@ class NumInducingSelection:
         return self.upper_bounds - self.objectives
 
     def __repr__(self) -> str:
-        """Return the number, and why."""
+        """Return the number selected and the reason."""
         return f"NumInducingSelection(num_inducing={self.num_inducing}, status={self.status!r}; {self.reason})"
 
     def __str__(self) -> str:
-        """Return the path as a table."""
+        """Return all scores as a table."""
         columns = (self.objectives, self.upper_bounds, self.gaps, self.densities)
         lines = [f"{'M':>6}{'objective':>12}{'upper bound':>13}{'gap':>10}{'loo density':>13}{'seconds':>9}"]
         for number, seconds, *scores in zip(self.numbers, self.seconds, *columns, strict=True):
@@ -104,30 +104,32 @@ def select_num_inducing(
     train: Callable[..., Any] = fit,
 ) -> NumInducingSelection:
     """
-    Train models with more and more inducing points, until a step gains less than `tolerance` nats a row.
+    Train models with more and more inducing points, until a step from one number to the next gains less than
+    `tolerance` nats per row.
 
-    What has to gain depends on the model:
+    The gain depends on the model:
 
     ==========================================  ======================================================================
     a lower bound with an `upper_bound`        the gap between the bounds shrinks, or the lower one rises, which it
-    (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. A gap is a promise:
-    GPflow's `SGPR`)                            more points cannot raise the bound by more, at these hyperparameters.
+    (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. More points cannot
+    GPflow's `SGPR`)                            raise the lower bound by more than the gap, at these hyperparameters.
     any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
     ==========================================  ======================================================================
 
     Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`): the first ones
     with the hyperparameters that `make` starts from, the others with those that the smaller model has learned. A larger
-    model keeps the smaller one's points, where training has moved them, and gets more rows of X, chosen given these; it
-    starts from the smaller one's other parameters. So at alpha = 0 the objective does not fall from one model to the
-    next, but for jitter. Compiled functions, and the factorization that the choice makes, are not kept.
+    model starts from the smaller one's trained points and its other parameters; the additional points are rows of X,
+    chosen given these. At alpha = 0 the objective therefore does not fall from one model to the next, except for the
+    effect of jitter. The models do not share compiled functions.
 
     :param make: constructs a model of all data with points Z [M, D], with `upper_bound` and a bound as its objective,
         or with `loo_log_predictive_density`. It is called once more, with one point, for its kernel. If latent
         functions have kernels of their own, points are chosen by the first one's; if they have points of their own,
         larger models start from the points given to `make`, not from where training has moved them.
     :param data: X [N, D] and Y [N, P].
-    :param numbers: how many points to try, ascending. Numbers beyond that of the distinct rows of X become that.
-    :param tolerance: the smallest gain of a step worth its points, in nats a row.
+    :param numbers: the numbers of points to try, ascending, each at most the number of distinct rows of X: larger ones
+        are reduced to that.
+    :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
     :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a score is NaN.
@@ -234,7 +236,7 @@ def _check_scores(scores: _Scores, criterion: str, M: int) -> None:
 
 
 def _gain(before: _Scores, after: _Scores, criterion: str) -> float:
-    """Return what a step has gained, in nats a row."""
+    """Return the gain of a step, in nats per row."""
     if criterion == "density":
         return after.density - before.density
     rise = after.objective - before.objective
@@ -248,6 +250,6 @@ def _reason(status: str, tried: Sequence[int], path: Sequence[_Scores], criterio
     else:
         amount = "less" if status == TOLERANCE else "at least"
         than = "than " if status == TOLERANCE else ""
-        step = f"from {tried[-2]} to {tried[-1]} {what} gained {amount} {than}{tolerance:g} nats a row"
+        step = f"from {tried[-2]} to {tried[-1]} {what} gained {amount} {than}{tolerance:g} nats per row"
     ends = {TOLERANCE: "", LARGEST: ", and no larger number was given", ALL_ROWS: ", and these are all distinct rows"}
     return f"{step}{ends[status]}."

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Classification: EP, power EP, quantile propagation, leave-one-out
 #
-# `PEPClassifier` takes the place of `gpflow.models.SVGP` (or `VGP`) for class labels: there is no q to train, and
-# leave-one-out predictions come for the price of one prediction. For readers who have classified with GPflow. Runs in
-# half a minute, without a network.
+# `PEPClassifier` takes the place of `gpflow.models.SVGP` (or `VGP`) for class labels. There is no q to train, and
+# leave-one-out predictions cost as much as one prediction. For readers who have classified with GPflow. Runs in half a
+# minute, without a network.
 
 # %%
 import gpflow
@@ -28,8 +28,7 @@ grid_rows = grid.reshape(-1, 2)
 # ## From SVGP to PEPClassifier
 #
 # No likelihood is given, so `PEPClassifier` chooses `Probit` for labels 0 and 1. `fit` updates the sites until they
-# converge and trains kernel and inducing points. Later calls update the sites by themselves where something has
-# changed.
+# converge and trains kernel and inducing points. Later calls update the sites again if something has changed.
 
 # %%
 model = PEPClassifier((X, Y), gpflow.kernels.SquaredExponential(), inducing_variable=Z, alpha=0.5)
@@ -66,11 +65,11 @@ svgp.q_mu.assign(svgp.q_mu + 0.1)
 assert float(svgp.elbo((X, Y))) < bound
 
 # %% [markdown]
-# Training for each power goes on from the parameters of the last one here; nothing is traced again.
+# Training for each power starts from the parameters of the last one here; nothing is traced again.
 #
-# **What to see below:** the boundary of probability 1/2 (black) is much the same for all powers where the data are, as
-# are the test densities; the colors, deeper where a model is surer, fade sooner away from the data at `alpha=1`.
-# Triangles are inducing points.
+# **What to see below:** near the data the boundary of probability 1/2 (black) is much the same for all powers, and so
+# are the test densities. Colors are deeper where a model is more certain; at `alpha=1` they fade sooner away from the
+# data. Triangles are inducing points.
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.1), sharex=True, sharey=True)
@@ -90,7 +89,7 @@ fig.tight_layout()
 # %% [markdown]
 # ## EP for a full Gaussian process
 #
-# With `inducing_variable=X` and `alpha=1` this is EP for the full process (Rasmussen and Williams, chapter 3), whose
+# With `inducing_variable=X` and `alpha=1` `PEP` is EP for the full process (Rasmussen and Williams, chapter 3), whose
 # estimate of the log evidence is usually closer than a bound. `reset_sites` starts from the prior; `update_sites`
 # returns the status.
 
@@ -129,7 +128,7 @@ assert np.all(sd_qp / sd_ep > 0.985)
 # ## Leave-one-out
 #
 # `loo_log_predictive_density()` [N] is the log density of each label given all others, at fixed hyperparameters, from
-# the cavities of one fit. Refits without a row are the truth that it approximates; here for eight rows.
+# the cavities of one fit. It approximates refits without the row; here they are compared for eight rows.
 
 # %%
 loo = model.loo_log_predictive_density().numpy()  # [N]
@@ -145,8 +144,8 @@ for row, value, truth in zip(rows, loo[rows], refitted, strict=True):
 np.testing.assert_allclose(loo[rows], refitted, rtol=0.05, atol=0.01)
 
 # %% [markdown]
-# **What to see below:** the larger a circle, the less the other rows expect its label. The largest are those that lie
-# among the other class: candidates for wrong labels.
+# **What to see below:** the larger a circle, the smaller the probability of its label given the other rows. The largest
+# circles lie among the other class: candidates for wrong labels.
 
 # %%
 fig, ax = plt.subplots(figsize=(4.5, 3.2))
@@ -158,5 +157,5 @@ predicted = model.predict_y(X[worst])[0].numpy()[:, 0] > 0.5
 assert np.all(predicted != labels[worst])
 
 # %% [markdown]
-# These densities also choose `alpha` (`select_alpha`, see `from_sgpr_to_pep.ipynb`). Other likelihoods, such as counts
-# or Student-t, go into `PEP` in the same way.
+# `select_alpha` chooses `alpha` by these densities (see `from_sgpr_to_pep.ipynb`). `PEP` takes other likelihoods, such
+# as Poisson or Student-t, in the same way.

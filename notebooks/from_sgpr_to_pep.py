@@ -1,8 +1,8 @@
 # %% [markdown]
 # # From SGPR to PEP
 #
-# What changes when `gpflow.models.SGPR` is replaced by `PEPR`: one argument, `alpha`, from the variational bound to
-# FITC. For readers who know GPflow's `SGPR`. Runs in half a minute, without a network.
+# What changes when `PEPR` replaces `gpflow.models.SGPR`: one argument, `alpha`, from the variational bound to FITC. For
+# readers who know GPflow's `SGPR`. Runs in half a minute, without a network.
 
 # %%
 import gpflow
@@ -33,8 +33,8 @@ def kernel():
 # %% [markdown]
 # ## The same constructor
 #
-# `PEPR` takes what `SGPR` takes, and `alpha`. At `alpha=0` it is SGPR: the same objective, the same predictions. At
-# `alpha=1` it is FITC, GPflow's `GPRFITC`.
+# `PEPR` takes the arguments of `SGPR`, and `alpha`. At `alpha=0` it is SGPR: the same objective, the same predictions.
+# At `alpha=1` it is FITC, GPflow's `GPRFITC`.
 
 # %%
 options = {"noise_variance": 0.02}
@@ -51,7 +51,7 @@ for alpha, reference in ((0.0, sgpr), (1.0, fitc)):
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 # %% [markdown]
-# `alpha` is a variable. A compiled function sees a new value without being traced again:
+# `alpha` is a variable. A compiled function uses a new value without being traced again:
 
 # %%
 objective = tf.function(pep.maximum_log_likelihood_objective)
@@ -63,8 +63,8 @@ assert objective.experimental_get_tracing_count() == 1
 # %% [markdown]
 # ## Training
 #
-# GPflow's optimizers work as they do for `SGPR`. `fit` is shorter: it trains GPflow's own models too, L-BFGS for models
-# that hold their data, and says how it ended.
+# GPflow's optimizers work as they do for `SGPR`. `fit` is shorter. It trains GPflow's own models too, by L-BFGS if they
+# hold their data, and its result says how training ended.
 
 # %%
 scipy = gpflow.optimizers.Scipy()
@@ -81,12 +81,12 @@ for name, model in models.items():
         print(f"{name:22}", fit(model, max_iterations=200).status)
 
 # %% [markdown]
-# T-PEP is `PEPR` with a `scale` m: f given u has the covariance m D instead of D = Kff - Qff. A number fixes it, a
-# `gpflow.Parameter` learns it.
+# T-PEP is `PEPR` with a `scale` m: f given u has the covariance m D instead of D = Kff - Qff. A number stays
+# fixed, a `gpflow.Parameter` is learned.
 #
-# **What to see below:** SGPR takes for noise what eight inducing points cannot say: too much noise, and a band of
-# nearly one width where the data are. With `alpha=1` there is too little noise, and the band is narrow at inducing
-# points and wide between them. With `alpha=0.5` the noise is nearest to the truth.
+# **What to see below:** SGPR explains as noise what eight inducing points cannot represent: too much noise, and a band
+# of nearly constant width where the data are. With `alpha=1` there is too little noise, and the band is narrow at
+# inducing points and wide between them. With `alpha=0.5` the noise is nearest to the truth.
 
 # %%
 fig, axes = plt.subplots(1, 4, figsize=(13, 3), sharex=True, sharey=True)
@@ -108,8 +108,8 @@ fig.tight_layout()
 # %% [markdown]
 # ## Which alpha?
 #
-# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats a row, the smaller the better. Of
-# these models those with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
+# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats per row, the smaller the better. Of
+# these models, those with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
 
 # %%
 Xtest = rng.uniform(0.0, 6.0, (500, 1))
@@ -125,8 +125,8 @@ assert noise["SGPR"] > 0.15 > noise["FITC: PEPR, alpha = 1"]
 assert sorted(noise, key=lambda name: abs(noise[name] - 0.15))[:2] == ["T-PEP, alpha = 0.5", "PEPR, alpha = 0.5"]
 
 # %% [markdown]
-# Without rows to spare, `select_alpha` compares powers by leave-one-out densities of one fit for each.
-# `within_two_standard_errors` are the powers that are not significantly worse than the best. Where inducing points are
+# Without held-out rows, `select_alpha` compares powers by the leave-one-out densities of one fit for each power.
+# `within_two_standard_errors` has the powers that are not significantly worse than the best. If inducing points are
 # trained, leave-one-out rates `alpha=1` too high, as here; `folds=5` refits without parts of the rows and is more
 # cautious.
 
@@ -137,7 +137,7 @@ assert found.alpha == 1.0 and 0.5 in found.within_two_standard_errors
 print("best:", found.alpha, " not significantly worse:", found.within_two_standard_errors)
 
 # %% [markdown]
-# Leave-one-out densities of a regression model are exact: what a fit without the row would predict, at the same
+# Leave-one-out densities of a regression model are exact: they are those of a fit without the row, at the same
 # hyperparameters.
 
 # %%
@@ -153,8 +153,8 @@ np.testing.assert_allclose(left_out, refitted, rtol=1e-5)
 # ## The objective is a bound at alpha = 0 only
 #
 # **What to see below:** at fixed hyperparameters the objective rises with alpha, from SGPR's bound towards the log
-# evidence; for alpha > 0 it is an approximation without a guarantee. `upper_bound()` bounds the log evidence from above
-# for any alpha.
+# evidence. For alpha > 0 it is an approximation, not a bound. `upper_bound()` bounds the log evidence from above for
+# any alpha.
 
 # %%
 exact = gpflow.models.GPR((X, Y), half.kernel, likelihood=half.likelihood)
@@ -174,4 +174,4 @@ ax.legend(fontsize=8)
 fig.tight_layout()
 
 # %% [markdown]
-# Bounds that are tighter than SGPR's: see `structured_bounds.ipynb`. Labels: see `classification.ipynb`.
+# For bounds tighter than SGPR's see `structured_bounds.ipynb`, for class labels `classification.ipynb`.

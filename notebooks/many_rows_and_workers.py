@@ -1,9 +1,9 @@
 # %% [markdown]
 # # More rows than memory, and several workers
 #
-# `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` read their rows from files, and divide them among processes; the objective
-# stays that of all rows. For readers who use `SVGP` only because `SGPR` runs out of memory. Runs in 40 seconds, without
-# a network.
+# `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` can read their rows from files and divide them among processes. The
+# objective is still that of all rows. For readers who use `SVGP` only because `SGPR` runs out of memory. Runs in 40
+# seconds, without a network.
 
 # %%
 import json
@@ -35,9 +35,9 @@ Z = k_means(X[:2000], 30, seed=0)  # [M, D]
 # %% [markdown]
 # ## Rows from a file
 #
-# `array_batches` takes whatever can be sliced: arrays that are mapped from a file, HDF5 data sets. The result is a
-# `tf.data.Dataset` of batches, which takes the place of `(X, Y)`. Each evaluation reads all rows, once, or twice with
-# the gradient; memory depends on the size of a batch. It is not an approximation:
+# `array_batches` takes anything that can be sliced: arrays mapped from a file, HDF5 data sets. The result is a
+# `tf.data.Dataset` of batches, which takes the place of `(X, Y)`. Each evaluation reads all rows once, or twice with
+# the gradient. Memory depends on the size of a batch. The objective is not approximated:
 
 # %%
 rows = array_batches(
@@ -57,7 +57,7 @@ print(f"noise s.d. {noise:.3f} (true 0.2)")
 assert abs(noise - 0.2) < 0.02
 
 # %% [markdown]
-# **What to see below:** what was learned from the file (left) has the pattern of the function without noise (right).
+# **What to see below:** the mean learned from the file (left) has the pattern of the function without noise (right).
 # Crosses are the inducing points.
 
 # %%
@@ -75,8 +75,8 @@ assert np.sqrt(np.mean((learned - truth) ** 2)) < 0.1
 # %% [markdown]
 # ## Tables, and standardized columns
 #
-# `csv_batches` and `parquet_batches` read columns by name. `statistics` are the means and standard deviations of a
-# pass, `standardized` applies them to each batch as it is read.
+# `csv_batches` and `parquet_batches` read columns by name. `statistics` computes means and standard deviations in one
+# pass, and `standardized` applies them to each batch as it is read.
 
 # %%
 np.savetxt(folder / "rows.csv", np.hstack([X, Y])[:3000], delimiter=",", header="east,north,height", comments="")
@@ -103,8 +103,8 @@ else:
 # ## Several workers
 #
 # In the scope of TensorFlow's `MultiWorkerMirroredStrategy` each process passes its own share of the rows. The workers
-# exchange O(M²) numbers a step, whatever N is, and take identical steps. This is the whole program of a worker; on
-# several machines `TF_CONFIG` has their names instead of loopback addresses.
+# exchange O(M²) numbers per step, whatever N is, and take identical steps. This is the whole program of a worker. On
+# several machines, `TF_CONFIG` has their names instead of loopback addresses.
 
 # %%
 program = """
@@ -152,8 +152,8 @@ for worker, (_, errors) in zip(workers, outputs, strict=True):
 first, second = (json.loads(printed.splitlines()[-1]) for printed, _ in outputs)
 
 # %% [markdown]
-# Both end with the same parameters, bit for bit, and with those of one process that has all rows, but for rounding. The
-# chief, worker 0, wrote the checkpoint: started again after a crash, all workers go on from it.
+# Both workers end with the same parameters, bit for bit, and up to rounding with those of one process that has all
+# rows. The chief, worker 0, wrote the checkpoint. If the workers are started again after a crash, all resume from it.
 
 # %%
 print(f"rows: {first['rows']} + {second['rows']}")
@@ -167,4 +167,4 @@ assert (folder / "training.npz").exists()
 temporary.cleanup()
 
 # %% [markdown]
-# `python -m experiments.distributed --workers 3` measures seconds and bytes a step on your machine.
+# `python -m experiments.distributed --workers 3` measures seconds and bytes per step on your machine.

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Experiments with Sacred, curves in TensorBoard
 #
-# Run an experiment of this clone from the command line, read its record, and show what it logged; then the same log
-# from `fit` alone, for models of your own. For readers who keep their results. Runs in half a minute, without a
-# network.
+# Run an experiment of the repository from the command line, read its record and show its log. `fit` alone writes the
+# same log for models of your own. For readers who keep their results. Runs in half a minute, without a network.
 
 # %%
 import json
@@ -29,8 +28,8 @@ clone = Path.cwd() if Path("experiments").is_dir() else Path.cwd().parent  # whe
 # %% [markdown]
 # ## A run
 #
-# Each experiment is a command; `print_config` in place of `with ...` says what can be set. Runs are recorded below
-# `runs/`, or where `--file_storage` says.
+# Each experiment is a command; `print_config` in place of `with ...` prints its settings. Runs are recorded in `runs/`,
+# or in the folder given by `--file_storage`.
 
 # %%
 command = [sys.executable, "-m", "experiments.regression", f"--file_storage={folder / 'runs'}"]
@@ -41,8 +40,8 @@ assert ended.returncode == 0, ended.stderr[-2000:]
 # %% [markdown]
 # ## Its record
 #
-# A folder per run: the whole configuration (by full names: `alpha` is `gp.alpha`), the result, everything that was
-# logged, the output, and in `run.json` source files and versions.
+# A folder per run: the whole configuration (by full names: `alpha` is `gp.alpha`), the result, all logged values, the
+# output, and in `run.json` source files and versions.
 
 # %%
 run = folder / "runs" / "1"
@@ -62,8 +61,8 @@ assert record["status"] == "COMPLETED" and config["gp"]["alpha"] == 0.5
 #
 # `tensorboard --logdir runs` shows the scalars of all runs in the browser. Its files can be read from Python as well.
 #
-# **What to see below:** L-BFGS raises the objective (nats a row) quickly and then slowly; the test NLPD falls with it
-# and is flat after some ten iterations, from where more training buys no better predictions.
+# **What to see below:** L-BFGS raises the objective (nats per row) quickly and then slowly. The test NLPD falls at
+# first and is flat after some ten iterations; further training does not improve the predictions.
 
 
 # %%
@@ -89,12 +88,12 @@ np.testing.assert_allclose(logged["objective_per_point"][1][-1], record["result"
 
 # %% [markdown]
 # A sweep (`python -m experiments.sweep sweep.toml`) makes one such run for each combination of data sets, splits,
-# models, powers and numbers of inducing points, and prints a table of means; `experiments/README.md` says how.
+# models, powers and numbers of inducing points, and prints a table of means; see `experiments/README.md`.
 #
 # ## The same log from `fit`
 #
-# `fit(..., tensorboard=...)` logs objective, parameters and scores of held-out rows of any model, and for inputs of one
-# or two dimensions pictures of the predictions, every ten records.
+# `fit(..., tensorboard=...)` logs the objective, parameters and scores of held-out rows of any model. For inputs of one
+# or two dimensions it also logs pictures of the predictions, every ten records.
 
 # %%
 rng = np.random.default_rng(6)
@@ -107,8 +106,8 @@ print(", ".join(sorted(logged)))
 np.testing.assert_allclose(logged["objective"][1], result.objective, rtol=1e-6)
 
 # %% [markdown]
-# **What to see below:** the last picture that TensorBoard's tab "Images" has: observations, mean and two standard
-# deviations of y, inducing points (black) at the bottom.
+# **What to see below:** the last picture in TensorBoard's tab "Images": observations, mean and two standard deviations
+# of y, and inducing points (black) at the bottom.
 
 # %%
 events = EventAccumulator(str(folder / "logs"), size_guidance={"tensors": 0}).Reload()

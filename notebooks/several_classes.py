@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Several classes
 #
-# `PEPClassifier` with labels 0, 1, ..., C - 1: a latent function for each class, of one kernel or of several; the same
-# with minibatches. For readers who know `gpflow.likelihoods.MultiClass`. Runs in 40 seconds, without a network.
+# `PEPClassifier` with labels 0, 1, ..., C - 1 has a latent function for each class. They share one kernel or have their
+# own. `ARPEP` does the same with minibatches. For readers who know `gpflow.likelihoods.MultiClass`. Runs in 40 seconds,
+# without a network.
 
 # %%
 import gpflow
@@ -43,9 +44,9 @@ def scores(model):
 # %% [markdown]
 # ## Robust-max, chosen by itself
 #
-# With labels 0, 1, 2 and no likelihood, `PEPClassifier` takes `MultiClassRobustMax(3)`: the class of the largest of
-# three latent functions is the observed one, but for a fraction ε of labels drawn at random. (GPflow's own `MultiClass`
-# is accepted too; its probabilities have errors of up to 1e-4.) The latent functions share kernel and inducing points
+# With labels 0, 1, 2 and no likelihood `PEPClassifier` uses `MultiClassRobustMax(3)`: the observed class is that of the
+# largest of three latent functions, except for a fraction ε of labels drawn at random. (GPflow's own `MultiClass` is
+# accepted too; its probabilities have errors of up to 1e-4.) The latent functions share kernel and inducing points
 # here.
 
 # %%
@@ -62,8 +63,8 @@ for alpha in (0.0, 0.5, 1.0):
     assert error < 0.08
 
 # %% [markdown]
-# **What to see below:** each color is the probability of a class (red, green, blue mixed); grey is where the model does
-# not know, outside of the data. The three arms are told apart, by much the same boundaries for each power.
+# **What to see below:** red, green and blue are mixed by the probabilities of the three classes; gray is where the
+# model is uncertain, away from the data. The three arms are separated, by much the same boundaries for each power.
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharex=True, sharey=True)
@@ -79,9 +80,9 @@ fig.tight_layout()
 # ## A kernel and inducing points for each class, and minibatches
 #
 # `SeparateIndependent` kernels and `SeparateIndependentInducingVariables` work as in GPflow. They go into
-# `PEPClassifier`, and into the models of minibatches, `ARPEP`, `APEP` and `RPAPEP`, which keep a q(u) of their own as
-# `SVGP` does and are constructed in the same way, plus `alpha`. At `alpha=0` all three are SVGP. (ε is the share of
-# labels drawn at random here; in GPflow's `RobustMax` it is the share of wrong ones, which is smaller by (C - 1)/C.)
+# `PEPClassifier`, and into the minibatch models, `ARPEP`, `APEP` and `RPAPEP`. These have an explicit q(u) and the
+# constructor arguments of `SVGP`, plus `alpha`. At `alpha=0` all three are SVGP. (ε is the share of labels drawn at
+# random here; in GPflow's `RobustMax` it is the share of wrong ones, smaller by the factor (C - 1)/C.)
 
 # %%
 kernel = SeparateIndependent([SquaredExponential() for _ in range(3)])
@@ -100,8 +101,8 @@ error, nlpd = scores(tied)
 print(f"APEP, alpha = 0.5, minibatches of 40: error {error:.3f}, NLPD {nlpd:.3f}, {result.seconds:.0f} s")
 
 # %% [markdown]
-# **What to see below:** the held-out NLPD during training, of rows that are only scored, falls and levels off, somewhat
-# above that of `PEPClassifier` (dotted), whose sites are not tied to each other. No step reads all rows.
+# **What to see below:** the NLPD of held-out rows falls during training and levels off somewhat above that of
+# `PEPClassifier` (dotted), whose sites are not tied to each other. No step reads all rows.
 
 # %%
 steps = 50 * np.arange(1, len(result.objective) + 1)

@@ -2,7 +2,7 @@
 # # Data that arrive in batches
 #
 # `StreamingSGPR` and `StreamingPEP` learn from a batch, keep their posterior as one site on the old inducing points,
-# and forget the batch. For readers who would otherwise refit `SGPR` on all rows so far. Runs in half a minute, without
+# and discard the batch. For readers who would otherwise refit `SGPR` on all rows so far. Runs in half a minute, without
 # a network.
 
 # %%
@@ -30,7 +30,7 @@ batches = [(X[start : start + 80], Y[start : start + 80]) for start in range(0, 
 Xnew = np.linspace(0.0, 20.0, 300)[:, None]
 
 # %% [markdown]
-# ## Exact where nothing moves
+# ## Exact with fixed hyperparameters and inducing points
 #
 # With fixed hyperparameters and inducing points a stream has the posterior of all rows at once, and its objectives add
 # up to that of all rows.
@@ -57,12 +57,13 @@ for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), str
 # ## Learning on the way
 #
 # Usually the first batch knows neither the hyperparameters nor where inducing points will be needed. `update` takes the
-# next batch; `fraction_to_move=0.4` lets up to two fifths of the inducing points go to its inputs, where the variance
-# given the others is largest; `fit` trains in between. Small powers are best for streams: `alpha=0` here.
+# next batch. `fraction_to_move=0.4` moves up to two fifths of the inducing points to the inputs of the batch with the
+# largest variance given the other points. `fit` trains between updates. Small powers are best for streams: `alpha=0`
+# here.
 #
-# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory; the light ones were
-# forgotten, but the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread along the
-# way, and beyond the last batch the band is wide.
+# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory. The light ones were
+# discarded, but the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread over the
+# inputs so far, and beyond the last batch the band is wide.
 
 # %%
 model = StreamingSGPR(batches[0], gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 20)[:, None], alpha=0.0)
@@ -90,10 +91,10 @@ print(f"RMSE to the truth, over the whole stream: {error:.3f}")
 assert error < 0.15
 
 # %% [markdown]
-# ## To be continued elsewhere
+# ## Saving the state
 #
-# `state` holds all that a stream carries. A model made from it goes on bit for bit; its size does not depend on how
-# many batches came before.
+# `state` has all that the next batch needs. A model made from it continues bit for bit. Its size does not depend on the
+# number of earlier batches.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -110,8 +111,8 @@ for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True)
 # `StreamingPEP` does the same with any likelihood. Its sites are those of the batch; `fit` trains each batch.
 #
 # **What to see below:** the probability of label 1 after each of two batches; the vertical line is where the second
-# begins. After the first batch the probability is 1/2 ahead of the data. The second adds its stretch and leaves what
-# was learned before it nearly unchanged.
+# begins. After the first batch the probability is 1/2 beyond the data. The second batch adds its part and leaves the
+# earlier one nearly unchanged.
 
 # %%
 labels = (Y > 0.0).astype(float)

@@ -43,7 +43,7 @@ def points(M):
 # | `BTSGPR(..., blocks=...)` | 1/2 Σ log det(I + D_bb/σ²), a sum over blocks b of rows |
 #
 # Each is at least as tight as the one above it. `blocks=10` makes blocks of ten consecutive rows; labels [N] or a list
-# of index arrays are taken, too. One block of all rows is the tightest, but costs what the exact process costs.
+# of index arrays are accepted, too. One block of all rows is the tightest, but costs as much as the exact GP.
 
 # %%
 shared = {"kernel": kernel, "likelihood": likelihood}
@@ -73,7 +73,7 @@ assert all(one < other for one, other in pairwise(ordered))
 # %% [markdown]
 # **What to see below:** the gap between each bound and the log evidence, on a logarithmic scale. It closes as inducing
 # points are added. With 9 to 12 points blocks of ten leave a fraction of SGPR's gap, nearly as little as one block.
-# With 40 all bounds come together, since D vanishes.
+# With 40 points all bounds agree, since D vanishes.
 
 # %%
 sizes = (6, 9, 12, 16, 20, 30, 40)
@@ -91,11 +91,11 @@ for values in curves:
 # %% [markdown]
 # ## What a tighter bound changes in training
 #
-# A loose bound is tightened by hyperparameters that are easy to explain: too much noise, too long lengthscales. Here
+# Training a loose bound favors hyperparameters at which the bound is tight: too much noise, too long lengthscales. Here
 # each bound is trained from the same start, with eight inducing points.
 #
-# **What to see below:** the noise that the bounds find (points) comes down towards the exact process' (dotted) as they
-# tighten.
+# **What to see below:** the tighter the bound, the closer its learned noise (points) is to that of the exact GP
+# (dotted).
 
 # %%
 trained = {
@@ -123,7 +123,7 @@ fig.tight_layout()
 # ## The same with minibatches
 #
 # `TSVGP` and `BTSVGP` are to `gpflow.models.SVGP` what `TSGPR` and `BTSGPR` are to `SGPR`. At equal parameters SVGP ≤
-# TSVGP ≤ BTSVGP ≤ log evidence. To see this without noise, all get the q(u) that is optimal for SVGP.
+# TSVGP ≤ BTSVGP ≤ log evidence. To compare them without training noise, all get the q(u) that is optimal for SVGP.
 
 # %%
 mean, covariance = trained["SGPR"].predict_f(trained["SGPR"].inducing_variable.Z, full_cov=True)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own likelihood, kernel and site rule
 #
-# What can be added from outside of the package, from the least work to the most, and how to check it. For readers who
-# have written a GPflow kernel or likelihood. Runs in half a minute, without a network.
+# What you can add from outside the package, in the order of effort, and how to check it. For readers who have written a
+# GPflow kernel or likelihood. Runs in half a minute, without a network.
 
 # %%
 import gpflow
@@ -35,9 +35,8 @@ Z = np.linspace(0.3, 10.0, 30)[:, None]  # [M, D]
 # %% [markdown]
 # ## A likelihood
 #
-# Any `gpflow.likelihoods.ScalarLikelihood` whose log density is smooth in f goes into `PEP` as it is: its tilted
-# distributions are integrated by quadrature. Here the noise has a logistic distribution, whose tails are those of
-# exp(-|e|/b).
+# `PEP` takes any `gpflow.likelihoods.ScalarLikelihood` whose log density is smooth in f, and integrates its tilted
+# distributions by quadrature. Here the noise has a logistic distribution, with tails like exp(-|e|/b).
 
 
 # %%
@@ -62,7 +61,7 @@ class Logistic(gpflow.likelihoods.ScalarLikelihood):
 # %% [markdown]
 # ## A kernel
 #
-# A GPflow kernel with `K` and `K_diag` is all that is needed; TensorFlow differentiates it. This is Brownian motion.
+# A GPflow kernel needs only `K` and `K_diag`; TensorFlow differentiates it. This is Brownian motion.
 
 
 # %%
@@ -89,10 +88,10 @@ assert result.sites.converged
 # %% [markdown]
 # ## The rule of a likelihood, in closed form
 #
-# PEP needs the moments of tilted distributions N(f; m, v) p(y|f)^α. Where they are known, a rule computes them, and the
-# registry `tilted_rule` finds it by the classes of likelihood and projection. A rule is faster than quadrature, and
-# necessary where log p(y|f) has a kink, since quadrature uses its derivatives. Laplace noise has one at f = y, where
-# the integral splits into two Gaussian ones. With e = m - y, a = α/b, s = √v:
+# PEP needs the moments of tilted distributions N(f; m, v) p(y|f)^α. If they are known in closed form, a rule computes
+# them. The registry `tilted_rule` finds the rule by the classes of likelihood and projection. A rule is faster than
+# quadrature, and necessary where log p(y|f) has a kink, since quadrature uses its derivatives. Laplace noise has one at
+# f = y, where the integral splits into two Gaussian ones. With e = m - y, a = α/b, s = √v:
 #
 # Z± = exp(∓a e + a²v/2) Φ((±e - a v)/s),   log Z = log(Z₊ + Z₋) - α log 2b.
 #
@@ -147,7 +146,7 @@ def laplace(likelihood, projection):
 
 
 # %% [markdown]
-# Check a rule against an integral of your own, for each alpha, near to y and far from it:
+# Check a rule against a numerical integral, for each alpha, near y and far from it:
 
 # %%
 means, variances, b, y = np.array([0.0, 0.3, -1.0, 4.0]), np.array([0.1, 1.0, 0.5, 2.0]), 0.3, 0.2
@@ -184,7 +183,7 @@ print("The rule agrees with the integrals.")
 
 # %% [markdown]
 # **What to see below:** the same data, a few of them made outliers (circles). With Laplace noise the mean (blue) stays
-# with the walk (dotted); with Gaussian noise (orange) it is pulled towards the circles.
+# with the true walk (dotted); with Gaussian noise (orange) it is pulled towards the circles.
 
 # %%
 spoiled = Y.copy()
@@ -212,10 +211,10 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 # %% [markdown]
 # ## The sites of a regression model
 #
-# The collapsed models of Gaussian noise are given by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
+# The collapsed models with Gaussian noise are defined by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
 # model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in two methods; for DTC
-# all three are zero. Any other rule of the sites is a `SiteAlgebra`: the sums of a chunk of rows, and the derivatives
-# of these, which are written by hand so that memory does not grow with N. Here v = σ² exp(d/σ²).
+# all three are zero. Any other rule of the sites is a `SiteAlgebra`: it computes the sums of a chunk of rows and their
+# derivatives, which are written by hand so that memory does not grow with N. Here v = σ² exp(d/σ²).
 
 
 # %%
@@ -301,12 +300,12 @@ for loss in (model.training_loss, dense):
 np.testing.assert_allclose(*found, rtol=1e-6)
 
 # %% [markdown]
-# Predictions, leave-one-out, `fit`, files and workers come with the base class, streams with a mixin
+# The base class provides predictions, leave-one-out, `fit`, files and workers, a mixin provides streams
 # (`CONTRIBUTING.md`).
 #
-# **What to see below:** the noise of a site against x, with six inducing points (triangles). DTC trusts every row
-# alike. FITC adds what the inducing points do not explain; the exponential rule all but ignores rows halfway between
-# two points.
+# **What to see below:** the noise of a site against x, with six inducing points (triangles). In DTC it is the same for
+# all rows. FITC adds the variance that the inducing points do not explain. The exponential rule gives rows halfway
+# between two points almost no weight.
 
 # %%
 Q, v = site_noise()

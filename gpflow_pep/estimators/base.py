@@ -1,4 +1,4 @@
-"""What both estimators share: kernel, inducing points, training, streams and the posterior."""
+"""Base class of both estimators: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
 from copy import deepcopy
@@ -30,9 +30,9 @@ from ..training.result import LIMIT
 from .training import PosteriorValues, trained, trained_in_place
 
 MAX_JITTER = 1e-3
-"""Up to this jitter Kuu is factorized; an estimator meets copies of rows, and points that training moved together."""
+"""The largest jitter tried in factorizing Kuu: rows may be repeated, and training may move points together."""
 
-_MOVING = 0.2  # of the inducing points of a stream may go to each new batch, once there are n_inducing of them
+_MOVING = 0.2  # fraction of a stream's inducing points that may move to each batch, once there are n_inducing
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -54,7 +54,7 @@ class SparseGPEstimator(BaseEstimator):
 
     @property
     def kernel_(self) -> Kernel:
-        """The kernel that was learned, that of `model_`."""
+        """The trained kernel, that of `model_`."""
         check_is_fitted(self)
         return self.model_.kernel
 
@@ -70,7 +70,7 @@ class SparseGPEstimator(BaseEstimator):
 
     @abstractmethod
     def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
-        """Construct a stream whose first batch has the data, the parts and so the posterior of a model."""
+        """Construct a stream with the data and the parts of a model, and therefore its posterior."""
 
     @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
@@ -87,7 +87,7 @@ class SparseGPEstimator(BaseEstimator):
         self.__dict__.pop("num_inducing_selection_", None)
 
     def _select_model(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
-        """Train models with more and more inducing points, and keep the one that has enough."""
+        """Train models with more and more inducing points, and keep the one selected."""
         found = select_num_inducing(
             lambda data, Z: self._make(*data, self._initial_kernel(*data), Z),
             (X, Y),
@@ -97,7 +97,7 @@ class SparseGPEstimator(BaseEstimator):
         self.num_inducing_selection_ = found
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on a first batch; or absorb the posterior, and train on a further one."""
+        """Train on a first batch; or keep the posterior so far, and train on a further batch."""
         if not hasattr(self, "model_"):
             self._fit_model(X, Y)
             return
@@ -108,7 +108,7 @@ class SparseGPEstimator(BaseEstimator):
         self._keep(model, *trained_in_place(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
-        """Say which points a stream goes on with: more of them if there are too few, or else some that move."""
+        """Return arguments of `update`: more inducing points if there are too few, or the fraction that moves."""
         Z = model.inducing_variable.Z.numpy()
         missing = 0 if isinstance(self.n_inducing, str) else self._checked_number() - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
@@ -117,7 +117,7 @@ class SparseGPEstimator(BaseEstimator):
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
-        """Set the attributes of a fitted estimator, and warn of a limit of iterations as scikit-learn does."""
+        """Set the attributes of a fitted estimator; warn, as scikit-learn does, of a limit of iterations reached."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
@@ -129,7 +129,7 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
 
     def _validated_inputs(self, X: Any) -> AnyNDArray:
-        """Check inputs of predictions, and that there is a model."""
+        """Check the inputs of a prediction, and that the estimator is fitted."""
         check_is_fitted(self)
         inputs: AnyNDArray = validate_data(self, X, dtype=default_float(), reset=False)
         return inputs
@@ -151,7 +151,7 @@ class SparseGPEstimator(BaseEstimator):
         return deepcopy(self.kernel)
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
-        """Centers of clusters, of columns that are scaled alike; all distinct rows if these are not more."""
+        """Return cluster centers of the scaled columns, or all distinct rows if there are not more of them."""
         wanted, rows = self._checked_number(), distinct(X)
         if wanted >= len(rows):
             return X[rows].copy()
@@ -179,6 +179,6 @@ class SparseGPEstimator(BaseEstimator):
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
-    """Standard deviations of the columns [D], 1 for a constant column."""
+    """Return the standard deviations of the columns [D], 1 for a constant column."""
     constant = np.ptp(X, axis=0) == 0.0
     return np.where(constant, 1.0, X.std(axis=0))

@@ -33,7 +33,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     Fitted attributes: `classes_`, `model_` (:class:`gpflow_pep.PEPClassifier`, or from the second batch on
     :class:`gpflow_pep.StreamingPEP`; its labels are indices of `classes_`), `kernel_`, `n_inducing_`, `result_`
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
-    nats: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
+    nats: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
     ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of
     the posterior at the end of `fit`; they do not follow changes of `model_`.
     """
@@ -58,10 +58,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
-            scaled alike, and are trained; all distinct rows if there are not more of them. Or "auto": as many as
-            :func:`gpflow_pep.select_num_inducing` says, from 16 to 512.
-        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters stay as they are given.
-        :param max_iterations: the largest number of its iterations; None: 500 of L-BFGS, 5000 of Adam.
+            scaled to standard deviation 1, and are trained. If there are not more distinct rows, these are the points.
+            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
+        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters keep their initial values.
+        :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
         :param learning_rate: the learning rate of Adam.
         :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
         """

@@ -14,7 +14,7 @@ from ..models import PEPR, StreamingSGPR
 from .base import MAX_JITTER, SparseGPEstimator, spreads
 
 _NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
-_LEAST_NOISE = 10.0  # times the smallest that GPflow's likelihood takes
+_LEAST_NOISE = 10.0  # times the smallest variance that GPflow's likelihood accepts
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -27,9 +27,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     O(N³). Weights of rows are not supported: `fit` has no `sample_weight`.
 
     Fitted attributes: `model_` (:class:`gpflow_pep.PEPR`, or from the second batch on
-    :class:`gpflow_pep.StreamingSGPR`; of y as it is normalized), `kernel_`, `n_inducing_`, `result_`
+    :class:`gpflow_pep.StreamingSGPR`; a model of the normalized y), `kernel_`, `n_inducing_`, `result_`
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
-    nats, of normalized y: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`,
+    nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
     (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`; they do not
     follow changes of `model_`.
@@ -54,14 +54,14 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             of the number of columns, so that the correlation of two rows is about 1/e. Its variance starts at y's.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
         :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
-            scaled alike, and are trained; all distinct rows if there are not more of them. Or "auto": as many as
-            :func:`gpflow_pep.select_num_inducing` says, from 16 to 512.
+            scaled to standard deviation 1, and are trained. If there are not more distinct rows, these are the points.
+            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the variance of the noise that training starts from, in the square of y's unit after
             normalization. None: a tenth of the variance of y.
         :param normalize_y: whether the mean is subtracted from y, and y divided by its standard deviation, before
             training. Predictions are in the units of y. The prior has mean 0 after this.
-        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters stay as they are given.
-        :param max_iterations: the largest number of its iterations; None: 500 of L-BFGS, 5000 of Adam.
+        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters keep their initial values.
+        :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
         :param learning_rate: the learning rate of Adam.
         :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
         """
@@ -136,7 +136,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return _squeezed(mean)
 
     def __sklearn_tags__(self) -> Any:
-        """Say that y may have several columns."""
+        """Declare that y may have several columns."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags

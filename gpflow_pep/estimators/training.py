@@ -1,8 +1,8 @@
 """
-Training of models that are made anew for each fit, by functions that were compiled once for all models of a structure.
+Train a new model for each fit, by functions that were compiled once for all models of the same structure.
 
-A search over parameters or folds makes a model for each fit. Compiling takes 0.5 seconds for regression and 3 to 6
-for classification, training on a few hundred rows less.
+A search over parameters or folds constructs a model for each fit. Compiling takes 0.5 seconds for regression and 3 to 6
+for classification, and training on a few hundred rows less.
 """
 
 import threading
@@ -19,7 +19,7 @@ from ..training.declared import has_sites, without_warnings
 _MOST_KEPT = 8
 
 _kept: list[GPModel] = []
-"""Compiled models that are not in use, with one row of data each, the last used last."""
+"""Compiled models that are not in use, with one row of data each, the most recently used last."""
 _LOCK = threading.Lock()
 
 PosteriorValues = tuple[AnyNDArray, ...]
@@ -30,8 +30,8 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
     """
     Train a new model with data of its own; return the result, the objective in nats and the posterior.
 
-    The work is done in a compiled model of the same structure if there is one, and otherwise in a copy that becomes
-    one; values go there and back. The result is the same. Threads that train at the same time use different ones.
+    A compiled model of the same structure is trained in its place if there is one, and otherwise a copy, which is kept;
+    values are copied to it and back. The result is the same. Threads that train at the same time use different ones.
 
     :param options: those of :func:`gpflow_pep.fit`; None: parameters stay, and sites, if there are any, converge.
     """
@@ -53,7 +53,7 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 
 
 def trained_in_place(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
-    """Train the model itself, and return what :func:`trained` does."""
+    """Train the model itself; return the same as :func:`trained`."""
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # the caller is told
         values = posterior_values(model)

@@ -9,7 +9,7 @@ _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters 
 
 def check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
     """
-    Kernels that are not GPflow's are not checked, since they may use X in another way.
+    Check a kernel and its parts. Kernels that are not GPflow's are not checked, since they may use X in another way.
 
     :param num_inputs: D, columns of X.
     :raises ValueError: if an active dimension is not a column of X, or an ARD parameter has another number of values

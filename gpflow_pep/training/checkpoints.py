@@ -52,7 +52,7 @@ class Checkpoints:
     def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
         """
         Replace the file, if this process writes it, by one with the history so far and the variables. If that fails,
-        keep the old file and warn once; training goes on.
+        keep the old file and warn once; training continues.
         """
         if not self._writes:
             return
@@ -62,7 +62,7 @@ class Checkpoints:
             save_arrays(self._path, arrays)
         except OSError as error:
             if not self._has_failed:
-                message = f"checkpoint {str(self._path)!r} could not be written: {_reason(error)}; training goes on"
+                message = f"checkpoint {str(self._path)!r} could not be written: {_reason(error)}; training continues"
                 warn(message)
             self._has_failed = True
         self._last = time.perf_counter()

@@ -75,9 +75,9 @@ def fit(
     =====================================  ==========================================================================
 
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
-    warning and the result give the reason. Ctrl-C ends training after the evaluation under way, and the result so far
-    is returned, with the status "interrupted"; the checkpoint is written, and the same call resumes. (A second Ctrl-C
-    raises `KeyboardInterrupt`, as the first one does with several workers.) At the end, the sites of models with sites
+    warning and the result give the reason. Ctrl-C ends training after the evaluation under way. The result so far
+    is returned, with the status "interrupted", the checkpoint is written, and the same call resumes. A second Ctrl-C
+    raises `KeyboardInterrupt`, as the first one does with several workers. At the end, the sites of models with sites
     are updated until they converge.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
@@ -86,10 +86,10 @@ def fit(
     ('limit', 5, True)
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
-        Y [n, P]), which are the minibatches as they come. A finite dataset is read again and again and must have
-        `num_data` rows in each pass (without the last batch, if that is dropped); of an infinite one `num_data` of the
-        model is believed. It shuffles itself, or not at all: ``rows.unbatch().shuffle(10_000).batch(500)``, and for
-        models whose minibatches are blocks only the batches, ``rows.shuffle(100)``.
+        Y [n, P]), each of which is one minibatch. A finite dataset is read again and again and must have `num_data`
+        rows in each pass (without the last batch, if that is dropped); for an infinite one `num_data` is not checked.
+        `fit` does not shuffle it: use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for
+        models whose minibatches are blocks, which must stay the same.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
     :param learning_rate: the learning rate of Adam.
@@ -98,14 +98,15 @@ def fit(
         are several; must be None for a dataset, whose batches are used.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
-        of the best; without `held_out`, without a better objective. None: no early stopping.
+        of the best score. Without `held_out`, stop after as many records without a better objective; L-BFGS then ends
+        at its best parameters, Adam at its last ones. None: no early stopping.
     :param interval: iterations between records (of objective and scores, in TensorBoard and, if due, in a checkpoint).
         By default 1, and 100 with minibatches; with minibatches and sites it is rounded up to whole epochs.
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
         from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
         other data or settings, is refused. With a dataset the resumed run begins a new pass, since the place in a
-        shuffled one is not known, and of the data only types and shapes are compared.
+        shuffled dataset is not known, and only types and shapes of the data are compared.
     :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
         end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two

@@ -203,13 +203,13 @@ class History:
             self.save()
 
     def _show(self, monitor: Monitor) -> None:
-        """Call the monitor. If it cannot write, warn and go on without it."""
+        """Call the monitor. If it cannot write, warn and continue without it."""
         try:
             monitor(self.iterations)
         except UNWRITABLE as error:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
-            message = f"tensorboard {self.tensorboard!r} could not be written: {reason}; training goes on without it."
+            message = f"tensorboard {self.tensorboard!r} could not be written: {reason}; training continues without it."
             warn(message)
             self.monitor = None
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in training: end after the step that is under way, with a result in place of a traceback."""
+"""Ctrl-C in training: end after the evaluation under way, with a result in place of a traceback."""
 
 import signal
 import threading
@@ -13,10 +13,10 @@ class Interrupted(Exception):
 
 class Interruption:
     """
-    Context in which the first Ctrl-C is only noted, and the second one raises `KeyboardInterrupt`.
+    Context in which the first Ctrl-C is recorded, and the second one raises `KeyboardInterrupt`.
 
-    It has no effect in threads other than the main one, which get no signals, and where a program handles Ctrl-C in
-    its own way.
+    It has no effect outside the main thread, which alone gets signals, and in programs with their own handler of
+    SIGINT.
     """
 
     def __init__(self, *, enabled: bool = True):

@@ -18,7 +18,7 @@ class Outcome:
     status: str
     reason: str
     resumes: bool = False
-    """Whether the same call goes on from its checkpoint."""
+    """Whether the same call resumes from its checkpoint."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,9 +71,9 @@ class FitResult:
 
 def uninterrupted(result: Any) -> Any:
     """
-    Return what a function that trains has returned.
+    Return the result of a training function, unless Ctrl-C ended it.
 
-    :raises KeyboardInterrupt: if Ctrl-C ended the training run, so that it also ends what follows.
+    :raises KeyboardInterrupt: if Ctrl-C ended the training run; it then ends the caller too.
     """
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt

@@ -74,7 +74,7 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
 
     monkeypatch.setattr(History, "_show", show)
     with pytest.warns(
-        UserWarning, match="tensorboard '.*t' could not be written: .*; training goes on without it"
+        UserWarning, match="tensorboard '.*t' could not be written: .*; training continues without it"
     ) as told:
         result = fit(MAKERS["TSVGP"](), (X, Y), tensorboard=tmp_path / "t", **OPTIONS)
     assert len(told) == 1 and asked == [5]
