@@ -110,7 +110,7 @@ def select_num_inducing(
     The gain depends on the model:
 
     ==========================================  ======================================================================
-    a lower bound with an `upper_bound`        the gap between the bounds shrinks, or the lower one rises, which it
+    a lower bound with an `upper_bound`         the gap between the bounds shrinks, or the lower one rises, which it
     (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. More points cannot
     GPflow's `SGPR`)                            raise the lower bound by more than the gap, at these hyperparameters.
     any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)

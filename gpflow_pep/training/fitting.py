@@ -181,7 +181,7 @@ def fit(
         if outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
-        if outcome.status == EARLY:
+        if outcome.status == EARLY and not outcome.resumes:
             history.restore_best()
         status = _converged_sites(model)
     result = _result(history, outcome, status)

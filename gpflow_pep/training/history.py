@@ -61,6 +61,8 @@ class History:
         """Iteration of every record."""
         self.objective: list[float] = []
         self.held_out: dict[str, list[float]] = {}
+        self.callback_error: BaseException | None = None
+        """An error of the callback, which is no failure of the model."""
         self.monitor: Monitor | None = None
         """Called at every record, for TensorBoard."""
         self.tensorboard = ""
@@ -197,6 +199,9 @@ class History:
                 self._callback(self.iterations, objective)
             except StopIteration:
                 self._is_stopped = True
+            except BaseException as error:
+                self.callback_error = error
+                raise
         if self.monitor is not None:
             self._show(self.monitor)
         if self._checkpoints is not None and self._checkpoints.is_due:

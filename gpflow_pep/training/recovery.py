@@ -27,7 +27,7 @@ def restore_on_failure(objective: Objective, history: History, restore: Callable
         restore()
         objective.reset()
         objective.check_data()
-        if history.iterations == 0:
+        if history.iterations == 0 or error is history.callback_error:
             raise
         reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
     except BaseException:

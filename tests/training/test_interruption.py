@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from small_models import MAKERS, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
@@ -56,6 +57,36 @@ def test_the_result_so_far(as_new, name, action, status, reason, tmp_path):
     resumed = fit(as_new(name), data_for(name), checkpoint=tmp_path / "c.npz", **options)
     assert resumed.iterations > 3 and resumed.status in ("limit", "converged")
     assert [value for _, value in callback.records] == list(resumed.objective[:3])
+
+
+@pytest.mark.parametrize("error", [FloatingPointError("mine"), tf.errors.InvalidArgumentError(None, None, "mine")])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+def test_errors_of_the_callback_are_raised(optimizer, error):
+    """Errors that a model could have raised, too."""
+
+    def fail():
+        raise error
+
+    with pytest.raises(type(error), match="mine"):
+        fit(MAKERS["PEPR"](), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
+
+
+def test_the_last_parameters_are_kept_not_the_best():
+    """With held-out scores, of which the first record has the best: what `patience` would restore."""
+    model, seen = MAKERS["PEPR"](), []
+
+    def stop_at_four(iteration, objective):
+        seen.append(values(model))
+        if iteration == 4:
+            raise StopIteration
+
+    X, Y = (array.numpy() for array in model.data)
+    result = fit(
+        model, optimizer="adam", learning_rate=0.5, held_out=(X + 100.0, Y), patience=50, callback=stop_at_four
+    )
+    assert result.status == "stopped early" and result.iterations == 4
+    for name, value in values(model).items():
+        np.testing.assert_array_equal(value, seen[-1][name])
 
 
 def test_resumption_after_ctrl_c_is_exact(as_new, tmp_path):
