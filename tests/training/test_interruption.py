@@ -26,6 +26,14 @@ class At:
             self.action()
 
 
+@pytest.fixture(autouse=True)
+def _handled():
+    """Python's own handler, also where the tests were started with Ctrl-C ignored, in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press():
     signal.raise_signal(signal.SIGINT)
 
