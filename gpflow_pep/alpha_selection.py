@@ -94,8 +94,8 @@ def select_alpha(
     >>> found.alpha in found.within_two_standard_errors
     True
 
-    :param make: constructs a model with `loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`,
-        any model.
+    :param make: constructs a model with `loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`, any
+        model; of this alpha, and of a new kernel, likelihood and other parts.
     :param data: X [N, D] and Y [N, P].
     :param alphas: the powers, in [0, 1].
     :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (Rows of a fold
@@ -139,11 +139,35 @@ class _ReusedModel:
 
     def __call__(self, data: RegressionData, alpha: float) -> GPModel:
         new, kept = self._make(data, alpha), self._model
+        _check_alpha(new, alpha)
+        _check_parts(kept, new)
         if kept is None or kept is new or not are_alike(kept, new):
             self._model = new
             return new
         assign_values(kept, new)
         return kept
+
+
+def _check_alpha(model: GPModel, alpha: float) -> None:
+    """Check that it is the model's, or that of some rows or blocks."""
+    actual = np.asarray(getattr(model, "alpha", alpha))
+    if not np.any(actual == np.asarray(alpha, dtype=actual.dtype)):
+        raise ValueError(
+            f"make must return a model with the alpha it is given, {alpha:g}, got one with {np.unique(actual)}."
+        )
+
+
+def _check_parts(kept: GPModel | None, new: GPModel) -> None:
+    """Check that two models train no variable of each other."""
+    if kept is new:
+        return
+    variables = {id(each) for each in getattr(kept, "trainable_variables", ())}
+    shared = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
+    if shared:
+        raise ValueError(
+            "make must construct new kernels, likelihoods and other parts, since training one model would change the "
+            f"next, got a {type(new).__name__} that shares trainable variables, {shared}, with the one before."
+        )
 
 
 def _densities(

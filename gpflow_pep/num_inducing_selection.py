@@ -11,6 +11,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel
 from gpflow.models import GPRFITC, GPModel
 from gpflow.utilities import parameter_dict
+from tqdm import tqdm
 
 from . import validation
 from .engine import independent_parts
@@ -102,6 +103,7 @@ def select_num_inducing(
     *,
     tolerance: float = 0.01,
     train: Callable[..., Any] = fit,
+    progress: bool = False,
 ) -> NumInducingSelection:
     """
     Train models with more and more inducing points, until a step from one number to the next gains less than
@@ -131,6 +133,7 @@ def select_num_inducing(
         are reduced to that.
     :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
+    :param progress: show a progress bar of the trainings.
     :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a score is NaN.
     :raises KeyboardInterrupt: if Ctrl-C ends a training run.
@@ -141,21 +144,26 @@ def select_num_inducing(
     wanted = _checked_numbers(numbers, len(rows))
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
+    _check_number(model, 1)
     Z, last, status = None, model, LARGEST
     path, trainings, seconds = list[_Scores](), list[Any](), list[float]()
-    for M in wanted:
-        began = time.perf_counter()
-        Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
-        last, model = model, make((X, Y), Z.copy())
-        if path:
-            _take_over(model, last)
-        trainings.append(uninterrupted(train(model)))
-        path.append(_scores(model, len(X)))
-        _check_scores(path[-1], criterion, M)
-        seconds.append(time.perf_counter() - began)
-        if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
-            status = TOLERANCE
-            break
+    with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
+        for M in wanted:
+            bar.set_postfix_str(f"{M} inducing points")
+            began = time.perf_counter()
+            Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
+            last, model = model, make((X, Y), Z.copy())
+            _check_number(model, M)
+            if path:
+                _take_over(model, last)
+            trainings.append(uninterrupted(train(model)))
+            path.append(_scores(model, len(X)))
+            _check_scores(path[-1], criterion, M)
+            seconds.append(time.perf_counter() - began)
+            bar.update()
+            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
+                status = TOLERANCE
+                break
     if status == LARGEST and wanted[len(path) - 1] == len(rows):
         status = ALL_ROWS
     enough = status == TOLERANCE
@@ -182,6 +190,13 @@ def _checked_numbers(numbers: Sequence[int], num_rows: int) -> list[int]:
     if not wanted or wanted != sorted(set(wanted)):
         raise ValueError(f"numbers must be ascending, at least one, got {list(numbers)}.")
     return sorted({min(number, num_rows) for number in wanted})
+
+
+def _check_number(model: GPModel, M: int) -> None:
+    """Check that a model has as many inducing points as it was given."""
+    number = int(model.inducing_variable.num_inducing)
+    if number != M:
+        raise ValueError(f"make must return a model with the inducing points Z it is given, {M}, got {number}.")
 
 
 def _criterion(model: GPModel) -> str:

@@ -1,6 +1,7 @@
 """Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for models of more rows than memory holds."""
 
 import csv
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from . import validation
 
 _ROWS = 8192  # of a batch
 _READ_AHEAD = 2  # batches
+_CHECKED = 1000  # rows of a CSV file, when it is opened
 
 Columns = Sequence[str]
 
@@ -63,12 +65,17 @@ def csv_batches(
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
-    :raises ValueError: if a column is not in the file.
+    :raises ValueError: if a column is not in the file, or one of its first 1000 rows holds other things than numbers.
     """
     size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
     with open(path, newline="") as file:
-        header = next(csv.reader(file, delimiter=delimiter), [])
-    places = [header.index(name) for name in _checked_columns(inputs, outputs, header, path)]
+        rows = csv.reader(file, delimiter=delimiter)
+        header = next(rows, [])
+        names = _checked_columns(inputs, outputs, header, path)
+        places = [header.index(name) for name in names]
+        for number, row in enumerate(itertools.islice(rows, _CHECKED)):
+            for name, place in zip(names, places, strict=True):
+                _check_number(row[place] if place < len(row) else "", name, number, path)
     order = np.argsort(np.argsort(places))  # the file is read in the order of its columns
     lines = tf.data.experimental.CsvDataset(
         path,
@@ -180,6 +187,18 @@ def _checked_columns(inputs: Columns, outputs: Columns, there: Sequence[str], pa
     if len(set(names)) < len(names):
         raise ValueError(f"inputs and outputs must name each column once, got {names}.")
     return names
+
+
+def _check_number(field: str, column: str, row: int, path: str) -> None:
+    """Check a field of a CSV file; an empty one is NaN."""
+    try:
+        float(field or "nan")
+    except ValueError:
+        hint = "; write True and False as 1 and 0" if field.strip().lower() in {"true", "false"} else ""
+        raise ValueError(
+            f"inputs and outputs must be columns of numbers, got {field!r} in column {column!r}, row {row} of "
+            f"{path}{hint}."
+        ) from None
 
 
 def _described(values: Any) -> str:

@@ -30,7 +30,7 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
     """
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
-    array = _real(np.asarray(_numpy(values)), name)
+    array = _real(_numpy(values), name)
     if array.ndim != 2:
         hint = "; for one column pass np.reshape(values, [-1, 1])" if array.ndim == 1 else ""
         raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
@@ -55,26 +55,30 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     :raises ValueError: if there are other things than numbers, naming the argument and their type.
     """
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
-        values = _real(np.asarray(values), name)
+        values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
         raise ValueError(f"{name} must hold real numbers, got a tensor of dtype {values.dtype.name}.")
     return tf.cast(values, default_float())
 
 
-def _real(array: AnyNDArray, name: str) -> AnyNDArray:
+def _real(given: Any, name: str) -> AnyNDArray:
     """
     An array of numbers or booleans, also one whose objects all are such (as columns of pandas with missing values).
 
-    :raises ValueError: naming the argument and what it holds.
+    :raises ValueError: naming the argument, what it holds and, of a table, the column.
     """
+    array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
-    others = [value for value in array.flat if not isinstance(value, _REAL)] if array.dtype.kind == "O" else []
     if array.dtype.kind != "O":
         raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
+    others = [place for place, value in np.ndenumerate(array) if not isinstance(value, _REAL)]
     if others:
         values = "value" if len(others) == 1 else "values"
-        raise ValueError(f"{name} must hold real numbers, got {others[0]!r} ({len(others)} such {values}).")
+        column = f" in column {given.columns[others[0][1]]!r}" if hasattr(given, "columns") else ""
+        raise ValueError(
+            f"{name} must hold real numbers, got {array[others[0]]!r}{column} ({len(others)} such {values})."
+        )
     return array.astype(np.float64)
 
 

@@ -21,6 +21,9 @@ def make(data, alpha):
     return PEPR(data, kernel, Z.copy(), alpha=alpha, noise_variance=0.05)
 
 
+KERNEL = gpflow.kernels.SquaredExponential()
+
+
 def untrained(*_):
     """Leaves the hyperparameters as they are."""
 
@@ -176,6 +179,11 @@ def test_densities_that_are_infinite_or_no_numbers():
         ({"folds": 1}, "folds must be from 2 to the number of rows, 40, got 1"),
         ({"folds": 41}, "folds must be from 2"),
         ({"data": (X, Y[:-1])}, "data"),
+        ({"make": lambda data, alpha: make(data, 0.5)}, r"with the alpha it is given, 0, got one with \[0\.5\]"),
+        (
+            {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
+            "make must construct new kernels, .* got a PEPR that shares trainable variables, 2, with the one before",
+        ),
         (
             {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},
             "make must return a model with loo_log_predictive_density, got TSVGP",
@@ -186,6 +194,18 @@ def test_refused(options, message):
     arguments = {"make": make, "data": (X, Y), "train": untrained, **options}
     with pytest.raises(ValueError, match=message):
         select_alpha(arguments.pop("make"), arguments.pop("data"), **arguments)
+
+
+def test_one_model_for_all_powers():
+    """A `make` that changes the model it has; the alpha it is given may be that of some rows."""
+    model = make((X, Y), np.zeros(N))
+
+    def change(data, alpha):
+        model.alpha = np.where(np.arange(N) < 20, alpha, 0.25)
+        return model
+
+    found = select_alpha(change, (X, Y), [0.0, 1.0], train=untrained)
+    assert abs(found.differences).max() > 1e-4
 
 
 def test_progress(capsys):

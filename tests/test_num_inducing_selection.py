@@ -182,6 +182,7 @@ class NotANumber(PEPR):
         ({"numbers": [0, 4]}, ValueError, "numbers must be a whole number from 1"),
         ({"tolerance": 0.0}, ValueError, "tolerance must be a positive number"),
         ({"data": (X, Y[:-1])}, ValueError, "same number of rows"),
+        ({"make": lambda data, Z: make(data, X[:5])}, ValueError, "with the inducing points Z it is given, 1, got 5"),
         (
             {"make": WithoutScores},
             ValueError,
@@ -203,3 +204,9 @@ def test_refused(options, error, message):
     arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
     with pytest.raises(error, match=message):
         select_num_inducing(arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments)
+
+
+def test_progress(capsys):
+    select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
+    shown = capsys.readouterr().err
+    assert "4 inducing points" in shown and "2/2" in shown

@@ -97,6 +97,21 @@ def test_an_empty_field_is_refused_with_its_row(written):
         statistics(read)
 
 
+@pytest.mark.parametrize(("value", "hint"), [("True", r"; write True and False as 1 and 0\.$"), ("Rome", r"\.$")])
+def test_a_field_that_is_no_number_is_refused_with_its_place(written, value, hint):
+    """When the file is opened; columns that are not read may hold anything."""
+    lines = written.read_text().split("\n")
+    lines[4] = ";".join([*lines[4].split(";")[:2], value, *lines[4].split(";")[3:]])
+    written.write_text("\n".join(lines))
+    message = (
+        rf"^inputs and outputs must be columns of numbers, got '{value}' in column 'c', row 3 of .*rows\.csv{hint}"
+    )
+    with pytest.raises(ValueError, match=message):
+        csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
+    _, actual_X, _ = rows_of(csv_batches(written, inputs=["a"], outputs=OUTPUTS, delimiter=";"))
+    np.testing.assert_array_equal(actual_X, X[:, :1])
+
+
 def test_statistics_far_from_the_origin():
     far = 1e9 + X, np.full((N, 1), 5.0) + np.arange(N)[:, None]
     values = statistics(array_batches(*far, batch_size=4))

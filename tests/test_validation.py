@@ -5,6 +5,7 @@ import sys
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from quick import some_slow
@@ -85,6 +86,14 @@ def test_truth_values_and_objects_that_are_numbers_are_numbers():
         assert float(PEPR(given, kernel, Z).training_loss()) == expected
     with pytest.raises(ValueError, match=r"Xnew must hold real numbers, got 'a' \(1 such value\)"):
         PEPR((X, Y), kernel, Z).predict_f(np.array([["a"] + [0.0] * (X.shape[1] - 1)], dtype=object))
+
+
+def test_the_column_of_a_table_that_holds_no_numbers():
+    table = pd.DataFrame(X, columns=["width", "height"]).assign(city=["Rome"] * len(X))
+    with pytest.raises(ValueError, match=r"real numbers, got 'Rome' in column 'city' \(12 such values\)"):
+        PEPR((table, Y), kernel(), Z)
+    with pytest.raises(ValueError, match=r"^Xnew must hold real numbers, got 'Rome' in column 'city'"):
+        build().predict_f(table[["width", "city"]])
 
 
 @pytest.mark.parametrize(

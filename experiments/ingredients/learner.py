@@ -31,8 +31,7 @@ OF_LABELS = ("STREAM", "BATCH")
 
 @learner_gp.config
 def _model_config() -> None:
-    # STREAM (StreamingSGPR; of labels StreamingPEP), BATCH (the same, of all rows at once), GPR or SGPR (GPflow's, on
-    # the last rows) or SVGP (GPflow's, Adam on each batch)
+    # STREAM (StreamingSGPR or StreamingPEP), BATCH (of all rows), GPflow's GPR or SGPR (last rows) or SVGP (Adam)
     model = "STREAM"
 
     # the power of STREAM and BATCH, from 0 (variational) to 1

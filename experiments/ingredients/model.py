@@ -27,8 +27,7 @@ _LOWER_BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 
 @gp.config
 def _config() -> None:
-    # GPR (exact), SGPR, GPRFITC (GPflow's own), PEPR, TPEP (PEPR with a learned scale), TSGPR or BTSGPR; with a q(u) of
-    # their own, trained by Adam on minibatches, SVGP (GPflow's), TSVGP and BTSVGP
+    # GPR, SGPR, GPRFITC, PEPR, TPEP (learned scale), TSGPR, BTSGPR; with minibatches and Adam SVGP, TSVGP, BTSVGP
     model = "PEPR"
 
     # the power of PEPR and TPEP, from 0 (variational) to 1 (FITC; with blocks PITC)

@@ -49,8 +49,7 @@ class SiteTraining:
 
 @site_training.config
 def _config() -> None:
-    # lbfgs (on all rows) or adam; adam with a batch_size updates the sites of a minibatch once a step, and a q(u) by
-    # one natural gradient
+    # lbfgs (all rows) or adam; with a batch_size adam updates a minibatch's sites, or a q(u) by a natural gradient
     optimizer = "lbfgs"
 
     # iterations: L-BFGS does at most that many, Adam exactly

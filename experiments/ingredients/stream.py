@@ -47,8 +47,7 @@ def _config() -> None:
     # number of the split into training and test rows, from 0
     split = 0
 
-    # rows arrive by time, or from west to east (forward), the other way (backward), or shuffled with the seed; those of
-    # sets without an order by their first input
+    # rows by time, from west to east, or by their first input (forward), the other way (backward), or shuffled
     order = "forward"
 
     # rows of the first batch
