@@ -12,7 +12,7 @@ from typing import Any
 from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 
-from ..model_reuse import are_alike, assign_values, is_described_by_values
+from ..model_reuse import are_alike, assign_values, is_described
 from ..training import FitResult, fit, uninterrupted
 from ..training.declared import has_sites, without_warnings
 
@@ -31,11 +31,12 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
     Train a new model with data of its own; return the result, the objective in nats and the posterior.
 
     The work is done in a compiled model of the same structure if there is one, and otherwise in a copy that becomes
-    one; values go there and back. The result is the same. Threads that train at the same time use different ones.
+    one; values go there and back. The result is the same. Threads that train at the same time use different ones. A
+    model that its settings do not describe (:func:`is_described`) is trained in place.
 
     :param options: those of :func:`gpflow_pep.fit`; None: parameters stay, and sites, if there are any, converge.
     """
-    if not is_described_by_values(model):
+    if not is_described(model):
         return trained_in_place(model, options)
     worker = _taken(model)
     if worker is None:
