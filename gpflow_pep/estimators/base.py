@@ -1,6 +1,8 @@
 """What both estimators share: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -10,6 +12,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -20,6 +23,8 @@ from .. import validation
 from ..checks import warn
 from ..inducing import greedy_variance, k_means
 from ..inducing.distinct import distinct
+from ..models.atomic import atomic
+from ..models.inducing_points import single_output_variables
 from ..models.stream import Stream
 from ..num_inducing_selection import NumInducingSelection, select_num_inducing
 from ..posteriors import SitesPosterior
@@ -69,12 +74,24 @@ class SparseGPEstimator(BaseEstimator):
         """Construct a model of all data at once."""
 
     @abstractmethod
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
-        """Construct a stream whose first batch has the data, the parts and so the posterior of a model."""
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
+        """Construct a stream whose first batch has the data and alpha of a model; with its parts, its posterior too."""
 
     @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
         """Return the variance of the default kernel."""
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Restore all attributes if what follows fails or is interrupted."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            for name in vars(self).keys() - before.keys():
+                del vars(self)[name]
+            vars(self).update(before)
+            raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Construct and train the model of X [N, D] and Y [N, P]."""
@@ -97,15 +114,18 @@ class SparseGPEstimator(BaseEstimator):
         self.num_inducing_selection_ = found
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on a first batch; or absorb the posterior, and train on a further one."""
+        """Train on a first batch; or absorb the posterior, and train on a further one. A failure changes nothing."""
         if not hasattr(self, "model_"):
             self._fit_model(X, Y)
             return
         options, model = self._training_options(), self.model_
         if not isinstance(model, Stream):
-            model = self._make_stream(model, model.inducing_variable.Z.numpy())
-        model.update((X, Y), **self._next_points(model, X))
-        self._keep(model, *trained_in_place(model, options))
+            parts = deepcopy((model.kernel, model.likelihood))
+            model = self._make_stream(model, *parts, model.inducing_variable.Z.numpy())
+        points = self._next_points(model, X)
+        with atomic([model, *single_output_variables(model.inducing_variable)], model._changing_variables()):
+            model.update((X, Y), **points)
+            self._keep(model, *trained_in_place(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Say which points a stream goes on with: more of them if there are too few, or else some that move."""
@@ -171,10 +191,11 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
+        steps = self.max_iterations
         return {
             "optimizer": self.optimizer,
-            "max_iterations": self.max_iterations,
-            "learning_rate": self.learning_rate,
+            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
+            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
         }
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import validate_data
 from ..likelihoods import MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
+from ..models.stream import Stream
 from .base import MAX_JITTER, SparseGPEstimator
 
 _MAX_SHOWN = 5  # labels in a message
@@ -80,16 +81,17 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: labels [N] of two classes or more, of any type.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        X, y = self._validated(X, y, reset=True)
-        classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
-            )
-        self.classes_ = classes
-        self._fit_model(X, self._encoded(y))
+        with self._unchanged_on_failure():
+            X, y = self._validated(X, y, reset=True)
+            classes = np.unique(y)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
+                )
+            self.classes_ = classes
+            self._fit_model(X, self._encoded(y))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
@@ -103,20 +105,21 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param X: inputs [N, D] of the batch.
         :param y: its labels [N], not necessarily of all classes.
         :param classes: all labels that there will be; needed at the first call, and the same later.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")
-        X, y = self._validated(X, y, reset=first)
-        if classes is not None:
-            labels = unique_labels(classes)
-            if len(labels) < 2:
-                raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
-            if not (first or np.array_equal(labels, self.classes_)):
-                raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
-            self.classes_ = labels
-        self._partial_fit_model(X, self._encoded(y))
+        with self._unchanged_on_failure():
+            X, y = self._validated(X, y, reset=first)
+            if classes is not None:
+                labels = unique_labels(classes)
+                if len(labels) < 2:
+                    raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
+                if not (first or np.array_equal(labels, self.classes_)):
+                    raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
+                self.classes_ = labels
+            self._partial_fit_model(X, self._encoded(y))
         return self
 
     def predict(self, X: Any) -> AnyNDArray:
@@ -174,7 +177,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         likelihood = self._initial_likelihood()
         return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=MAX_JITTER)
 
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingPEP(data, model.kernel, model.likelihood, Z, alpha=alpha, max_jitter=MAX_JITTER)
+        return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=MAX_JITTER)

@@ -6,11 +6,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from ..models import PEPR, StreamingSGPR
+from ..models.stream import Stream
 from .base import MAX_JITTER, SparseGPEstimator, spreads
 
 _NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
@@ -81,13 +83,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        X, Y = self._validated(X, y, reset=True)
-        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-        if self.normalize_y:
-            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
-        self._fit_model(X, self._normalized(Y))
+        with self._unchanged_on_failure():
+            X, Y = self._validated(X, y, reset=True)
+            self._set_normalization(Y)
+            self._fit_model(X, self._normalized(Y))
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -101,14 +102,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D] of the batch.
         :param y: its targets [N] or [N, P].
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        if not hasattr(self, "model_"):
-            return self.fit(X, y)
-        X, Y = self._validated(X, y, reset=False)
-        if Y.shape[1] != len(self._y_mean):
-            raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
-        self._partial_fit_model(X, self._normalized(Y))
+        first = not hasattr(self, "model_")
+        with self._unchanged_on_failure():
+            X, Y = self._validated(X, y, reset=first)
+            if first:
+                self._set_normalization(Y)
+            elif Y.shape[1] != len(self._y_mean):
+                raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
+            self._partial_fit_model(X, self._normalized(Y))
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -146,6 +149,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Y: AnyNDArray = np.asarray(y, dtype=default_float())
         return X, Y[:, None] if Y.ndim == 1 else Y
 
+    def _set_normalization(self, Y: AnyNDArray) -> None:
+        """Set what is subtracted from the columns of Y [N, P], and by what they are divided."""
+        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+        if self.normalize_y:
+            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         normalized: AnyNDArray = ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
         return normalized
@@ -160,10 +169,10 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             noise = max(_NOISE * self._initial_variance(Y), least)
         return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=MAX_JITTER)
 
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingSGPR(data, model.kernel, Z, alpha=alpha, likelihood=model.likelihood, max_jitter=MAX_JITTER)
+        return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=MAX_JITTER)
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:
