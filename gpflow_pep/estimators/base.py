@@ -93,9 +93,9 @@ class SparseGPEstimator(BaseEstimator):
             vars(self).update(before)
             raise
 
-    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Construct and train the model of X [N, D] and Y [N, P]."""
-        options = self._training_options()
+    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
+        """Construct and, if asked to, train the model of X [N, D] and Y [N, P]."""
+        options = self._training_options() if train else None
         if isinstance(self.n_inducing, str):
             self._select_model(X, Y, options)
             return
@@ -116,7 +116,8 @@ class SparseGPEstimator(BaseEstimator):
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Train on a first batch; or absorb the posterior, and train on a further one. A failure changes nothing."""
         if not hasattr(self, "model_"):
-            self._fit_model(X, Y)
+            # A constant Y says nothing of hyperparameters: noise, or the correlation of f, goes to its limit.
+            self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
         if not isinstance(model, Stream):

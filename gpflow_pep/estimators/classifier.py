@@ -7,18 +7,19 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Bernoulli, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
-from ..likelihoods import MultiClassRobustMax, Probit
+from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
 from ..models.stream import Stream
 from .base import MAX_JITTER, SparseGPEstimator
 
+_BINARY = (Bernoulli, Logit, Probit)
 _MAX_SHOWN = 5  # labels in a message
 
 
@@ -55,7 +56,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1 with a
             lengthscale for each column, which starts at the column's standard deviation (1 for a constant column) times
             the square root of the number of columns, so that the correlation of two rows is about 1/e.
-        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`), whose copy is trained. None:
+        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of all `classes_`), a copy of which is
+            trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
@@ -100,7 +102,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         rows are not. Earlier rows may be those of :meth:`fit`.
 
         While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
-        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones.
+        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones; not on a
+        first batch of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: its labels [N], not necessarily of all classes.
@@ -169,9 +172,16 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return 1.0
 
     def _initial_likelihood(self) -> Likelihood:
-        if self.likelihood is not None:
-            return deepcopy(self.likelihood)
-        return Probit() if len(self.classes_) == 2 else MultiClassRobustMax(len(self.classes_))
+        count = len(self.classes_)
+        if self.likelihood is None:
+            return Probit() if count == 2 else MultiClassRobustMax(count)
+        of_likelihood = 2 if isinstance(self.likelihood, _BINARY) else getattr(self.likelihood, "num_classes", count)
+        if of_likelihood != count:
+            raise ValueError(
+                f"likelihood must be one of {count} classes, as many as classes_, got {type(self.likelihood).__name__} "
+                f"of {of_likelihood}."
+            )
+        return deepcopy(self.likelihood)
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
         likelihood = self._initial_likelihood()

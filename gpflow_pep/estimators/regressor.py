@@ -98,7 +98,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         Normalization of y is that of the first batch. While there are fewer inducing points than `n_inducing`, rows of
         the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
-        on each batch, given the earlier ones.
+        on each batch, given the earlier ones; not on a first batch of constant y, or of one row.
 
         :param X: inputs [N, D] of the batch.
         :param y: its targets [N] or [N, P].
@@ -152,8 +152,15 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _set_normalization(self, Y: AnyNDArray) -> None:
         """Set what is subtracted from the columns of Y [N, P], and by what they are divided."""
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-        if self.normalize_y:
+        if not self.normalize_y:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
             self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+        if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
+            raise ValueError(
+                "y must have mean and standard deviation within the range of floating point numbers to be normalized, "
+                f"got values up to {np.abs(Y).max():g} in absolute value: try another unit."
+            )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         normalized: AnyNDArray = ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
