@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
-from gpflow.config import default_float
+from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
@@ -31,11 +31,11 @@ from ..posteriors import SitesPosterior
 from ..training import FitResult
 from ..training.declared import has_sites
 from ..training.fitting import OPTIMIZERS
-from ..training.result import LIMIT
+from ..training.result import FAILED, LIMIT
 from .training import PosteriorValues, trained, trained_in_place
 
-MAX_JITTER = 1e-3
-"""Up to this jitter Kuu is factorized; an estimator meets copies of rows, and points that training moved together."""
+_MAX_JITTER = 1e-3
+_MAX_JITTER_RATIO = 10.0  # to the default jitter, where that is large, as that of single precision may be
 
 _MOVING = 0.2  # of the inducing points of a stream may go to each new batch, once there are n_inducing of them
 
@@ -138,13 +138,15 @@ class SparseGPEstimator(BaseEstimator):
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
-        """Set the attributes of a fitted estimator, and warn of a limit of iterations as scikit-learn does."""
+        """Set the attributes of a fitted estimator, and warn of a failure or a limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
             warn(message, ConvergenceWarning)
+        if result is not None and result.status == FAILED:
+            warn(f"Training failed: {result.reason}", ConvergenceWarning)
         if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have told
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
@@ -152,6 +154,7 @@ class SparseGPEstimator(BaseEstimator):
     def _validated_inputs(self, X: Any) -> AnyNDArray:
         """Check inputs of predictions, and that there is a model."""
         check_is_fitted(self)
+        check_unmasked(X=X)
         inputs: AnyNDArray = validate_data(self, X, dtype=default_float(), reset=False)
         return inputs
 
@@ -198,6 +201,28 @@ class SparseGPEstimator(BaseEstimator):
             "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
             "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
         }
+
+
+def max_jitter() -> float:
+    """
+    Return the jitter up to which Kuu is factorized, above the default jitter.
+
+    An estimator meets copies of rows, and points that training moved together.
+    """
+    return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
+
+
+def check_unmasked(**arrays: Any) -> None:
+    """
+    Check that no array has a mask, which would be ignored.
+
+    :raises ValueError: naming the array that has one.
+    """
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray):
+            raise ValueError(
+                f"{name} must be an array without a mask, got a masked one: leave out or fill these values."
+            )
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

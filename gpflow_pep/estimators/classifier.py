@@ -17,7 +17,7 @@ from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
 from ..models.stream import Stream
-from .base import MAX_JITTER, SparseGPEstimator
+from .base import SparseGPEstimator, check_unmasked, max_jitter
 
 _BINARY = (Bernoulli, Logit, Probit)
 _MAX_SHOWN = 5  # labels in a message
@@ -37,7 +37,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
     ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of
-    the posterior at the end of `fit`; they do not follow changes of `model_`.
+    the posterior at the end of `fit`: changing `model_` afterwards is not supported.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        check_unmasked(X=X, y=y)
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
         if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
             y = y.to_numpy(dtype=kind)
@@ -185,9 +186,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
         likelihood = self._initial_likelihood()
-        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=MAX_JITTER)
+        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=max_jitter())
 
     def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=MAX_JITTER)
+        return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=max_jitter())

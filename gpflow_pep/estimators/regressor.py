@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..models import PEPR, StreamingSGPR
 from ..models.stream import Stream
-from .base import MAX_JITTER, SparseGPEstimator, spreads
+from .base import SparseGPEstimator, check_unmasked, max_jitter, spreads
 
 _NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
 _LEAST_NOISE = 10.0  # times the smallest that GPflow's likelihood takes
@@ -33,8 +33,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound of the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`; they do not
-    follow changes of `model_`.
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`: changing
+    `model_` afterwards is not supported.
     """
 
     def __init__(
@@ -145,6 +145,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return tags
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        check_unmasked(X=X, y=y)
         X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True, reset=reset)
         Y: AnyNDArray = np.asarray(y, dtype=default_float())
         return X, Y[:, None] if Y.ndim == 1 else Y
@@ -174,12 +175,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if noise is None:
             least = _LEAST_NOISE * default_likelihood_positive_minimum()
             noise = max(_NOISE * self._initial_variance(Y), least)
-        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=MAX_JITTER)
+        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
 
     def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=MAX_JITTER)
+        return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=max_jitter())
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

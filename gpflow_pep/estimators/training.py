@@ -60,8 +60,9 @@ def trained_in_place(model: GPModel, options: dict[str, Any] | None) -> tuple[Fi
         values = posterior_values(model)
     if has_sites(model):
         return result, model.sites_status.log_evidence, values
-    objective = -float(model.training_loss()) if result is None else result.objective[-1]
-    return result, objective, values
+    if result is not None and result.objective:
+        return result, result.objective[-1], values
+    return result, -float(model.training_loss()), values  # nothing was trained, or the first step failed
 
 
 def posterior_values(model: GPModel) -> PosteriorValues:

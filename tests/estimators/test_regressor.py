@@ -237,6 +237,38 @@ def test_targets_whose_normalization_is_out_of_range(X, y, factor):
         SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
 
 
+@pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
+def test_a_first_step_that_fails(X, y):
+    """The initial parameters are restored and kept, and the warning says why."""
+    estimator = SparseGPRegressor(n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="Training failed: ") as warned:
+        estimator.fit(X, y)
+    assert estimator.result_.status == "failed" and not estimator.result_.objective
+    assert any(estimator.result_.reason in str(each.message) for each in warned)
+    start = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
+    np.testing.assert_allclose(estimator.predict(X), start.predict(X), **SAME)
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(start.log_marginal_likelihood_value_, rel=1e-9)
+
+
+def test_a_large_default_jitter(X, y):
+    """The largest jitter is above it."""
+    config = gpflow.config.Config(jitter=1e-2)
+    with gpflow.config.as_context(config):
+        estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
+    assert estimator.model_.max_jitter == pytest.approx(0.1, rel=1e-12)
+
+
+def test_masks_are_refused(X, y):
+    """They would be ignored."""
+    estimator = SparseGPRegressor(n_inducing=6, optimizer=None)
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+        estimator.fit(np.ma.masked_greater(X, 5.0), y)
+    with pytest.raises(ValueError, match="y must be an array without a mask, got a masked one"):
+        estimator.fit(X, np.ma.masked_greater(y, 5.0))
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+        estimator.fit(X, y).predict(np.ma.masked_greater(X, 5.0))
+
+
 def test_constant_columns_and_targets(X):
     """Their spread is taken to be 1."""
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
