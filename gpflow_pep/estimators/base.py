@@ -74,7 +74,7 @@ class SparseGPEstimator(BaseEstimator):
         """Construct a model of all data at once."""
 
     @abstractmethod
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
         """Construct a stream whose first batch has the data and alpha of a model; with its parts, its posterior too."""
 
     @abstractmethod
@@ -84,13 +84,13 @@ class SparseGPEstimator(BaseEstimator):
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
         """Restore all attributes if what follows fails or is interrupted."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            for name in vars(self).keys() - before.keys():
-                del vars(self)[name]
-            vars(self).update(before)
+            for name in self.__dict__.keys() - before.keys():
+                del self.__dict__[name]
+            self.__dict__.update(before)
             raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:

@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
-from ..models.stream import Stream
 from .base import SparseGPEstimator, check_unmasked, max_jitter
 
 _BINARY = (Bernoulli, Logit, Probit)
@@ -188,7 +187,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         likelihood = self._initial_likelihood()
         return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=max_jitter())
 
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
         return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=max_jitter())

@@ -12,7 +12,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from ..models import PEPR, StreamingSGPR
-from ..models.stream import Stream
 from .base import SparseGPEstimator, check_unmasked, max_jitter, spreads
 
 _NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
@@ -177,7 +176,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             noise = max(_NOISE * self._initial_variance(Y), least)
         return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
 
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> Stream:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
         return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=max_jitter())
