@@ -1,5 +1,6 @@
 """Identity of a model and of a training run: classes, settings, functions, priors and data, alike in every process."""
 
+import enum
 import functools
 import types
 import zlib
@@ -11,13 +12,19 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
+from gpflow.models import GPModel
+from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import parameter_dict
 
 from .engine import DatasetRows
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+_OF_PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 # Names, and attributes that change while a model is used.
-_IGNORED = ("_self_", "_name", "_num_rows", "_num_points", "_training_step", "_compiled ", "_retracing")
+_IGNORED = frozenset(
+    {"_name", "_name_scope", "_num_rows", "_num_rows_of_all_workers", "_num_points", "_training_step", "_retracing"}
+)
+_IGNORED_PREFIXES = ("_self_", "_compiled ")
 _IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
 """Settings that models hold in variables, so that compiled functions see them change."""
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
@@ -64,19 +71,54 @@ def _identity_of_data(model: tf.Module, data: RegressionData | tf.data.Dataset |
 
 
 def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
-    """Classes and settings of the parts and all parts of theirs, and priors; without values of parameters."""
+    """Classes and settings of the parts and all parts of theirs, priors, and what is shared; no parameter values."""
     for part in _with_submodules(parts):
         kind = type(part).__qualname__
         yield (kind, *_code_of_class(type(part)))
         if isinstance(part, tfp.bijectors.Bijector):  # its attributes are private to another version's
-            yield f"{kind}.parameters", described({k: v for k, v in part.parameters.items() if k != "name"})
+            yield f"{kind}.parameters", described(part)
             continue
-        for name, value in sorted(vars(part).items()):
-            if not name.startswith(_IGNORED) and _is_setting(value):
+        for name, value in attributes_of(part):
+            if _is_setting(value):
                 yield f"{kind}.{name}", described(value)
         if isinstance(part, Parameter) and part.prior is not None:
-            about_prior = {name: repr(value) for name, value in part.prior.parameters.items()}
-            yield f"{kind}.prior", type(part.prior).__name__, str(sorted(about_prior.items()))
+            yield f"{kind}.prior", described(part.prior)
+    for paths in shared(*parts):
+        yield "what is shared", *paths
+
+
+def attributes_of(part: tf.Module) -> list[tuple[str, Any]]:
+    """Names and values of what the part holds, sorted, without names of the part and what changes in use."""
+    held = sorted(vars(part).items())
+    return [(name, value) for name, value in held if name not in _IGNORED and not name.startswith(_IGNORED_PREFIXES)]
+
+
+def shared(*parts: tf.Module) -> list[tuple[str, ...]]:
+    """The paths to each variable and each part that several paths lead to; those to what these hold are left out."""
+    found: dict[int, list[str]] = {}
+    for number, part in enumerate(parts):
+        _find_paths(part, str(number), found)
+    return [tuple(paths) for paths in found.values() if len(paths) > 1]
+
+
+def _find_paths(value: Any, path: str, found: dict[int, list[str]]) -> None:
+    """Add the paths to all variables and parts in the value, by their `id`."""
+    if isinstance(value, Mapping):
+        value = {str(key): part for key, part in value.items()}
+    elif isinstance(value, list | tuple):
+        value = {str(number): part for number, part in enumerate(value)}
+    elif isinstance(value, (tf.Module, tf.Variable)) and not isinstance(value, _OF_PROBABILITY):
+        value = value.unconstrained_variable if isinstance(value, Parameter) else value
+        paths = found.setdefault(id(value), [])
+        paths.append(path)
+        if isinstance(value, tf.Variable) or len(paths) > 1:
+            return
+        own = isinstance(value, GPModel)  # whose private attributes are data, sites and what is computed from them
+        value = {name: part for name, part in attributes_of(value) if not (own and name.startswith("_"))}
+    else:
+        return
+    for name, part in value.items():
+        _find_paths(part, f"{path}.{name}", found)
 
 
 def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> str | None:
@@ -110,6 +152,13 @@ def described(value: Any, outer: tuple[int, ...] = ()) -> str:
         return f"{type(value).__qualname__} {value.dtype.name} {value.shape}"
     if isinstance(value, np.ndarray | tf.Tensor):
         return _described_array(value)
+    if isinstance(value, enum.Enum):
+        return f"{_name(type(value))}.{value.name}"
+    if isinstance(value, NDiagGHQuadrature):
+        return _in_parentheses([_name(type(value)), value.dim, value.n_gh])
+    if isinstance(value, _OF_PROBABILITY):
+        parameters = {name: part for name, part in value.parameters.items() if name != "name"}
+        return _in_parentheses([_name(type(value)), *_code_of_class(type(value), outer), described(parameters, outer)])
     if isinstance(value, (*_PLAIN, slice, range)):
         return repr(value)
     if isinstance(value, Mapping):
@@ -204,7 +253,9 @@ def _is_setting(value: Any) -> bool:
         return not any(isinstance(part, (tf.Module, tf.Variable)) for part in value)
     if isinstance(value, Mapping):
         return _is_setting(list(value.values()))
-    return isinstance(value, (*_PLAIN, slice, np.ndarray, set, frozenset)) or callable(value)
+    return isinstance(value, (*_PLAIN, enum.Enum, NDiagGHQuadrature, slice, np.ndarray, set, frozenset)) or callable(
+        value
+    )
 
 
 def _with_submodules(parts: Iterable[tf.Module]) -> Iterator[tf.Module]:

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 
 from gpflow_pep.identity import difference, settings_of
 
@@ -144,3 +145,33 @@ def test_parts_more_or_less():
     kernel = gpflow.kernels.SquaredExponential()
     assert difference(settings_of(kernel), settings_of(kernel, Trend(steep))).endswith("Trend")
     assert difference(settings_of(kernel), settings_of(gpflow.kernels.Matern32())) == "SquaredExponential or Matern32"
+
+
+def test_members_of_an_enumeration():
+    """As `prior_on` is one."""
+    kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
+    for kernel in kernels:
+        kernel.variance.prior = tfp.distributions.Normal(np.float64(0.0), np.float64(1.0))
+    assert difference(*map(settings_of, kernels)) is None
+    kernels[0].variance.prior_on = "unconstrained"
+    assert difference(*map(settings_of, kernels)) == "Parameter._prior_on"
+
+
+def test_what_is_shared():
+    """Kernels that tie other parameters are not the same, nor those that have another part twice."""
+
+    def made(name):
+        first, second = gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()
+        if name is not None:
+            setattr(second, name, getattr(first, name))
+        return first + second
+
+    def repeated(number):
+        parts = [gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()]
+        return parts[0] + parts[number] * parts[1]
+
+    assert difference(settings_of(made("variance")), settings_of(made("variance"))) is None
+    for other in ("lengthscales", None):
+        assert difference(settings_of(made("variance")), settings_of(made(other))) is not None
+    assert difference(settings_of(repeated(0)), settings_of(repeated(1))) == "what is shared"
+    assert list(settings_of(made("variance")))[-1] == ("what is shared", "0.kernels.0.variance", "0.kernels.1.variance")

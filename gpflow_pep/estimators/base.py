@@ -1,6 +1,8 @@
 """Base class of both estimators: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -8,8 +10,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
-from gpflow.config import default_float
+from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -20,17 +23,19 @@ from .. import validation
 from ..checks import warn
 from ..inducing import greedy_variance, k_means
 from ..inducing.distinct import distinct
+from ..models.atomic import atomic
+from ..models.inducing_points import single_output_variables
 from ..models.stream import Stream
 from ..num_inducing_selection import NumInducingSelection, select_num_inducing
 from ..posteriors import SitesPosterior
 from ..training import FitResult
 from ..training.declared import has_sites
 from ..training.fitting import OPTIMIZERS
-from ..training.result import LIMIT
+from ..training.result import FAILED, LIMIT
 from .training import PosteriorValues, trained, trained_in_place
 
-MAX_JITTER = 1e-3
-"""The largest jitter tried in factorizing Kuu: rows may be repeated, and training may move points together."""
+_MAX_JITTER = 1e-3
+_MAX_JITTER_RATIO = 10.0  # to the default jitter, where that is large, as that of single precision may be
 
 _MOVING = 0.2  # fraction of a stream's inducing points that may move to each batch, once there are n_inducing
 
@@ -69,16 +74,28 @@ class SparseGPEstimator(BaseEstimator):
         """Construct a model of all data at once."""
 
     @abstractmethod
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
-        """Construct a stream with the data and the parts of a model, and therefore its posterior."""
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
+        """Construct a stream whose first batch has the data and alpha of a model; with its parts, its posterior too."""
 
     @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
         """Return the variance of the default kernel."""
 
-    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Construct and train the model of X [N, D] and Y [N, P]."""
-        options = self._training_options()
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
+        """Restore all attributes if what follows fails or is interrupted."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            for name in self.__dict__.keys() - before.keys():
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
+
+    def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
+        """Construct and, if asked to, train the model of X [N, D] and Y [N, P]."""
+        options = self._training_options() if train else None
         if isinstance(self.n_inducing, str):
             self._select_model(X, Y, options)
             return
@@ -97,15 +114,19 @@ class SparseGPEstimator(BaseEstimator):
         self.num_inducing_selection_ = found
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on a first batch; or keep the posterior so far, and train on a further batch."""
+        """Train on a first batch; or absorb the posterior, and train on a further one. A failure changes nothing."""
         if not hasattr(self, "model_"):
-            self._fit_model(X, Y)
+            # A constant Y says nothing of hyperparameters: noise, or the correlation of f, goes to its limit.
+            self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
         if not isinstance(model, Stream):
-            model = self._make_stream(model, model.inducing_variable.Z.numpy())
-        model.update((X, Y), **self._next_points(model, X))
-        self._keep(model, *trained_in_place(model, options))
+            parts = deepcopy((model.kernel, model.likelihood))
+            model = self._make_stream(model, *parts, model.inducing_variable.Z.numpy())
+        points = self._next_points(model, X)
+        with atomic([model, *single_output_variables(model.inducing_variable)], model._changing_variables()):
+            model.update((X, Y), **points)
+            self._keep(model, *trained_in_place(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Return arguments of `update`: more inducing points if there are too few, or the fraction that moves."""
@@ -117,13 +138,15 @@ class SparseGPEstimator(BaseEstimator):
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
-        """Set the attributes of a fitted estimator; warn, as scikit-learn does, of a limit of iterations reached."""
+        """Set the attributes of a fitted estimator, and warn of a failure or a limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
         if result is not None and result.status == LIMIT and self.optimizer == "lbfgs":
             message = f"L-BFGS stopped after {result.iterations} iterations, the limit: try a larger max_iterations."
             warn(message, ConvergenceWarning)
+        if result is not None and result.status == FAILED:
+            warn(f"Training failed: {result.reason}", ConvergenceWarning)
         if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have told
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
@@ -131,6 +154,7 @@ class SparseGPEstimator(BaseEstimator):
     def _validated_inputs(self, X: Any) -> AnyNDArray:
         """Check the inputs of a prediction, and that the estimator is fitted."""
         check_is_fitted(self)
+        check_unmasked(X=X)
         inputs: AnyNDArray = validate_data(self, X, dtype=default_float(), reset=False)
         return inputs
 
@@ -171,11 +195,34 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
+        steps = self.max_iterations
         return {
             "optimizer": self.optimizer,
-            "max_iterations": self.max_iterations,
-            "learning_rate": self.learning_rate,
+            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
+            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
         }
+
+
+def max_jitter() -> float:
+    """
+    Return the jitter up to which Kuu is factorized, above the default jitter.
+
+    An estimator meets copies of rows, and points that training moved together.
+    """
+    return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
+
+
+def check_unmasked(**arrays: Any) -> None:
+    """
+    Check that no array has a mask, which would be ignored.
+
+    :raises ValueError: naming the array that has one.
+    """
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray):
+            raise ValueError(
+                f"{name} must be an array without a mask, got a masked one: leave out or fill these values."
+            )
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

@@ -7,17 +7,18 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Bernoulli, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import validate_data
 
-from ..likelihoods import MultiClassRobustMax, Probit
+from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
-from .base import MAX_JITTER, SparseGPEstimator
+from .base import SparseGPEstimator, check_unmasked, max_jitter
 
+_BINARY = (Bernoulli, Logit, Probit)
 _MAX_SHOWN = 5  # labels in a message
 
 
@@ -35,7 +36,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
     ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of
-    the posterior at the end of `fit`; they do not follow changes of `model_`.
+    the posterior at the end of `fit`: changing `model_` afterwards is not supported.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1 with a
             lengthscale for each column, which starts at the column's standard deviation (1 for a constant column) times
             the square root of the number of columns, so that the correlation of two rows is about 1/e.
-        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`), whose copy is trained. None:
+        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of all `classes_`), a copy of which is
+            trained. None:
             :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
@@ -80,16 +82,17 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: labels [N] of two classes or more, of any type.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        X, y = self._validated(X, y, reset=True)
-        classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(
-                f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
-            )
-        self.classes_ = classes
-        self._fit_model(X, self._encoded(y))
+        with self._unchanged_on_failure():
+            X, y = self._validated(X, y, reset=True)
+            classes = np.unique(y)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"y must have labels of two classes or more, got {len(classes)} class: {classes.tolist()}."
+                )
+            self.classes_ = classes
+            self._fit_model(X, self._encoded(y))
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
@@ -98,25 +101,27 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         rows are not. Earlier rows may be those of :meth:`fit`.
 
         While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
-        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones.
+        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones; not on a
+        first batch of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: its labels [N], not necessarily of all classes.
         :param classes: all labels that there will be; needed at the first call, and the same later.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")
-        X, y = self._validated(X, y, reset=first)
-        if classes is not None:
-            labels = unique_labels(classes)
-            if len(labels) < 2:
-                raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
-            if not (first or np.array_equal(labels, self.classes_)):
-                raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
-            self.classes_ = labels
-        self._partial_fit_model(X, self._encoded(y))
+        with self._unchanged_on_failure():
+            X, y = self._validated(X, y, reset=first)
+            if classes is not None:
+                labels = unique_labels(classes)
+                if len(labels) < 2:
+                    raise ValueError(f"classes must be two labels or more, got {len(labels)} class: {labels.tolist()}.")
+                if not (first or np.array_equal(labels, self.classes_)):
+                    raise ValueError(f"classes must stay {self.classes_.tolist()}, got {labels.tolist()}.")
+                self.classes_ = labels
+            self._partial_fit_model(X, self._encoded(y))
         return self
 
     def predict(self, X: Any) -> AnyNDArray:
@@ -147,6 +152,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        check_unmasked(X=X, y=y)
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
         if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
             y = y.to_numpy(dtype=kind)
@@ -166,15 +172,22 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         return 1.0
 
     def _initial_likelihood(self) -> Likelihood:
-        if self.likelihood is not None:
-            return deepcopy(self.likelihood)
-        return Probit() if len(self.classes_) == 2 else MultiClassRobustMax(len(self.classes_))
+        count = len(self.classes_)
+        if self.likelihood is None:
+            return Probit() if count == 2 else MultiClassRobustMax(count)
+        of_likelihood = 2 if isinstance(self.likelihood, _BINARY) else getattr(self.likelihood, "num_classes", count)
+        if of_likelihood != count:
+            raise ValueError(
+                f"likelihood must be one of {count} classes, as many as classes_, got {type(self.likelihood).__name__} "
+                f"of {of_likelihood}."
+            )
+        return deepcopy(self.likelihood)
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
         likelihood = self._initial_likelihood()
-        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=MAX_JITTER)
+        return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=max_jitter())
 
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingPEP(data, model.kernel, model.likelihood, Z, alpha=alpha, max_jitter=MAX_JITTER)
+        return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=max_jitter())

@@ -6,12 +6,13 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from ..models import PEPR, StreamingSGPR
-from .base import MAX_JITTER, SparseGPEstimator, spreads
+from .base import SparseGPEstimator, check_unmasked, max_jitter, spreads
 
 _NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
 _LEAST_NOISE = 10.0  # times the smallest variance that GPflow's likelihood accepts
@@ -31,8 +32,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`; they do not
-    follow changes of `model_`.
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`: changing
+    `model_` afterwards is not supported.
     """
 
     def __init__(
@@ -81,13 +82,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        X, Y = self._validated(X, y, reset=True)
-        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-        if self.normalize_y:
-            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
-        self._fit_model(X, self._normalized(Y))
+        with self._unchanged_on_failure():
+            X, Y = self._validated(X, y, reset=True)
+            self._set_normalization(Y)
+            self._fit_model(X, self._normalized(Y))
         return self
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
@@ -97,18 +97,20 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         Normalization of y is that of the first batch. While there are fewer inducing points than `n_inducing`, rows of
         the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
-        on each batch, given the earlier ones.
+        on each batch, given the earlier ones; not on a first batch of constant y, or of one row.
 
         :param X: inputs [N, D] of the batch.
         :param y: its targets [N] or [N, P].
-        :raises ValueError: naming what cannot be used.
+        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
-        if not hasattr(self, "model_"):
-            return self.fit(X, y)
-        X, Y = self._validated(X, y, reset=False)
-        if Y.shape[1] != len(self._y_mean):
-            raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
-        self._partial_fit_model(X, self._normalized(Y))
+        first = not hasattr(self, "model_")
+        with self._unchanged_on_failure():
+            X, Y = self._validated(X, y, reset=first)
+            if first:
+                self._set_normalization(Y)
+            elif Y.shape[1] != len(self._y_mean):
+                raise ValueError(f"y must keep {len(self._y_mean)} columns, got {Y.shape[1]}.")
+            self._partial_fit_model(X, self._normalized(Y))
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
@@ -142,9 +144,23 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return tags
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        check_unmasked(X=X, y=y)
         X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True, reset=reset)
         Y: AnyNDArray = np.asarray(y, dtype=default_float())
         return X, Y[:, None] if Y.ndim == 1 else Y
+
+    def _set_normalization(self, Y: AnyNDArray) -> None:
+        """Set what is subtracted from the columns of Y [N, P], and by what they are divided."""
+        self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+        if not self.normalize_y:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
+        if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
+            raise ValueError(
+                "y must have mean and standard deviation within the range of floating point numbers to be normalized, "
+                f"got values up to {np.abs(Y).max():g} in absolute value: try another unit."
+            )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
         normalized: AnyNDArray = ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
@@ -158,12 +174,12 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         if noise is None:
             least = _LEAST_NOISE * default_likelihood_positive_minimum()
             noise = max(_NOISE * self._initial_variance(Y), least)
-        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=MAX_JITTER)
+        return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
 
-    def _make_stream(self, model: GPModel, Z: AnyNDArray) -> GPModel:
+    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
         data = tuple(values.numpy() for values in model.data)
         alpha = float(model.alpha)
-        return StreamingSGPR(data, model.kernel, Z, alpha=alpha, likelihood=model.likelihood, max_jitter=MAX_JITTER)
+        return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=max_jitter())
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

@@ -12,7 +12,7 @@ from typing import Any
 from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 
-from ..model_reuse import are_alike, assign_values, is_described_by_values
+from ..model_reuse import are_alike, assign_values, is_described
 from ..training import FitResult, fit, uninterrupted
 from ..training.declared import has_sites, without_warnings
 
@@ -30,12 +30,13 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
     """
     Train a new model with data of its own; return the result, the objective in nats and the posterior.
 
-    A compiled model of the same structure is trained in its place if there is one, and otherwise a copy, which is kept;
-    values are copied to it and back. The result is the same. Threads that train at the same time use different ones.
+    The work is done in a compiled model of the same structure if there is one, and otherwise in a copy that becomes
+    one; values go there and back. The result is the same. Threads that train at the same time use different ones. A
+    model that its settings do not describe (:func:`is_described`) is trained in place.
 
     :param options: those of :func:`gpflow_pep.fit`; None: parameters stay, and sites, if there are any, converge.
     """
-    if not is_described_by_values(model):
+    if not is_described(model):
         return trained_in_place(model, options)
     worker = _taken(model)
     if worker is None:
@@ -59,8 +60,9 @@ def trained_in_place(model: GPModel, options: dict[str, Any] | None) -> tuple[Fi
         values = posterior_values(model)
     if has_sites(model):
         return result, model.sites_status.log_evidence, values
-    objective = -float(model.training_loss()) if result is None else result.objective[-1]
-    return result, objective, values
+    if result is not None and result.objective:
+        return result, result.objective[-1], values
+    return result, -float(model.training_loss()), values  # nothing was trained, or the first step failed
 
 
 def posterior_values(model: GPModel) -> PosteriorValues:

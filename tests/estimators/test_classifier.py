@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from gpflow.kernels import SquaredExponential
-from gpflow.likelihoods import Gaussian, Softmax
+from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
 from sklearn.exceptions import NotFittedError
 
 from gpflow_pep import MultiClassRobustMax, PEPClassifier, StreamingPEP, fit
@@ -95,6 +95,27 @@ def test_a_likelihood_of_ones_own(X, labels, small):
     assert estimator.score(X, labels) > 0.6
     with pytest.raises(ValueError, match=r"likelihood must be a likelihood of class labels .*, got Gaussian"):
         SparseGPClassifier(likelihood=Gaussian()).fit(X, labels)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "count", "found"),
+    [
+        (MultiClassRobustMax(4), 3, "MultiClassRobustMax of 4"),
+        (Softmax(3), 2, "Softmax of 3"),
+        (Bernoulli(), 3, "Bernoulli of 2"),
+        (Probit(), 3, "Probit of 2"),
+    ],
+)
+def test_likelihoods_of_another_number_of_classes(X, labels, likelihood, count, found):
+    """They would give probabilities for classes that there are not, or none for some."""
+    estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None)
+    labels = np.minimum(labels, count - 1)
+    with pytest.raises(
+        ValueError, match=f"likelihood must be one of {count} classes, as many as classes_, got {found}"
+    ):
+        estimator.fit(X, labels)
+    with pytest.raises(ValueError, match=f"likelihood must be one of {count} classes"):
+        estimator.partial_fit(X, labels > 0, classes=range(count))
 
 
 def test_batches(X, labels):

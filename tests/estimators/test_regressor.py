@@ -112,6 +112,16 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
     assert estimator.n_inducing_ == 12 and estimator.score(X[30:], y[30:]) > max(first, 0.8)
 
 
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_first_batch_that_says_nothing(X, y, rows):
+    """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
+    estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
+    estimator.partial_fit(X[:rows], np.full(rows, y[0]))
+    assert estimator.result_ is None and estimator.kernel_.variance.numpy() == pytest.approx(1.0, rel=1e-12)
+    estimator.partial_fit(X[rows:], y[rows:])
+    assert estimator.result_ is not None and estimator.score(X[rows:], y[rows:]) > 0.5
+
+
 def test_rows_that_are_copies(X, y):
     """All four distinct rows are inducing points, and fewer if fewer are asked for."""
     rows = np.tile(X[:4], (5, 1))
@@ -218,6 +228,45 @@ def test_before_a_fit(X):
 def test_the_limit_of_iterations_is_a_warning(X, y):
     with pytest.warns(ConvergenceWarning, match="L-BFGS stopped after 3 iterations, the limit: try a larger max_iter"):
         SparseGPRegressor(n_inducing=6, max_iterations=3).fit(X, y)
+
+
+@pytest.mark.parametrize("factor", [1e-170, 1e160, 1e306])
+def test_targets_whose_normalization_is_out_of_range(X, y, factor):
+    """Their squares are, or their sum."""
+    with pytest.raises(ValueError, match=r"y must have mean and standard deviation within .* got values up to 1\.\d+e"):
+        SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
+
+
+@pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
+def test_a_first_step_that_fails(X, y):
+    """The initial parameters are restored and kept, and the warning says why."""
+    estimator = SparseGPRegressor(n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="Training failed: ") as warned:
+        estimator.fit(X, y)
+    assert estimator.result_.status == "failed" and not estimator.result_.objective
+    assert any(estimator.result_.reason in str(each.message) for each in warned)
+    start = SparseGPRegressor(n_inducing=6, optimizer=None, random_state=0).fit(X, y)
+    np.testing.assert_allclose(estimator.predict(X), start.predict(X), **SAME)
+    assert estimator.log_marginal_likelihood_value_ == pytest.approx(start.log_marginal_likelihood_value_, rel=1e-9)
+
+
+def test_a_large_default_jitter(X, y):
+    """The largest jitter is above it."""
+    config = gpflow.config.Config(jitter=1e-2)
+    with gpflow.config.as_context(config):
+        estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
+    assert estimator.model_.max_jitter == pytest.approx(0.1, rel=1e-12)
+
+
+def test_masks_are_refused(X, y):
+    """They would be ignored."""
+    estimator = SparseGPRegressor(n_inducing=6, optimizer=None)
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+        estimator.fit(np.ma.masked_greater(X, 5.0), y)
+    with pytest.raises(ValueError, match="y must be an array without a mask, got a masked one"):
+        estimator.fit(X, np.ma.masked_greater(y, 5.0))
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+        estimator.fit(X, y).predict(np.ma.masked_greater(X, 5.0))
 
 
 def test_constant_columns_and_targets(X):

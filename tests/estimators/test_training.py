@@ -11,11 +11,15 @@ import joblib
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.kernels import SquaredExponential
+import tensorflow_probability as tfp
+from gpflow.kernels import Matern32, Periodic, Product, SquaredExponential, Sum
+from gpflow.quadrature import NDiagGHQuadrature
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from gpflow_pep import PEPR
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, training
+from gpflow_pep.model_reuse import are_alike, is_described
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -64,27 +68,91 @@ def test_structures_have_models_of_their_own(X, y):
     assert numbers == list(range(5, 13))
 
 
-class Shifted(SquaredExponential):
-    """A kernel with a tensor, which is neither a setting nor a parameter."""
+class Scaled(SquaredExponential):
+    """A kernel with an object of its own, which is neither a setting nor a parameter."""
 
-    def __init__(self, shift):
+    def __init__(self, factor):
         super().__init__()
-        self.shift = tf.constant(shift, tf.float64)
+        self.held = {"factor": [factor]}
 
     def K(self, X, X2=None):
-        return super().K(X, X2) + self.shift
+        return super().K(X, X2) * self.held["factor"][0]
 
     def K_diag(self, X):
-        return super().K_diag(X) + self.shift
+        return super().K_diag(X) * self.held["factor"][0]
 
 
-def test_kernels_with_tensors_are_not_confused(X, y):
-    found = [regressor(kernel=Shifted(shift), optimizer=None).fit(X, y) for shift in (0.0, 5.0)]
+def tied(name):
+    kernels = [SquaredExponential(1.0, 2.0), SquaredExponential(2.0, 3.0)]
+    setattr(kernels[1], name, getattr(kernels[0], name))
+    return Sum(kernels)
+
+
+def repeated(number):
+    kernels = [SquaredExponential(1.0, 2.0), SquaredExponential(2.0, 3.0)]
+    return Sum([kernels[0], Product([kernels[number], kernels[1]])])
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        [Scaled(1.0), Scaled(5.0)],
+        [Scaled(tf.constant(factor, tf.float64)) for factor in (1.0, 5.0)],
+        [tied("variance"), tied("lengthscales")],
+        [repeated(0), repeated(1)],
+    ],
+)
+def test_kernels_that_settings_do_not_describe_are_not_confused(X, y, kernels):
+    """They are trained in place: subclasses, and kernels of shared parameters or parts."""
+    found = [regressor(kernel=kernel, optimizer=None).fit(X, y) for kernel in kernels]
     assert not training._kept
     objectives = [estimator.log_marginal_likelihood_value_ for estimator in found]
     expected = [-float(estimator.model_.training_loss()) for estimator in found]
     np.testing.assert_allclose(objectives, expected, rtol=1e-9)
     assert abs(objectives[0] - objectives[1]) > 0.1
+
+
+def with_prior(loc, on):
+    kernel = SquaredExponential()
+    kernel.lengthscales.prior = tfp.distributions.Normal(np.float64(loc), np.float64(1.0))
+    kernel.lengthscales.prior_on = on
+    return kernel
+
+
+class Softened(tfp.bijectors.Softplus):
+    """A transform of one's own."""
+
+
+def with_transform():
+    kernel = SquaredExponential()
+    kernel.variance = gpflow.Parameter(1.0, transform=Softened())
+    return kernel
+
+
+def with_method():
+    kernel = SquaredExponential()
+    kernel.K_r2 = lambda r2: tf.exp(-r2)
+    return kernel
+
+
+def test_what_settings_describe():
+    """Only such models are reused; no fit is needed to see which."""
+    X = np.arange(6.0)[:, None]
+
+    def model(kernel, **options):
+        return PEPR((X, X), kernel, X[::2].copy(), **options)
+
+    for kernel in (SquaredExponential() + Periodic(Matern32(active_dims=[0])), with_prior(0.0, "constrained")):
+        assert is_described(model(kernel)) and are_alike(model(kernel), model(copy.deepcopy(kernel)))
+    for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform(), with_method()):
+        assert not is_described(model(kernel)) and not are_alike(model(kernel), model(kernel))
+    priors = [with_prior(0.0, "constrained"), with_prior(0.0, "unconstrained"), with_prior(1.0, "constrained")]
+    assert [are_alike(model(priors[0]), model(prior)) for prior in priors] == [True, False, False]
+    assert not is_described(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1]))
+    likelihoods = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
+    likelihoods[1].quadrature = NDiagGHQuadrature(1, 5)
+    models = [model(SquaredExponential(), likelihood=likelihood) for likelihood in likelihoods]
+    assert all(map(is_described, models)) and not are_alike(*models)
 
 
 def test_threads(X, y):

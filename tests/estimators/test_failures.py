@@ -1,0 +1,81 @@
+"""A fit that fails or is interrupted leaves the estimator as it was."""
+
+import copy
+
+import gpflow
+import numpy as np
+import pytest
+
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def regressor(**options):
+    return SparseGPRegressor(**{"n_inducing": 6, "optimizer": None, "random_state": 0, **options})
+
+
+def classifier(**options):
+    return SparseGPClassifier(**{"n_inducing": 6, "optimizer": None, "random_state": 0, **options})
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_a_fit_that_fails(X, y, make):
+    """Attributes stay, also the number of columns, classes and normalization; before any fit there are none."""
+    targets = y if make is regressor else y > 100.0
+    others = 1e3 * y if make is regressor else np.digitize(y, [95.0, 110.0])
+    estimator = make().fit(X, targets)
+    before = dict(vars(estimator))
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\]"):
+        estimator.set_params(alpha=7.0).fit(X[:, :1], others)
+    assert vars(estimator) == before | {"alpha": 7.0}
+    unfitted = make(alpha=7.0)
+    before = dict(vars(unfitted))
+    with pytest.raises(ValueError, match="alpha"):
+        unfitted.partial_fit(X, targets, **({} if make is regressor else {"classes": [False, True]}))
+    assert vars(unfitted) == before
+
+
+def interrupted_training(model, options):
+    """Change all that training changes, and stop."""
+    for variable in model.trainable_variables:
+        variable.assign_add(0.5 * np.ones(variable.shape))
+    if hasattr(model, "reset_sites"):
+        model.reset_sites()
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)])
+def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
+    """
+    The first batch of the stream and a further one, with points that move and with more of them. The model itself is
+    as it was too, and goes on as if nothing had happened.
+    """
+    targets, method = (y, "predict") if make is regressor else (y > 100.0, "predict_proba")
+    estimator = make().fit(X[:20], targets[:20]).set_params(n_inducing=number)
+    other = copy.deepcopy(estimator)
+    for rows in (slice(20, 40), slice(40, 60)):
+        model, kernel, values = estimator.model_, estimator.kernel_, gpflow.utilities.read_values(estimator.model_)
+        expected, from_model = getattr(estimator, method)(X), model.predict_f(X)[0].numpy()
+        before = dict(vars(estimator))
+        with monkeypatch.context() as patched:
+            patched.setattr(base, "trained_in_place", interrupted_training)
+            with pytest.raises(KeyboardInterrupt):
+                estimator.partial_fit(X[rows] + 1.0, targets[rows])
+        assert vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel
+        for name, value in gpflow.utilities.read_values(model).items():
+            np.testing.assert_array_equal(value, values[name])
+        np.testing.assert_array_equal(getattr(estimator, method)(X), expected)
+        np.testing.assert_allclose(model.predict_f(X)[0], from_model, rtol=1e-12, atol=1e-12)
+        estimator.partial_fit(X[rows], targets[rows])
+        if make is regressor:  # compiling another classifier takes 10 seconds
+            expected = other.partial_fit(X[rows], targets[rows]).predict(X)
+            np.testing.assert_allclose(estimator.predict(X), expected, rtol=1e-9)
+
+
+def test_options_are_checked_before_a_batch_is_absorbed(X, y, monkeypatch):
+    estimator = regressor().fit(X[:20], y[:20]).partial_fit(X[20:40], y[20:40])
+    monkeypatch.setattr(estimator.model_, "update", lambda *args, **kwargs: pytest.fail("absorbed"))
+    for options, message in (({"max_iterations": 0}, "max_iterations must be"), ({"learning_rate": -1.0}, "learning")):
+        with pytest.raises(ValueError, match=message):
+            estimator.set_params(**{"optimizer": "adam", "max_iterations": None, **options}).partial_fit(X[40:], y[40:])
