@@ -124,7 +124,7 @@ def test_other_states_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"parameter\.kernel\.lengthscales must have shape"):
         StreamingSGPR.from_state(
             state,
-            gpflow.kernels.SquaredExponential(1.0, [1.0, 1.0, 1.0]),
+            gpflow.kernels.SquaredExponential(1.0, 1.0),
             mean_function=gpflow.functions.Constant([0.0]),
         )
 
