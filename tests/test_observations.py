@@ -137,9 +137,8 @@ BAD = {
     "labels": (column(1, 2, 2, 1), "must hold the labels 0 and 1 for Probit, got 2 in row 1"),
     "nan": (column(0, np.nan, 1, 1), "must be finite.* row 1"),
     "strings": (column(0, 1, 1, 0).astype(str), "must hold real numbers, got an array of dtype <U32"),
-    "truths": (column(0, 1, 1, 0) > 0.0, "must hold real numbers, got an array of dtype bool"),
-    "objects": (column(0, 1, 1, 0).astype(object), "must hold real numbers, got an array of dtype object"),
-    "none": (np.full((4, 1), None), "must hold real numbers, got an array of dtype object"),
+    "complex": (column(0, 1, 1, 0).astype(complex), "must hold real numbers, got an array of dtype complex128"),
+    "none": (np.full((4, 1), None), r"must hold real numbers, got None \(4 such values\)"),
 }
 
 
