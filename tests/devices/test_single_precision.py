@@ -115,7 +115,7 @@ def test_too_little_jitter_is_an_error_that_says_how_much():
             return float(PEPR((x, x), gpflow.kernels.SquaredExponential(100.0), x.copy()).training_loss())
 
     with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"Kuu failed.* it succeeds with 1e-01 more .*default_jitter"
+        tf.errors.InvalidArgumentError, match=r"not successful: Kuu.* it succeeds with 1e-01 more .*default_jitter"
     ):
         loss(JITTER)
     assert np.isfinite(loss(1e-1))

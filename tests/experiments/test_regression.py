@@ -132,15 +132,15 @@ def test_training_that_cannot_go_on_says_why_and_is_scored(run_tiny, monkeypatch
     def failing(self, *rows):
         calls.append(None)
         if len(calls) > 3:
-            raise tf.errors.InvalidArgumentError(None, None, "Cholesky decomposition was not successful")
+            raise tf.errors.InvalidArgumentError(None, None, "Cholesky decomposition was not successful: Kuu")
         return evaluate(self, *rows)
 
     calls: list[None] = []
     evaluate = TrainingStep.__call__
     monkeypatch.setattr(TrainingStep, "__call__", failing)
-    with pytest.warns(UserWarning, match="Kuu failed"):
+    with pytest.warns(UserWarning, match="not successful: Kuu"):
         result = run_tiny(maxiter=50).result
-    assert not result["converged"] and "Kuu failed" in result["message"] and 0 < result["iterations"] < 50
+    assert not result["converged"] and "not successful: Kuu" in result["message"] and 0 < result["iterations"] < 50
     assert np.isfinite(result["rmse"])
 
 

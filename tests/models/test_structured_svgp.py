@@ -421,5 +421,5 @@ def test_blocks_of_any_size(rows):
 )
 def test_blocks_that_are_not_positive_definite(evaluate):
     """Of BTSVGP, or of PEPSVGP: an error that says so, and nothing is added to the diagonal."""
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"a block failed.*smaller minibatches"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"not successful: a block has size.*smaller minibatches"):
         evaluate(tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64))
