@@ -14,6 +14,7 @@ _ROWS, _POINTS = 32, 2001
 _STEEPEST = 1e-3  # change of the slope between two points beyond that of its derivative, of the largest slope
 _JUMP = 1e-4  # change of the slope over the last interval, of the largest slope
 _HALVINGS = 40
+_GROWTH = 2.0  # of the change of the slope in the last half of the halvings; more is a pole
 
 _Slopes: TypeAlias = tuple[AnyNDArray, AnyNDArray]
 """Slopes of the log density, and their derivatives."""
@@ -58,19 +59,22 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
             return
         left, right = low[place, columns][None], low[place + 1, columns][None]  # [1, R]
         at_left, at_right = slopes(left), slopes(right)
+        jumps = [np.zeros(len(rows))]
         for _ in range(_HALVINGS):
             middle = (left + right) / 2.0
             at_middle = slopes(middle)
             is_left = excess(middle - left, at_left, at_middle) >= excess(right - middle, at_middle, at_right)
             left, right = np.where(is_left, left, middle), np.where(is_left, middle, right)
             at_left, at_right = _chosen(is_left, at_left, at_middle), _chosen(is_left, at_middle, at_right)
-        jumps = np.where(np.isfinite(at_left[0] - at_right[0]), np.abs(at_left[0] - at_right[0]), 0.0)[0]
-    found = np.flatnonzero(jumps > _JUMP * steepest)
+            jump = np.abs(at_left[0] - at_right[0])[0]
+            jumps.append(np.where(np.isfinite(jump), jump, 0.0))
+    # At a pole of log p, as that of y log f² at 0, the change of the slope grows with each halving: p is smooth there.
+    found = np.flatnonzero((jumps[-1] > _JUMP * steepest) & (jumps[-1] < _GROWTH * jumps[_HALVINGS // 2]))
     if found.size:
         row = found[0]
         raise ValueError(
             f"likelihood must be twice differentiable in f, but the slope of {name}'s log density "
-            f"jumps by {jumps[row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a smooth one, with "
+            f"jumps by {jumps[-1][row]:.3g} at f = {left[0, row]:.6g} in row {rows[row]}. Try: a smooth one, with "
             "tf.sqrt(u**2 + 1e-4) in place of tf.abs(u), or your own rule (gpflow_pep.tilted.tilted_rule)."
         )
 

@@ -44,6 +44,7 @@ SMOOTH = {
     "a steep step": lambda F, Y: tf.math.log_sigmoid(1e3 * (F - Y)),
     "an exponential": lambda F, Y: Y * F - tf.exp(F),
     "nothing below zero": lambda F, Y: tf.where(F > 0.0, -F - tf.math.log(tf.abs(F)), -np.inf),
+    "counts with a square link": lambda F, Y: tf.abs(Y) * tf.math.log(F**2) - F**2,
     "Huber": lambda F, Y: tf.where(tf.abs(Y - F) < 1.0, -0.5 * (Y - F) ** 2, 0.5 - tf.abs(Y - F)),
 }
 
