@@ -124,6 +124,15 @@ def select_num_inducing(
     chosen given these. At alpha = 0 the objective therefore does not fall from one model to the next, except for the
     effect of jitter. The models do not share compiled functions.
 
+    >>> X = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    >>> found = select_num_inducing(
+    ...     lambda data, Z: PEPR(data, gpflow.kernels.Matern52(), Z, alpha=0.0), (X, Y), numbers=[3, 40],
+    ...     train=lambda model: fit(model, max_iterations=5),
+    ... )
+    >>> found.numbers.tolist()
+    [3, 40]
+
     :param make: constructs a model of all data with points Z [M, D], with `upper_bound` and a bound as its objective,
         or with `loo_log_predictive_density`. It is called once more, with one point, for its kernel. If latent
         functions have kernels of their own, points are chosen by the first one's; if they have points of their own,

@@ -145,7 +145,7 @@ NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
         (batches((X, Y, Y)), "data must be a tf.data.Dataset of batches .*got elements"),
         (
             batches((X, WORDS)),
-            r"batch 1 of a pass: data\[1\] \(Y\) must hold real numbers, got an array of dtype object",
+            r"batch 1 of a pass: data\[1\] \(Y\) must hold real numbers, got b'",
         ),
         (batches((X[:, 0], Y)), r"batch 1 of a pass: data\[0\] \(X\) must have shape \[rows, D\], got shape \[12\]"),
         (batches((WIDE, Y)), r"data\[0\] \(X\) must have as many columns as the inducing points, 1, got 2\."),
