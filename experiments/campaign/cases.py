@@ -106,7 +106,7 @@ FLAWS = {
     "another width of Z": Flaw("inducing_variable", lambda a: a | {"Z": np.column_stack([a["Z"], a["Z"]])}),
     "text": Flaw("Y", lambda a: a | {"Y": a["Y"].astype(str)}),
     "complex numbers": Flaw("X", lambda a: a | {"X": a["X"] + 1j}),
-    "objects": Flaw("X", lambda a: a | {"X": np.where(np.eye(*a["X"].shape, dtype=bool), None, a["X"])}),
+    "objects": Flaw("X", lambda a: a | {"X": np.array([["a"] * len(a["X"][0]), *a["X"][1:]], dtype=object)}),
     "not a pair": Flaw("data", lambda a: a | {"Y": None}),
     "noise 0": Flaw("noise_variance", lambda a: a | {"noise_variance": 0.0}),
     "noise NaN": Flaw("noise_variance", lambda a: a | {"noise_variance": np.nan}),

@@ -144,7 +144,9 @@ def test_it_ends_a_comparison_of_powers():
 
     def make(data, alpha):
         compared.append(alpha)
-        return MAKERS["PEPR"]()
+        model = MAKERS["PEPR"]()
+        model.alpha = alpha
+        return model
 
     def train(model):
         return fit(model, callback=At(1, press))
