@@ -18,7 +18,10 @@ from .graphs import in_xla
 _MAX_SHOWN = 3  # entries of a tensor in a message
 _LIBRARIES = tuple({str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
 _AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
-_CREATE_OPERATION = ("util/tf_export.py", "ops/gen_logging_ops.py", "framework/op_def_library.py")
+_CREATE_OPERATION = frozenset(
+    str(Path(tf.__file__).parent / "python" / file)
+    for file in ("util/tf_export.py", "ops/gen_logging_ops.py", "framework/op_def_library.py")
+)
 
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
@@ -104,7 +107,7 @@ class _UserFrames(tf_stack.StackTraceFilter):
 
     @override
     def get_filtered_filenames(self) -> frozenset[str]:
-        names = {str(Path(tf.__file__).parent / "python" / file) for file in _CREATE_OPERATION}
+        names = set(_CREATE_OPERATION)
         frame = sys._getframe()
         while frame.f_back is not None:
             frame = frame.f_back
