@@ -48,6 +48,23 @@ def assign_values(kept: GPModel, new: GPModel) -> None:
         variable.assign(sites[name])
 
 
+def check_new_parts(last: GPModel | None, new: GPModel) -> None:
+    """
+    Check that two models that a user's function `make` returned train no variable of each other.
+
+    :raises ValueError: if they do.
+    """
+    if last is new:
+        return
+    variables = {id(each) for each in getattr(last, "trainable_variables", ())}
+    count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
+    if count:
+        raise ValueError(
+            "make must construct new kernels, likelihoods and other parts, since training one model would change the "
+            f"next, got a {type(new).__name__} that shares trainable variables, {count}, with the one before."
+        )
+
+
 def is_described(model: GPModel) -> bool:
     """
     Whether :func:`are_alike` certainly sees all that the model is made of.

@@ -17,6 +17,7 @@ from . import validation
 from .engine import independent_parts
 from .inducing import greedy_variance
 from .inducing.distinct import distinct
+from .model_reuse import check_new_parts
 from .training import fit, uninterrupted
 from .training.declared import has_sites
 
@@ -163,6 +164,7 @@ def select_num_inducing(
             Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
             last, model = model, make((X, Y), Z.copy())
             _check_number(model, M)
+            check_new_parts(last, model)
             if path:
                 _take_over(model, last)
             trainings.append(uninterrupted(train(model)))

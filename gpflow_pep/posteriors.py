@@ -16,6 +16,7 @@ from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, Precompute
 from .engine import Prior, SingleRows, SiteSums, concatenate, with_checked_variance
 from .graphs import in_xla, no_autograph
 from .linalg import finite
+from .validation import inputs
 
 ROWS_PER_CHUNK = 4096
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
@@ -79,7 +80,7 @@ class WhitenedPosterior(AbstractPosterior):
     def _conditional_with_precompute(
         self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = tf.convert_to_tensor(Xnew, dtype=default_float())
+        Xnew = inputs(Xnew, "Xnew")
         if full_cov:
             mean, cov = self._joint(cache, Xnew)
         else:

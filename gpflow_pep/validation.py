@@ -61,6 +61,23 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
     return tf.cast(values, default_float())
 
 
+def inputs(values: Any, name: str) -> tf.Tensor:
+    """
+    A tensor of inputs [..., N, D]. In eager mode they are checked; in a graph what is computed from them is checked.
+
+    :raises ValueError: if there are other things than numbers or, in eager mode, NaN or infinity, naming the row.
+    """
+    X = real_numbers(values, name)
+    if tf.executing_eagerly():
+        bad = ~np.isfinite(X)
+        if bad.any():
+            row = np.argwhere(bad)[0][max(0, bad.ndim - 2)]
+            raise ValueError(
+                f"{name} must be finite, got {bad.sum()} values that are NaN or infinite, the first in row {row}."
+            )
+    return X
+
+
 def _real(given: Any, name: str) -> AnyNDArray:
     """
     An array of numbers or booleans, also one whose objects all are such (as columns of pandas with missing values).

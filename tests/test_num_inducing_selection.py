@@ -210,3 +210,10 @@ def test_progress(capsys):
     select_num_inducing(make, (X, Y), (2, 4), train=untrained, progress=True)
     shown = capsys.readouterr().err
     assert "4 inducing points" in shown and "2/2" in shown
+
+
+def test_models_that_share_a_kernel_are_refused():
+    """Training one would change the other."""
+    kernel = SquaredExponential()
+    with pytest.raises(ValueError, match=r"make must construct new kernels, .* shares trainable variables, 2, with"):
+        select_num_inducing(lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained)

@@ -130,11 +130,11 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         """
         Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
-        :raises ValueError: if that is not so, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: if X is not finite; in a graph also where Y is not accepted, or
-            numbers of rows that are unknown when it is traced do not match.
+        :raises ValueError: if that is not so, X is not finite, or the likelihood does not accept Y.
+        :raises tf.errors.InvalidArgumentError: the same in a graph, where values or numbers of rows are not known when
+            it is traced.
         """
-        X = validation.real_numbers(data[0], "data[0] (X)")
+        X = validation.inputs(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):
             raise ValueError(f"data: X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
@@ -208,7 +208,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and (co)variance of the latent functions at Xnew."""
-        Xnew = validation.real_numbers(Xnew, "Xnew")
+        Xnew = validation.inputs(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
 

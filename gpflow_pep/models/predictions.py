@@ -15,7 +15,7 @@ from ..graphs import in_xla
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..linalg import finite
 from ..observations import check_observations
-from ..validation import real_numbers
+from ..validation import inputs, real_numbers
 
 _ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
 
@@ -26,11 +26,12 @@ def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_outpu
     Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
 
     :raises NotImplementedError: if full_cov or full_output_cov is True.
+    :raises ValueError: if Xnew is not finite (eagerly).
     :raises tf.errors.InvalidArgumentError: if one is NaN.
     """
     if full_cov or full_output_cov:
         raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
-    Xnew = real_numbers(Xnew, "Xnew")
+    Xnew = inputs(Xnew, "Xnew")
     mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
     return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 
@@ -43,11 +44,11 @@ def predict_log_density(
     Log density of new observations Y at X, in nats.
 
     :raises NotImplementedError: if full_cov or full_output_cov is True.
-    :raises ValueError: if the likelihood does not accept Y.
+    :raises ValueError: if X is not finite (eagerly), or the likelihood does not accept Y.
     :raises tf.errors.InvalidArgumentError: if a density is NaN.
     """
     X, Y = data
-    X = real_numbers(X, "data[0] (X)")
+    X = inputs(X, "data[0] (X)")
     Y = real_numbers(Y, "data[1] (Y)")
     rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
     Y = tf.reshape(rows, tf.shape(Y))

@@ -189,7 +189,7 @@ class Stream(CompiledSteps):
         )
         try:
             model = cls._of_batch(state.arrays, *parts, points, **options)
-        except ValueError as error:  # it names the argument that came from the state
+        except (TypeError, ValueError) as error:  # it names the argument that came from the state, or is missing
             raise ValueError(f"cannot make a {cls.__name__} of this state and these parts: {error}") from error
         variables = model._state_variables()
         state.check_names(variables)

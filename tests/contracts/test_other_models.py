@@ -329,8 +329,11 @@ def test_inputs_to_predict_at(model, bad):
     Xnew[3, 1] = bad
     posterior = model.posterior()
     for predict in (model.predict_f, model.predict_y, posterior.predict_f):
-        stops(lambda predict=predict: predict(Xnew), match="Xnew")
-    stops(lambda: posterior.predict_f(Xnew, full_cov=True), match="Xnew")
+        with pytest.raises(ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."):
+            predict(Xnew)
+    with pytest.raises(ValueError, match="Xnew must be finite"):
+        posterior.predict_f(Xnew, full_cov=True)
+    stops(lambda: tf.function(posterior.predict_f)(Xnew), match="Xnew")
 
 
 # --- predictions ----------------------------------------------------------------------------------------------------
