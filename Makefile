@@ -22,7 +22,7 @@ export TF_CPP_MIN_LOG_LEVEL
 
 PY := $(VENV)/bin/python
 
-.PHONY: help demo test test-slow oldest wheel lint types format bench campaign notebooks \
+.PHONY: help demo test test-slow oldest package wheel lint types format bench campaign notebooks \
 	notebooks-update docs clean
 
 help:
@@ -30,7 +30,8 @@ help:
 	@echo 'make test       run the tests, which must run 95 % of the package; PYTEST_ARGS="-k oracle" selects some'
 	@echo 'make test-slow  run those that make test leaves out: more models and settings, XLA, GPU kernels, scripts of docs/'
 	@echo 'make oldest     run some tests with the oldest versions that setup.cfg allows, in .venv-oldest'
-	@echo 'make wheel      build the wheel, install it alone in a fresh environment and try it there'
+	@echo 'make package    build the wheel, install it outside of the repository and try it with the packages of .venv'
+	@echo 'make wheel      the same with packages of its own, downloaded anew'
 	@echo 'make lint       check style and formatting (ruff)'
 	@echo 'make types      check types (mypy)'
 	@echo 'make format     format the code, and mend what ruff can mend safely'
@@ -66,6 +67,9 @@ test-slow:
 
 oldest:
 	$(MAKE) test VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt PYTEST_ARGS='$(or $(PYTEST_ARGS),$(QUICK_TESTS))'
+
+package: $(VENV)/.installed-dev
+	.ci/wheel $(PY) $(CONSTRAINTS) --shared
 
 wheel: $(VENV)/.installed-dev
 	.ci/wheel $(PY) $(CONSTRAINTS)

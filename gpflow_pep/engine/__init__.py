@@ -2,7 +2,17 @@
 
 from .accumulation import accumulate_sums
 from .block import BlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunks, NumberedChunks, SingleRows, concatenate, sum_over_chunks
+from .chunks import (
+    CHUNKS_IN_FLIGHT,
+    AllRows,
+    Blocks,
+    Chunks,
+    NumberedChunks,
+    SingleRows,
+    concatenate,
+    default_chunk_size,
+    sum_over_chunks,
+)
 from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
@@ -50,6 +60,7 @@ __all__ = [
     "component",
     "concatenate",
     "conditional_variance_of_f",
+    "default_chunk_size",
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",

@@ -13,6 +13,7 @@ from ..graphs import in_xla
 from .workers import local_variable
 
 ROWS_PER_CHUNK = 1024
+_GPU_BYTES = 2**28  # of V [M, n] in a chunk: a GPU waits for small operations in a loop to be started
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
@@ -332,6 +333,17 @@ class Blocks(NumberedChunks):
         """A chunk's rows [n, D] as blocks [G, b, D]."""
         _, _, groups, size = chunk if isinstance(chunk, Span) else tf.unstack(self._table[chunk])
         return tf.reshape(values, [groups, size, values.shape[-1]])
+
+
+def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int) -> int:
+    """
+    Return how many rows are worked on together.
+
+    :param device: where the data are, as a variable's ``device`` says it.
+    """
+    if tf.DeviceSpec.from_string(device).device_type != "GPU":
+        return ROWS_PER_CHUNK
+    return max(ROWS_PER_CHUNK, _GPU_BYTES // (num_inducing * bytes_per_number))
 
 
 def _rows_per_chunk(chunk_size: int | None) -> int:

@@ -40,6 +40,9 @@ class RowSource(Protocol):
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
 
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds on any worker, []."""
+
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
         """The rows of one chunk, computed from `inputs`."""
 
@@ -80,6 +83,10 @@ class RegressionRows(RowSource):
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         total = self._chunks.sum(self._data, part, zero)
         return total if self._workers is None else self._workers.sum(total)
+
+    @override
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        return condition if self._workers is None else self._workers.any(condition)
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

@@ -66,6 +66,10 @@ class Workers:
         """Return the maximum over the workers, []; infinity if one is NaN, which a maximum may lose."""
         return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
 
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds on any worker, []."""
+        return self.largest(tf.cast(condition, tf.float64)) > 0.0
+
     def broadcast_from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Return the chief's tensors, given this worker's."""
         return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])

@@ -104,7 +104,7 @@ class LatentRows:
 
     def any(self, condition: tf.Tensor) -> tf.Tensor:
         """Return whether a condition holds on any worker, []."""
-        return condition if self._workers is None else self._workers.largest(tf.cast(condition, tf.float64)) > 0.0
+        return condition if self._workers is None else self._workers.any(condition)
 
     def agreed(self, value: tf.Tensor) -> tf.Tensor:
         """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""

@@ -30,7 +30,6 @@ from ..engine import (
     local_variable,
     scale_terms,
 )
-from ..engine.chunks import ROWS_PER_CHUNK
 from ..ep import (
     ConvergenceOptions,
     EnergyInputs,
@@ -158,8 +157,8 @@ class PEP(SiteProperties, SparseGP):
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: the largest fraction of an update to take, in (0, 1]; the fraction is reduced adaptively.
         :param mean_function: m(x), zero by default.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None for a dataset, whose
-            batches are the chunks.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: 1024, more on a GPU.
+            Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -330,7 +329,7 @@ class PEP(SiteProperties, SparseGP):
 
     def _single_chunk(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows_of_all_workers <= (self._chunk_size or ROWS_PER_CHUNK)
+        return in_memory and self._num_rows_of_all_workers <= self._chunk_size
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)

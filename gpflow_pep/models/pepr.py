@@ -76,8 +76,8 @@ class PEPR(UpperBound, CollapsedRegression):
         :param mean_function: m(x), zero by default.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding. Must be None for a
-            dataset, whose batches are the chunks.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: 1024, more on a
+            GPU. Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
         :raises ValueError: naming the argument that cannot be used.

@@ -108,5 +108,5 @@ class SiteProperties:
         zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
         above = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._workers is not None and self._alpha.shape.rank == 1:
-            above = self._workers.largest(tf.cast(above, tf.float64)) > 0.0
+            above = self._workers.any(above)
         return ~above & zero

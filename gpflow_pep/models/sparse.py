@@ -19,7 +19,16 @@ from typing_extensions import override
 
 from .. import validation
 from ..checks import asserted
-from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, Workers, local_variable
+from ..engine import (
+    DatasetRows,
+    OldPosterior,
+    OldPosteriorSite,
+    Prior,
+    SiteSums,
+    Workers,
+    default_chunk_size,
+    local_variable,
+)
 from ..graphs import no_autograph
 from ..linalg import cholesky, cholesky_with_growing_jitter
 from ..posteriors import SitesPosterior
@@ -75,8 +84,14 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._chunk_size, self._workers = validation.chunk_size(chunk_size), Workers.of_strategy()
+        self._workers = Workers.of_strategy()
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
+        size = validation.chunk_size(chunk_size)
+        self._chunk_size = self._default_chunk_size() if size is None else size
+
+    def _default_chunk_size(self) -> int:
+        device = "" if isinstance(self._data, DatasetRows) else self._data[0].device
+        return default_chunk_size(device, int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size)
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:

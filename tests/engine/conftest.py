@@ -48,6 +48,9 @@ class TensorRows:
     def sum_over_chunks(self, part, zero):
         return self._chunks.sum([tf.zeros([self._num_data])], part, zero)
 
+    def any(self, condition):
+        return condition
+
     def __call__(self, chunk, Kuf, Kff, noise, residual):
         index = self._chunks.take(tf.range(self._num_data), chunk)  # [n]
         if isinstance(self._chunks, Blocks):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import Blocks, SingleRows
+from gpflow_pep.engine import Blocks, SingleRows, default_chunk_size
 
 PARTITIONS = {
     "one block": [7],
@@ -99,3 +99,13 @@ def test_a_chunk_may_be_larger_than_anything(chunk_size):
         assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
         found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
         np.testing.assert_array_equal(tf.sort(found), rows)
+
+
+@pytest.mark.parametrize(
+    ("device", "num_inducing", "rows"),
+    [("CPU:0", 100, 1024), ("", 100, 1024), ("GPU:1", 256, 131_072), ("GPU:0", 100, 335_544), ("GPU:0", 10**6, 1024)],
+)
+def test_chunks_of_a_gpu_are_as_wide_as_memory_allows(device, num_inducing, rows):
+    """V [M, n] of 64 bits has 256 MiB."""
+    name = f"/job:localhost/replica:0/task:0/device:{device}" if device else ""
+    assert default_chunk_size(name, num_inducing, 8) == rows
