@@ -14,6 +14,7 @@ from ..derivatives import once_differentiable
 from ..linalg import cholesky_adjoint
 from .chunks import AllRows, Chunks
 from .independent import IndependentSites, LinearAdjoint
+from .mixed_precision import single_precision_suffices
 from .rows import Rows, RowSource, watched
 from .site_algebra import ChunkSums, EvidenceTerms, Powers, SiteAlgebra
 from .sums import SiteSums
@@ -32,6 +33,7 @@ def accumulate_sums(
     Kuu: tf.Tensor,
     scale: tf.Tensor,
     factorize: Callable[[tf.Tensor], tf.Tensor],
+    mixed_precision: bool = False,
 ) -> tuple[SiteSums, EvidenceTerms]:
     """
     The sums over all rows and what the evidence needs besides them.
@@ -45,11 +47,12 @@ def accumulate_sums(
     :param Kuu: covariance of the inducing variables, [..., M, M].
     :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
+    :param mixed_precision: compute with the rows of a chunk in single precision, and add up in double precision, where
+        that is accurate enough (:func:`single_precision_suffices`), the noise is constant and there are several chunks.
     """
     factor = factorize(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
-    in_one = isinstance(chunks, AllRows)
-    passes: _OneChunk | _ManyChunks = (_OneChunk if in_one else _ManyChunks)(rows, chunks, sites, powers, L)
+    passes = _passes(rows, chunks, sites, powers, L, mixed_precision)
 
     @tf.custom_gradient
     def summed(Kuu: tf.Tensor, scale: tf.Tensor, *sources: tf.Tensor) -> Any:
@@ -69,6 +72,18 @@ def accumulate_sums(
 
     A, c, *terms = summed(Kuu, scale, *passes.sources())
     return SiteSums(factor, A, c), EvidenceTerms(*terms)
+
+
+def _passes(
+    rows: RowSource, chunks: Chunks, sites: SiteAlgebra, powers: Powers, L: tf.Tensor, mixed_precision: bool
+) -> "_OneChunk | _ManyChunks | _MixedPrecision":
+    if isinstance(chunks, AllRows):
+        return _OneChunk(rows, chunks, sites, powers, L)
+    passes = _ManyChunks(rows, chunks, sites, powers, L, L.dtype)
+    if not mixed_precision or rows.constant_noise is None or L.dtype != tf.float64:
+        return passes
+    suffices = ~rows.any(~single_precision_suffices(L, rows.constant_noise))
+    return _MixedPrecision(passes._replace(dtype=tf.float32), passes, suffices)
 
 
 PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
@@ -107,6 +122,7 @@ class _ManyChunks(NamedTuple):
     sites: SiteAlgebra
     powers: Powers
     L: tf.Tensor
+    dtype: tf.DType  # of what is computed from the rows of a chunk; sums have the type of L
 
     def sources(self) -> tuple[tf.Tensor, ...]:
         """
@@ -122,54 +138,72 @@ class _ManyChunks(NamedTuple):
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
         """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
-        inputs = sources[: len(self.rows.inputs)]
-
-        def part(chunk: Any) -> ChunkSums:
-            rows, powers = self.rows(chunk, *inputs), self._powers(chunk)
-            return self.sites.forward(self.sites.quantities(self.L, rows, powers, scale), rows, powers, scale)
-
-        sums = ChunkSums(*self.rows.sum_over_chunks(part, self.sites.zero(self.L, self.rows.num_outputs)))
+        sums = self.sums(scale, sources)
 
         def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-            return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, bar)
+            every = self.differentiated(sources, variables)
+            if not self.may_be_linear:
+                return self.general(scale, every, bar)
+            return tuple(
+                tf.cond(
+                    self.is_linear(sums.A),
+                    lambda: self.linear(every, sums, bar),
+                    lambda: self.general(scale, every, bar),
+                )
+            )
 
         return sums, pull_back
 
-    def _backward(
-        self, scale: tf.Tensor, sources: Sequence[tf.Tensor | tf.Variable], sums: ChunkSums, bar: ChunkSums
+    def sums(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> ChunkSums:
+        inputs, L, m = sources[: len(self.rows.inputs)], self._cast(self.L), self._cast(scale)
+
+        def part(chunk: Any) -> ChunkSums:
+            rows, powers = self._rows(chunk, *inputs), self._powers(chunk)
+            return self.sites.forward(self.sites.quantities(L, rows, powers, m), rows, powers, m)
+
+        return ChunkSums(*self._sum(part, self.sites.zero(self.L, self.rows.num_outputs)))
+
+    def differentiated(
+        self, sources: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
+    ) -> list[tf.Tensor | tf.Variable]:
+        """All that the rows are differentiated in."""
+        return [*sources[: len(self.rows.inputs)], *self._fixed(), *variables]
+
+    def general(
+        self, scale: tf.Tensor, sources: Sequence[tf.Tensor | tf.Variable], bar: ChunkSums
     ) -> tuple[tf.Tensor, ...]:
-        inputs = sources[: len(self.rows.inputs)]
-        zeros = [tf.zeros_like(source) for source in sources]
+        """VDV and the derivatives in the scale and the sources."""
+        inputs, L, m, bar = sources[: len(self.rows.inputs)], *map(self._cast, (self.L, scale)), self._cast_all(bar)
 
-        def general() -> tuple[tf.Tensor, ...]:
-            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self.rows, chunk, inputs, sources)
-                powers = self._powers(chunk)
-                quantities = self.sites.quantities(self.L, rows, powers, scale)
-                adjoint = self.sites.adjoint(self.L, quantities, rows, powers, scale, bar)
-                return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
+        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+            rows, pull_back = watched(self._rows, chunk, inputs, sources)
+            powers = self._powers(chunk)
+            adjoint = self.sites.adjoint(L, self.sites.quantities(L, rows, powers, m), rows, powers, m, bar)
+            return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
-            return self.rows.sum_over_chunks(part, zero)
+        zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *map(tf.zeros_like, sources))
+        return self._sum(part, zero)
 
-        def linear() -> tuple[tf.Tensor, ...]:
-            adjoint = LinearAdjoint(self.L, self.powers, bar)
+    def linear(
+        self, sources: Sequence[tf.Tensor | tf.Variable], sums: ChunkSums, bar: ChunkSums
+    ) -> tuple[tf.Tensor, ...]:
+        """The same by :class:`LinearAdjoint`."""
+        inputs, adjoint = sources[: len(self.rows.inputs)], LinearAdjoint(self.L, self.powers, bar)
 
-            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self.rows, chunk, inputs, sources)
-                return pull_back(adjoint(rows))
+        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+            rows, pull_back = watched(self._rows, chunk, inputs, sources)
+            return pull_back(adjoint(rows))
 
-            return (
-                adjoint.VDV(sums.A),
-                tf.zeros_like(bar.penalty),
-                *self.rows.sum_over_chunks(part, zeros),
-            )
+        derivatives = self._sum(part, [tf.zeros_like(source) for source in sources])
+        return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *derivatives
 
-        if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
-            return tuple(tf.cond(self._is_linear(sums.A), linear, general))
-        return general()
+    @property
+    def may_be_linear(self) -> bool:
+        """Whether the sites and the shapes of the powers are those of :class:`LinearAdjoint`."""
+        return isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers)
 
-    def _is_linear(self, A: tf.Tensor) -> tf.Tensor:
+    def is_linear(self, A: tf.Tensor) -> tf.Tensor:
+        """Whether :class:`LinearAdjoint` applies and is accurate."""
         diagonal = tf.linalg.diag_part(self.L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
@@ -177,5 +211,59 @@ class _ManyChunks(NamedTuple):
         is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & well_conditioned
         return ~self.rows.any(~is_linear)  # workers may differ in the last digit, and must go the same way
 
+    def _rows(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
+        return Rows(*map(self._cast, self.rows(chunk, *inputs)))
+
     def _powers(self, chunk: Any) -> Powers:
-        return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))
+        return Powers(*(self._cast(self.chunks.take_blocks(power, chunk)) for power in self.powers))
+
+    def _sum(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        def cast_back(chunk: Any) -> list[tf.Tensor]:
+            return [tf.cast(value, start.dtype) for value, start in zip(part(chunk), zero, strict=True)]
+
+        return self.rows.sum_over_chunks(cast_back, zero)
+
+    def _cast(self, value: tf.Tensor) -> tf.Tensor:
+        return tf.cast(value, self.dtype)
+
+    def _cast_all(self, bar: ChunkSums) -> ChunkSums:
+        return ChunkSums(*map(self._cast, bar))
+
+
+class _MixedPrecision(NamedTuple):
+    """Chunks in single precision where that is accurate enough, and otherwise in double precision."""
+
+    single: _ManyChunks
+    double: _ManyChunks
+    suffices: tf.Tensor  # Whether single precision does, []
+
+    def sources(self) -> tuple[tf.Tensor, ...]:
+        """Those of either."""
+        return self.double.sources()
+
+    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
+        """The same as that of :class:`_ManyChunks`."""
+        single, double = self.single, self.double
+        sums = ChunkSums(
+            *tf.cond(
+                self.suffices, lambda: tuple(single.sums(scale, sources)), lambda: tuple(double.sums(scale, sources))
+            )
+        )
+
+        def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+            every = double.differentiated(sources, variables)
+
+            def general() -> tuple[tf.Tensor, ...]:
+                return tuple(
+                    tf.cond(
+                        self.suffices,
+                        lambda: single.general(scale, every, bar),
+                        lambda: double.general(scale, every, bar),
+                    )
+                )
+
+            if not double.may_be_linear:
+                return general()
+            return tuple(tf.cond(double.is_linear(sums.A), lambda: double.linear(every, sums, bar), general))
+
+        return sums, pull_back

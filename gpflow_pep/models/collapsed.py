@@ -74,7 +74,10 @@ class CollapsedRegression(SparseGP):
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
         max_jitter: float | None = None,
+        mixed_precision: bool = False,
     ):
+        if mixed_precision and blocks is not None:
+            raise ValueError(f"mixed_precision must be False with blocks, got {mixed_precision!r}.")
         held: RegressionData | DatasetRows
         if isinstance(data, tf.data.Dataset):
             self._check_for_dataset(blocks, chunk_size)
@@ -96,6 +99,7 @@ class CollapsedRegression(SparseGP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+        self.mixed_precision = bool(mixed_precision)
         self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         self._chunks: DatasetRows | SingleRows | Blocks
         if isinstance(held, DatasetRows):
@@ -156,7 +160,7 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.single_chunk
+        return *super()._settings(), self.single_chunk, self.mixed_precision
 
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
@@ -184,7 +188,9 @@ class CollapsedRegression(SparseGP):
 
     def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
         """Return the sums of the model's sites, and the other terms of its evidence."""
-        return self._accumulate_sums(self._visited(self._chunks), self._sites, powers, scale)
+        return self._accumulate_sums(
+            self._visited(self._chunks), self._sites, powers, scale, mixed_precision=self.mixed_precision
+        )
 
     def _visited(self, chunks: Chunks) -> Chunks:
         """Return `chunks`, or a single chunk of all rows if they are few."""
@@ -202,10 +208,21 @@ class CollapsedRegression(SparseGP):
         powers: Powers,
         scale: tf.Tensor,
         noise_factor: tf.Tensor | None = None,
+        *,
+        mixed_precision: bool = False,
     ) -> tuple[SiteSums, EvidenceTerms]:
         prior = Prior(self.inducing_variable, self.kernel)
         rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
-        return accumulate_sums(rows, chunks, sites, powers, Kuu=covariance, scale=scale, factorize=self._factorize)
+        return accumulate_sums(
+            rows,
+            chunks,
+            sites,
+            powers,
+            Kuu=covariance,
+            scale=scale,
+            factorize=self._factorize,
+            mixed_precision=mixed_precision,
+        )
 
     def _rows(
         self, chunks: Chunks, noise_factor: tf.Tensor | None = None, prior: Prior | None = None

@@ -61,6 +61,7 @@ class PEPR(UpperBound, CollapsedRegression):
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
         max_jitter: float | None = None,
+        mixed_precision: bool = False,
     ):
         """
         :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise. Or a
@@ -92,6 +93,7 @@ class PEPR(UpperBound, CollapsedRegression):
             likelihood=likelihood,
             chunk_size=chunk_size,
             max_jitter=max_jitter,
+            mixed_precision=mixed_precision,
         )
         values = validation.power(alpha, self._local_num_blocks)
         self._alpha = local_variable(values, trainable=False, dtype=default_float())

@@ -64,6 +64,7 @@ class TSGPR(_StructuredBound, CollapsedRegression):
         likelihood: Gaussian | None = None,
         chunk_size: int | None = None,
         max_jitter: float | None = None,
+        mixed_precision: bool = False,
     ):
         """
         The arguments are those of :class:`PEPR`, without alpha, scale and blocks.
@@ -79,6 +80,7 @@ class TSGPR(_StructuredBound, CollapsedRegression):
             likelihood=likelihood,
             chunk_size=chunk_size,
             max_jitter=max_jitter,
+            mixed_precision=mixed_precision,
         )
 
 
