@@ -1,7 +1,7 @@
 """One training step (loss and all gradients, compiled, float64) of the collapsed models against GPflow's.
 
 Times of two models are compared within a round, so that a machine whose speed drifts does not matter; medians of
-these ratios are what is reported. The time is also given in units of one M x M by M x N product, measured in the same
+these ratios are what is reported. "Mixed" models have `mixed_precision=True`. The time is also given in units of one M x M by M x N product, measured in the same
 rounds. SGPR's step cannot do with less than one product and half a Gram matrix (1.5 units), those of other powers with
 less than two of each (3 units); this over the units that a step takes is the share of the machine's product rate. With
 `--cores 1` times are the processor's. GPyTorch's SGPR is among the models where GPyTorch is installed.
@@ -37,7 +37,24 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "sum": lambda: KERNELS["SquaredExponential"]() + KERNELS["Matern32"](),
     "product": lambda: KERNELS["SquaredExponential"]() * KERNELS["Matern52"](),
 }
-PEERS = {"PEPR 0": "SGPR", "TSGPR": "SGPR", "BTSGPR 20": "SGPR", "PEPR 1": "GPRFITC", "PEPR 0.5": "GPRFITC"}
+PEERS = {
+    "PEPR 0": "SGPR",
+    "PEPR 0, mixed": "SGPR",
+    "TSGPR": "SGPR",
+    "TSGPR, mixed": "SGPR",
+    "BTSGPR 20": "SGPR",
+    "PEPR 1": "GPRFITC",
+    "PEPR 0.5": "GPRFITC",
+    "PEPR 0.5, mixed": "GPRFITC",
+}
+COMPARED = {
+    "PEPR 0": "SGPR",
+    "PEPR 0, mixed": "PEPR 0",
+    "PEPR 1": "GPRFITC",
+    "PEPR 0.5, mixed": "PEPR 0.5",
+    "TSGPR, mixed": "TSGPR",
+}
+"""Models whose losses and gradients agree, those of mixed precision to fewer digits."""
 _LEAST = {"SGPR": 1.5, "PEPR 0": 1.5, "GPRFITC": 3.0, "PEPR 1": 3.0, "PEPR 0.5": 3.0, "TSGPR": 3.0}  # units
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
@@ -66,7 +83,7 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
     X, Y, Z = data(num_data, num_inducing)
     steps = {name: compiled_step(model) for name, model in build(X, Y, Z, KERNELS[kernel]).items()}
     errors: dict[str, tuple[float, float]] = {}
-    for name, peer in (("PEPR 0", "SGPR"), ("PEPR 1", "GPRFITC")):
+    for name, peer in COMPARED.items():
         errors[name] = differences(steps[name](), steps[peer]())
     with_gpytorch = find_spec("gpytorch") is not None
     if with_gpytorch:
@@ -83,7 +100,7 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
         f"{'all cores' if cores is None else 'one core, CPU'}, products {rate:.0f} GFLOP/s, "
         f"GPyTorch {'installed' if with_gpytorch else 'not installed'}",
         {
-            "model": "<13",
+            "model": "<16",
             "seconds": ".3f",
             "units": ".1f",
             "share": ".0%",
@@ -129,7 +146,10 @@ def build(X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kern
         "GPRFITC": model(GPRFITC),
         "PEPR 1": model(PEPR, alpha=1.0),
         "PEPR 0.5": model(PEPR, alpha=0.5),
+        "PEPR 0, mixed": model(PEPR, alpha=0.0, mixed_precision=True),
+        "PEPR 0.5, mixed": model(PEPR, alpha=0.5, mixed_precision=True),
         "TSGPR": model(TSGPR),
+        "TSGPR, mixed": model(TSGPR, mixed_precision=True),
         "BTSGPR 20": model(BTSGPR, blocks=20),
     }
 

@@ -155,6 +155,7 @@ class _ManyChunks(NamedTuple):
         return sums, pull_back
 
     def sums(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> ChunkSums:
+        """The sums."""
         inputs, L, m = sources[: len(self.rows.inputs)], self._cast(self.L), self._cast(scale)
 
         def part(chunk: Any) -> ChunkSums:
