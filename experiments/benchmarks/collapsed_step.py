@@ -1,7 +1,8 @@
 """One training step (loss and all gradients, compiled, float64) of the collapsed models against GPflow's.
 
 Times of two models are compared within a round, so that a machine whose speed drifts does not matter; medians of
-these ratios are what is reported. "Mixed" models have `mixed_precision=True`. The time is also given in units of one M x M by M x N product, measured in the same
+these ratios are what is reported. "Mixed" models have ``mixed_precision=True``; their losses and gradients are compared
+with those of double precision. The time is also given in units of one M x M by M x N product, measured in the same
 rounds. SGPR's step cannot do with less than one product and half a Gram matrix (1.5 units), those of other powers with
 less than two of each (3 units); this over the units that a step takes is the share of the machine's product rate. With
 `--cores 1` times are the processor's. GPyTorch's SGPR is among the models where GPyTorch is installed.

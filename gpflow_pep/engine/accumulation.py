@@ -48,7 +48,8 @@ def accumulate_sums(
     :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
     :param mixed_precision: compute with the rows of a chunk in single precision, and add up in double precision, where
-        that is accurate enough (:func:`single_precision_suffices`), the noise is constant and there are several chunks.
+        that is accurate enough (:func:`single_precision_suffices`), if rows are blocks of their own, the noise is
+        constant and there are several chunks.
     """
     factor = factorize(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
@@ -80,7 +81,8 @@ def _passes(
     if isinstance(chunks, AllRows):
         return _OneChunk(rows, chunks, sites, powers, L)
     passes = _ManyChunks(rows, chunks, sites, powers, L, L.dtype)
-    if not mixed_precision or rows.constant_noise is None or L.dtype != tf.float64:
+    one_each = isinstance(sites, IndependentSites)
+    if not (mixed_precision and one_each and rows.constant_noise is not None and L.dtype == tf.float64):
         return passes
     suffices = ~rows.any(~single_precision_suffices(L, rows.constant_noise))
     return _MixedPrecision(passes._replace(dtype=tf.float32), passes, suffices)

@@ -62,6 +62,9 @@ class CollapsedRegression(SparseGP):
     memory grows with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
     """
 
+    mixed_precision: bool
+    """Whether functions compiled from now on compute with rows in single precision where that is accurate enough."""
+
     def __init__(
         self,
         data: RegressionData | tf.data.Dataset,
