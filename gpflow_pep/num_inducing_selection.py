@@ -134,10 +134,11 @@ def select_num_inducing(
     >>> found.numbers.tolist()
     [3, 40]
 
-    :param make: constructs a model of all data with points Z [M, D], with `upper_bound` and a bound as its objective,
-        or with `loo_log_predictive_density`. It is called once more, with one point, for its kernel. If latent
-        functions have kernels of their own, points are chosen by the first one's; if they have points of their own,
-        larger models start from the points given to `make`, not from where training has moved them.
+    :param make: constructs a model of all data with points Z [M, D], and of a new kernel, likelihood and other parts;
+        with `upper_bound` and a bound as its objective, or with `loo_log_predictive_density`. It is called once more,
+        with one point, for its kernel. If latent functions have kernels of their own, points are chosen by the first
+        one's; if they have points of their own, larger models start from the points given to `make`, not from where
+        training has moved them.
     :param data: X [N, D] and Y [N, P].
     :param numbers: the numbers of points to try, ascending, each at most the number of distinct rows of X: larger ones
         are reduced to that.
