@@ -15,6 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -200,7 +201,7 @@ def objective_or_message(model):
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noise", [2e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("noise", some_slow([2e-6, 1e-2, 1.0], quick=[2e-6]))
 @pytest.mark.parametrize("jitter", [1e-6, 1e-8, 1e-10, 0.0])
 @pytest.mark.parametrize("kind", ["spread", "clustered", "duplicated", "nearly duplicated", "long lengthscale"])
 def test_objectives_are_right_or_an_error(kind, jitter, noise):
@@ -220,7 +221,7 @@ def test_objectives_are_right_or_an_error(kind, jitter, noise):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("jitter", "decades"), [(1e-5, 6), (1e-7, 8), (1e-9, 10)])
+@pytest.mark.parametrize(("jitter", "decades"), some_slow([(1e-5, 6), (1e-7, 8), (1e-9, 10)], quick=[(1e-9, 10)]))
 @pytest.mark.parametrize("kind", ["duplicated", "long lengthscale"])
 def test_derivatives_are_right(name, kind, jitter, decades):
     """All derivatives to 1e-7 of the largest, up to a condition number of 1e10."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summary, read_values
+from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
@@ -20,7 +21,9 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 
-pytestmark = pytest.mark.parametrize("make", SETTINGS, indirect=True)
+QUICK = ("PEPR alpha per block", "BTSGPR shared", "PEP scale learned", "StreamingSGPR")
+
+pytestmark = pytest.mark.parametrize("make", some_slow(SETTINGS, quick=QUICK), indirect=True)
 
 
 def test_summary_and_parameters_leave_out_the_data(model, capsys):

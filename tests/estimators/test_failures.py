@@ -5,6 +5,7 @@ import copy
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base
 
@@ -45,7 +46,7 @@ def interrupted_training(model, options):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)])
+@pytest.mark.parametrize(("make", "number"), some_slow([(regressor, 6), (regressor, 12), (classifier, 12)], 1))
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
     The first batch of the stream and a further one, with points that move and with more of them. The model itself is

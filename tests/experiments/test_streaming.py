@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib.image import imread
+from quick import some_slow
 
 from experiments import stream_exactness, stream_protocols
 from experiments.ingredients.learner import MODELS, learner_title
@@ -73,13 +74,15 @@ def test_labels(run_tiny):
     assert arrays["Z"].shape == (2, 6, 30) and "x" not in arrays
 
 
-def test_adam(run_tiny):
-    assert run_tiny(optimizer="adam").result["batches"] == 4
-    labels = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
-    assert run_tiny(optimizer="adam", **labels).result["batches"] == 2
+OF_LABELS = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
 
 
-@pytest.mark.parametrize("order", ["backward", "shuffled"])
+@pytest.mark.parametrize(("options", "batches"), some_slow([({}, 4), (OF_LABELS, 2)], 1), ids=["regression", "labels"])
+def test_adam(run_tiny, options, batches):
+    assert run_tiny(optimizer="adam", **options).result["batches"] == batches
+
+
+@pytest.mark.parametrize("order", some_slow(["backward", "shuffled"], 1))
 def test_orders(run_tiny, order):
     run = run_tiny(order=order, maxiter=1)
     data = arriving("periodic", 0, order, 40, 25, 100, seed=1)

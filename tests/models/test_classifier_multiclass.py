@@ -13,6 +13,7 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, SquaredExponential
+from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
 
 from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier, datasets
@@ -47,6 +48,7 @@ def compiled(parts):
     return model, model.training_loss_closure(compile=True)
 
 
+@pytest.mark.slow
 def test_separate_parts_that_are_equal_are_shared_ones():
     """Energy and predictions at the same sites; and where the separate ones' own sweeps end."""
     shared = make(chunk_size=5)
@@ -160,7 +162,7 @@ def in_both_orders():
     return [make(mean_function=None, labels=labels) for labels in (Y, relabeled)]
 
 
-@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("batch_size", some_slow([None, 5], 1))
 def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
     model, relabeled = in_both_orders
     for each in in_both_orders:
@@ -223,7 +225,7 @@ def of_defaults(load, kind):
         (gpflow.likelihoods.Softmax, 0.5),
     ],
 )
-@pytest.mark.parametrize("load", [load_iris, load_wine])
+@pytest.mark.parametrize("load", some_slow([load_iris, load_wine], 1))
 def test_convergence_from_defaults(load, kind, alpha):
     model, inputs, labels = of_defaults(load, kind)
     model.alpha = alpha

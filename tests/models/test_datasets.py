@@ -53,7 +53,7 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "compiled"])
 @pytest.mark.parametrize("name", MODELS)
 def test_objective_and_gradient_are_those_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())

@@ -63,7 +63,7 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, 2))
+@pytest.mark.parametrize("name", some_slow(MODELS, 1))
 def test_everything_is_as_in_memory(name):
     which, make = MODELS[name]
     expected, model = make((X, Y[which])), make(dataset(Y[which]))

@@ -96,7 +96,9 @@ def test_killed(tmp_path):
         ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
         pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         pytest.param("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
-        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}),
+        pytest.param(
+            "PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_adam_goes_on_exactly(as_new, tmp_path, name, options):

@@ -31,7 +31,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, 3))
+@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, quick=["ARPEP"]))
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
