@@ -21,7 +21,7 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 
-QUICK = ("PEPR alpha per block", "BTSGPR shared", "PEP scale learned", "StreamingSGPR")
+QUICK = ("PEPR alpha per block", "PEP scale learned", "StreamingSGPR")
 
 pytestmark = pytest.mark.parametrize("make", some_slow(SETTINGS, quick=QUICK), indirect=True)
 
@@ -48,7 +48,7 @@ def test_parameters_go_round(make, contract):
     assert float(fresh.training_loss()) == pytest.approx(float(trained.training_loss()), rel=EXACT)
 
 
-@pytest.mark.parametrize("duplicate", [gpflow.utilities.deepcopy, copy.deepcopy], ids=["gpflow", "copy"])
+@pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
 def test_a_copy_is_independent(model, contract, duplicate):
     model.training_loss(), model.predict_f(contract.Xnew)
     loss, predictions = float(model.training_loss()), model.predict_f(contract.Xnew)
@@ -134,7 +134,7 @@ def test_a_frozen_model_predicts_the_same(model, contract):
     contract.same_predictions(compiled(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
 
 
-@pytest.mark.parametrize("cache", ["tensor", "variable"])
+@pytest.mark.parametrize("cache", some_slow(["tensor", "variable"], quick=["variable"]))
 def test_an_exported_posterior(model, contract, tmp_path, cache):
     contract.perturb(model)
     posterior = model.posterior(cache)

@@ -154,6 +154,7 @@ def test_a_stream_is_traced_once():
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch, in_this_process):
     tiny = {name: value for name, value in TINY.items() if name not in ("seed", "progress")}
     protocol = replace(stream_protocols._PROTOCOLS["T1"], short=(tiny | {"order": "shuffled"},), memory=True)

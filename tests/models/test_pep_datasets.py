@@ -83,6 +83,7 @@ def test_everything_is_as_in_memory(name):
         np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=1e3 * TOLERANCE)
 
 
+@pytest.mark.slow
 def test_fit_trains_as_in_memory():
     objectives = [
         fit(MODELS["probit"][1](data), max_iterations=3).objective for data in ((X, Y["labels"]), dataset(Y["labels"]))

@@ -153,7 +153,7 @@ def test_of_wasserstein_where_it_is_kl(wasserstein):
 # --- from minibatches -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[0.0, 0.4, 1.0, "mixed"])
+@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], 3))
 def converged(request, converge):
     compiled = _compiled("StudentT", by_row=request.param == "mixed")
     compiled.model.alpha = POWERS["mixed"] if request.param == "mixed" else request.param

@@ -120,7 +120,7 @@ def test_chunk_size(problem, assert_same, chunk_size):
 
 
 @given(seeds, labels, st.lists(st.integers(-(10**9), 10**9), min_size=5, max_size=5, unique=True))
-@few(6)
+@few(3)
 def test_names_of_blocks(problem, seed, labels, names):
     """Only the order of names matters, and only to alpha: blocks, and so their alphas, come in ascending order."""
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -170,7 +170,7 @@ def _assert_ascending(values):
 
 
 @given(seeds, labels, st.lists(st.integers(0, 2), min_size=5, max_size=5).map(np.array))
-@few(8)
+@few(4)
 def test_order_of_bounds(problem, seed, labels, union):
     """Coarser blocks, unions of others, are never looser (Fischer's inequality)."""
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -271,7 +271,9 @@ def test_alpha_changes_compiled_functions(problem, assert_close, scale):
     assert len(seen) == 4
 
 
-@pytest.mark.parametrize("blocks", some_slow([None, [n % 5 for n in range(N)], 10], 2), ids=["rows", "labels", "size"])
+@pytest.mark.parametrize(
+    "blocks", some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]), ids=["rows", "labels", "size"]
+)
 def test_several_alphas_change_compiled_functions(problem, assert_close, blocks):
     X, Y, Z, Xnew = problem(P=2)
     B = {None: N, 10: 3}.get(blocks if not isinstance(blocks, list) else 0, 5)

@@ -152,7 +152,7 @@ def test_a_thousand_batches(alpha):
         np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_inducing_points_at_all_inputs_seen(alpha):
     """Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much over the noise.)"""
     rng = np.random.default_rng(3)

@@ -127,7 +127,7 @@ def test_references_of_one_latent_function(case, kind):
 # --- the limit of SVGP ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("whiten", some_slow([True, False], quick=[False]))
 @pytest.mark.parametrize("parts", ["shared", "separate"])
 @every_model
 def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):

@@ -342,7 +342,13 @@ BOUNDED = [
 ]
 
 
-@pytest.mark.parametrize(("make", "ys"), [pytest.param(*rest, id=name) for name, *rest in BOUNDED])
+@pytest.mark.parametrize(
+    ("make", "ys"),
+    [
+        pytest.param(*rest, id=name, marks=[] if name in ("probit", "student t", "beta") else pytest.mark.slow)
+        for name, *rest in BOUNDED
+    ],
+)
 def test_far_out_everything_is_a_number(moments, make, ys):
     """The Wasserstein projection, of which the other is a part."""
     rule = tilted_rule(make(), Wasserstein())

@@ -75,7 +75,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", some_slow(WAYS, 2))
 def test_the_log_evidence_rises(model, way):
     before, initial = start(model), values(model)
     reports = []
