@@ -282,7 +282,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", some_slow(KERNELS, quick=["Matern 1/2 and others"]))
 def test_seconds_of_an_epoch(kernel, name):
     """Objectives, derivatives and predictions are those near the origin: 2^30 s, whole seconds, lose no bit."""
     rng = np.random.default_rng(1)

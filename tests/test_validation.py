@@ -527,7 +527,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=some_slow(MODELS, quick=["PEPR", "alpha per block of a size", "labels", "BTSGPR"]))
 def name(request):
     return request.param
 

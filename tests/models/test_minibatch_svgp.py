@@ -11,7 +11,10 @@ from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVG
 rng = np.random.default_rng(4)
 X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
 
-every_model = pytest.mark.parametrize("kind", [APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP])
+every_model = pytest.mark.parametrize(
+    "kind",
+    some_slow([APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP], quick=[ARPEP, BTSVGP, StreamingSVGP]),
+)
 
 
 def model(kind, num_data=8):

@@ -107,7 +107,7 @@ def _compiled(name, projection="kl", P=2, *, by_row=False):
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["StudentT", "Probit", "MultiClassRobustMax", "Softmax"]))
+@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["StudentT", "MultiClassRobustMax", "Softmax"]))
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""
     compiled = _compiled(name, by_row=True)

@@ -43,7 +43,7 @@ def pair(problem, request):
     return pepr, PEP((X, Y), alpha=alpha, tol=TOL, **shared), Xnew
 
 
-@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("scale", some_slow([0.6, 1.0, 1.7], quick=[0.6]))
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, "mixed"])
 def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
     """Objective, derivatives (also in m), q(u) and predictions."""

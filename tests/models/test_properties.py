@@ -297,7 +297,7 @@ SIZED = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(SIZED, quick=["PEPR", "BTSGPR"]))
+@pytest.mark.parametrize("name", some_slow(SIZED, quick=["BTSGPR"]))
 def test_data_change_compiled_functions(problem, assert_close, name):
     """Also their number; 12 rows of blocks of 5 are 5 + 5 + 2."""
     constructor, options = SIZED[name]

@@ -222,7 +222,7 @@ def test_alpha_may_change_in_a_compiled_function(kind):
     [
         ("robust max", {}),
         pytest.param("robust max", {"whiten": False}, marks=pytest.mark.slow),
-        ("robust max", separate()),
+        pytest.param("robust max", separate(), marks=pytest.mark.slow),
         pytest.param("StudentT", {}, marks=pytest.mark.slow),
         ("Gaussian", {"q_diag": True, "q_sqrt": 0.5 + 0.1 * Q_MU**2}),
     ],
