@@ -53,7 +53,7 @@ def cases_of(references, name, alpha):
 NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"]
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5, 1.0]))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by", ["rule", "panels"])
 def test_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
