@@ -32,6 +32,7 @@ def examples():
 
 
 EXAMPLES = examples()
+# These train models that take seconds to compile; tests of each train it, too.
 LONG = ("StreamingPEP", "StreamingSVGP", "PEPSVGP", "BTSVGP", "APEP", "RPAPEP", "select_num_inducing")
 
 

@@ -87,7 +87,7 @@ def train_a_stream_with_sites():
     fit(model, max_iterations=1)
 
 
-@pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 2))
+@pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
 def test_models_leave_no_graphs(train):
     assert_released(train)
 

@@ -339,7 +339,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson])
+@pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1))
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
     rng = np.random.default_rng(0)

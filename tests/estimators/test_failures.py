@@ -20,7 +20,7 @@ def classifier(**options):
     return SparseGPClassifier(**{"n_inducing": 6, "optimizer": None, "random_state": 0, **options})
 
 
-@pytest.mark.parametrize("make", [regressor, classifier])
+@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_a_fit_that_fails(X, y, make):
     """Attributes stay, also the number of columns, classes and normalization; before any fit there are none."""
     targets = y if make is regressor else y > 100.0

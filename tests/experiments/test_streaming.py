@@ -42,7 +42,7 @@ def arrays_of(run):
         return dict(file)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM", "GPR", "SVGP"]))
 def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE
@@ -192,7 +192,7 @@ def test_titles_say_what_differs():
     assert stream_protocols._told_apart(runs[:1]) == runs[:1]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
 def test_streams_are_exact(alpha):
     X, Y = stream_exactness.rows(60)
     exact = gpflow.models.GPR((X, Y), stream_exactness.kernel(), noise_variance=stream_exactness._NOISE)

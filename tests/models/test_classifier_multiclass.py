@@ -174,7 +174,7 @@ def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
     np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", [MultiClassRobustMax, gpflow.likelihoods.Softmax])
+@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """q at alpha = 0 is where the derivatives of ARPEP's (SVGP's) bound in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))

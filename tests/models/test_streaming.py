@@ -108,7 +108,7 @@ def condition_number(model):
     return np.linalg.cond(covariance.numpy())
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5]))
 @pytest.mark.parametrize(
     ("M", "lengthscale", "jitter", "cond"),
     some_slow([(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)], quick=[(30, 1.0, 1e-9, 1e10)]),
