@@ -7,8 +7,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
-# Few points and iterations: what is checked are interfaces, and fits of data that any model fits well. Compiling a
-# classifier takes seconds, and data of the checks have nine structures.
+# Few points and iterations: what is checked are interfaces, and fits of data that any model fits well. Compiling
+# takes seconds, and data of the checks have nine structures: by default nothing is trained, and no sites converge.
 OTHERS = [
     SparseGPRegressor(n_inducing=8, max_iterations=20),
     SparseGPClassifier(n_inducing=5, optimizer=None),
@@ -16,7 +16,7 @@ OTHERS = [
 ]
 
 
-@parametrize_with_checks([SparseGPRegressor(n_inducing=8, optimizer=None)])
+@parametrize_with_checks([SparseGPRegressor(optimizer=None)])
 def test_scikit_learn(estimator, check, monkeypatch):
     run(estimator, check, monkeypatch)
 
