@@ -12,6 +12,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 import gpflow_pep
 
@@ -31,9 +32,13 @@ def examples():
 
 
 EXAMPLES = examples()
+# These train models that take seconds to compile; tests of each train it, too.
+LONG = ("StreamingPEP", "StreamingSVGP", "PEPSVGP", "BTSVGP", "APEP", "RPAPEP", "select_num_inducing")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", some_slow(EXAMPLES, quick=[name for name in EXAMPLES if name.split(".")[-1] not in LONG])
+)
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     said = []

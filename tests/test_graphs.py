@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from quick import some_slow
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR, graphs
@@ -86,12 +87,12 @@ def train_a_stream_with_sites():
     fit(model, max_iterations=1)
 
 
-@pytest.mark.parametrize("train", [train_regression, train_with_scipy, train_minibatches, train_a_stream])
+@pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
 def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
-@pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
+@pytest.mark.parametrize("train", some_slow([train_classifier, train_a_stream_with_sites], 1))
 def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
 

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from threadpoolctl import threadpool_limits
 
 from gpflow_pep import PEPR, TSVGP, PEPClassifier
@@ -314,7 +315,7 @@ def test_kept_copies_take_nothing_from_the_others_in_float32():
         seen.append(row - 45)
 
 
-@every_method
+@pytest.mark.parametrize("method", some_slow(METHODS.values(), 1), ids=METHODS.keys())
 def test_models_take_the_points(method):
     Z = method(X, 6)
     Y = np.sin(X.sum(axis=1, keepdims=True))

@@ -15,6 +15,7 @@ from gpflow.likelihoods import (
     StudentT,
     SwitchedLikelihood,
 )
+from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, RPAPEP, StreamingSVGP
 from gpflow_pep.likelihoods import Logit, Probit
@@ -193,7 +194,7 @@ def test_outputs_that_mix_latent_functions():
         fit(made, (X, np.zeros((4, 2))), max_iterations=1)
 
 
-@pytest.mark.parametrize("batch", [[], [3], [2, 3]])
+@pytest.mark.parametrize("batch", some_slow([[], [3], [2, 3]], quick=[[2, 3]]))
 def test_predicted_densities_in_batches(batch):
     """Values are checked, and computed, whatever dimensions come first."""
     made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [*batch, 4, 1])

@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep import StreamingPEP, StreamingSGPR, StreamingSVGP, StreamState
 from gpflow_pep.likelihoods import Logit, MultiClassRobustMax, Probit
@@ -62,7 +63,7 @@ def go_on(model, observations, start):
     return [value.numpy() for value in model.predict_f(X)]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["StreamingSGPR", "StreamingSVGP"]))
 def test_it_goes_on_bit_for_bit(name, tmp_path):
     make, parts, options, observations = MODELS[name]
     model = make()

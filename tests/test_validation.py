@@ -173,7 +173,7 @@ def test_alpha_that_is_accepted(alpha):
     np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
 
 
-@pytest.mark.parametrize("alpha", [2.0, -1e-3, np.nan])
+@pytest.mark.parametrize("alpha", some_slow([2.0, -1e-3, np.nan], quick=[-1e-3]))
 @pytest.mark.parametrize("options", [{}, {"blocks": 6}], ids=["rows", "blocks"])
 def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
     model = build(**options)
@@ -215,7 +215,7 @@ def test_scale_as_a_parameter(values):
     refused(["scale", "positive"], scale=gpflow.Parameter(values))
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.0, [0.0, 1e-9]])
+@pytest.mark.parametrize("alpha", some_slow([0.5, 1.0, [0.0, 1e-9]], quick=[0.5, [0.0, 1e-9]]))
 def test_the_optimal_scale_is_that_of_alpha_0(alpha):
     refused(["scale", '"optimal"', "alpha=0"], scale="optimal", alpha=alpha, blocks=6)
     model = build(scale="optimal", alpha=np.zeros(np.shape(alpha)), blocks=6)
@@ -527,7 +527,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=some_slow(MODELS, quick=["PEPR", "alpha per block of a size", "labels", "BTSGPR"]))
 def name(request):
     return request.param
 

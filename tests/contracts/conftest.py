@@ -54,7 +54,7 @@ def make_data(P=1, seed=0):
     return X, np.sin(2.0 * X[:, :1] + phase) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(N, P))
 
 
-QUICK = ("PEPR alpha 0.5", "T-PEP learned", "BTSGPR", "PEP scale learned", "StreamingPEP", "StreamingSGPR")
+QUICK = ("PEPR alpha 0.5", "BTSGPR", "PEP scale learned")
 
 
 @pytest.fixture(params=some_slow(REGRESSION, quick=QUICK))

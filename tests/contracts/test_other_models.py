@@ -151,7 +151,7 @@ def value_and_gradient(model, loss):
     return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, model.trainable_variables)]
 
 
-QUICK = ("PEPClassifier of classes", "ARPEP", "APEP", "StreamingSVGP", "TSVGP")
+QUICK = ("PEPClassifier of classes", "ARPEP", "TSVGP")
 
 
 @pytest.fixture(params=some_slow(CLASSES, quick=QUICK))

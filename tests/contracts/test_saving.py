@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summary, read_values
+from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
@@ -20,7 +21,9 @@ SETTINGS = [
     "StreamingSGPR",
 ]
 
-pytestmark = pytest.mark.parametrize("make", SETTINGS, indirect=True)
+QUICK = ("PEPR alpha per block", "PEP scale learned", "StreamingSGPR")
+
+pytestmark = pytest.mark.parametrize("make", some_slow(SETTINGS, quick=QUICK), indirect=True)
 
 
 def test_summary_and_parameters_leave_out_the_data(model, capsys):
@@ -45,7 +48,7 @@ def test_parameters_go_round(make, contract):
     assert float(fresh.training_loss()) == pytest.approx(float(trained.training_loss()), rel=EXACT)
 
 
-@pytest.mark.parametrize("duplicate", [gpflow.utilities.deepcopy, copy.deepcopy], ids=["gpflow", "copy"])
+@pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
 def test_a_copy_is_independent(model, contract, duplicate):
     model.training_loss(), model.predict_f(contract.Xnew)
     loss, predictions = float(model.training_loss()), model.predict_f(contract.Xnew)
@@ -131,7 +134,7 @@ def test_a_frozen_model_predicts_the_same(model, contract):
     contract.same_predictions(compiled(contract.Xnew), model.predict_f(contract.Xnew), EXACT)
 
 
-@pytest.mark.parametrize("cache", ["tensor", "variable"])
+@pytest.mark.parametrize("cache", some_slow(["tensor", "variable"], quick=["variable"]))
 def test_an_exported_posterior(model, contract, tmp_path, cache):
     contract.perturb(model)
     posterior = model.posterior(cache)

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 
@@ -116,7 +117,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("variance", [4.0, 50.0, 1000.0])
+@pytest.mark.parametrize("variance", some_slow([4.0, 50.0, 1000.0], quick=[50.0]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_at_a_time(model, variance, alpha):
     """From empty sites, and where whole updates overshoot for ever: each call goes on where the one before ended."""
@@ -256,6 +257,7 @@ def test_no_sweep_lowers_a_bound(trace):
     assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))
 
 
+@pytest.mark.slow
 def test_a_bound_in_single_precision():
     """What rounding takes of it rejects no sweep: there are as many as in double precision, but for a few."""
 
@@ -337,7 +339,7 @@ def test_binary_sets(name):
     converges_on(split.X_train, split.Y_train)
 
 
-@pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson])
+@pytest.mark.parametrize("likelihood", some_slow([gpflow.likelihoods.Exponential, gpflow.likelihoods.Poisson], 1))
 def test_a_prior_under_which_rates_are_huge(likelihood):
     """The first sites are some 1e19, next to which nothing else is left in the sums: they are taken anew."""
     rng = np.random.default_rng(0)
@@ -388,7 +390,7 @@ def ends_well(model):
     return False
 
 
-@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("case", some_slow(HARD, quick=["one label only", "StudentT"]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_bad_luck(case):
     """For large and small prior variances and every power: an end that is finite, proper, and what it says it is."""

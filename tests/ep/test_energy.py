@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from scipy.special import log_ndtr
 
 from gpflow_pep import PEP
@@ -136,7 +137,7 @@ class Narrower(gpflow.kernels.Matern52):
         return (1.0 - self.part) * super().K_diag(inputs)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
 def test_derivatives_where_the_variance_given_u_is_cut_off(alpha):
     """At the inducing points it is 0 whatever the part, and so is the derivative; that of what is cut off is not."""
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from experiments.campaign.convergence import Models, Problem
 from gpflow_pep import PEP, MultiClassRobustMax
@@ -53,7 +54,7 @@ def two_models(likelihood):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, 1))
 def test_classes_do_not_shift_together(name, alpha, monkeypatch):
     """q's means sum to 0 over classes: what is added to all of them has no likelihood. It is so without the shift."""
     likelihood, rule = LIKELIHOODS[name]
@@ -150,7 +151,7 @@ def test_an_unstable_fixed_point(trace):
     assert again.update_sites().sweeps == 0
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", some_slow([11, 12], 1))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_labels_at_random(seed):
     """Of three classes, which contradict a smooth kernel: they converge where powers are small, or it is said."""

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Softmax
+from quick import some_slow
 from sklearn.exceptions import NotFittedError
 
 from gpflow_pep import MultiClassRobustMax, PEPClassifier, StreamingPEP, fit
@@ -23,7 +24,7 @@ def labels(y):
     return np.digitize(y, [95.0, 110.0])
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("num_classes", some_slow([2, 3], 1))
 def test_probabilities_are_those_of_the_model(X, labels, num_classes):
     kept = labels < num_classes
     rows, names = X[kept], np.array(["low", "middle", "top"])[labels[kept]]

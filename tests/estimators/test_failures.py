@@ -5,6 +5,7 @@ import copy
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, base
 
@@ -19,7 +20,7 @@ def classifier(**options):
     return SparseGPClassifier(**{"n_inducing": 6, "optimizer": None, "random_state": 0, **options})
 
 
-@pytest.mark.parametrize("make", [regressor, classifier])
+@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_a_fit_that_fails(X, y, make):
     """Attributes stay, also the number of columns, classes and normalization; before any fit there are none."""
     targets = y if make is regressor else y > 100.0
@@ -45,7 +46,7 @@ def interrupted_training(model, options):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("make", "number"), [(regressor, 6), (regressor, 12), (classifier, 12)])
+@pytest.mark.parametrize(("make", "number"), some_slow([(regressor, 6), (regressor, 12), (classifier, 12)], 1))
 def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
     """
     The first batch of the stream and a further one, with points that move and with more of them. The model itself is

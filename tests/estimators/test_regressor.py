@@ -7,6 +7,7 @@ import pytest
 import sklearn
 from gpflow.kernels import Matern52, SquaredExponential
 from joblib import parallel_config
+from quick import some_slow
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -36,7 +37,7 @@ def by_hand(X, Y, *, alpha, kernel=None):
     return model, scale, mean
 
 
-@pytest.mark.parametrize(("outputs", "alpha"), [(1, 0.5), (2, 0.0)])
+@pytest.mark.parametrize(("outputs", "alpha"), some_slow([(1, 0.5), (2, 0.0)], quick=[(2, 0.0)]))
 def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
     Y = np.stack([y, y**2], axis=1)[:, :outputs]
     estimator = SparseGPRegressor(alpha=alpha, n_inducing=6, max_iterations=5, random_state=0).fit(X, Y)
@@ -112,7 +113,7 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
     assert estimator.n_inducing_ == 12 and estimator.score(X[30:], y[30:]) > max(first, 0.8)
 
 
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("rows", some_slow([1, 5], 1))
 def test_a_first_batch_that_says_nothing(X, y, rows):
     """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.kernels import Matern32, Periodic, Product, SquaredExponential, Sum
 from gpflow.quadrature import NDiagGHQuadrature
+from quick import some_slow
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -37,7 +38,7 @@ def classifier(**options):
     return SparseGPClassifier(**{"n_inducing": 6, "max_iterations": 2, "random_state": 0, **options})
 
 
-@pytest.mark.parametrize(("make", "method"), [(regressor, "predict"), (classifier, "predict_proba")])
+@pytest.mark.parametrize(("make", "method"), some_slow([(regressor, "predict"), (classifier, "predict_proba")], 1))
 def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     """Bit for bit, with other rows, another number of them and another alpha in between."""
     targets = y if make is regressor else y > 100.0
@@ -168,7 +169,7 @@ def test_threads(X, y):
         np.testing.assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("make", [regressor, classifier])
+@pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_copies_and_pickles(X, y, make, tmp_path):
     """Of an estimator before and after a fit, and after a batch more; predictions are the same bit for bit."""
     targets = y if make is regressor else y > 100.0

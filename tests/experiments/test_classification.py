@@ -58,7 +58,7 @@ def test_a_leave_one_out_score_that_there_is_not(monkeypatch):
         assert loo_nlpd(model) is None
 
 
-@pytest.mark.parametrize("model", some_slow(MODELS, 2))
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["SVGP"]))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
 
@@ -83,7 +83,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
 
 
-@pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], 1))
+@pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], quick=["SVGP"]))
 def test_minibatches_of_adam(run_tiny, model):
     run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)
     assert run.result["iterations"] == 4 and "as asked" in run.result["message"]
@@ -97,7 +97,7 @@ def test_minibatches_of_adam(run_tiny, model):
         ({"model": "SGPR"}, "model is 'SGPR'; accepted are PEP, QP, SVGP"),
         ({"likelihood": "cauchit"}, "likelihood is 'cauchit'; accepted are probit, logit"),
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
-        ({"optimizer": "scipy"}, "optimizer is 'scipy'; accepted are lbfgs, adam"),
+        pytest.param({"optimizer": "scipy"}, "optimizer is 'scipy'; accepted are lbfgs, adam", marks=pytest.mark.slow),
         ({"batch_size": 10}, "batch_size is 10; with optimizer=lbfgs"),
         ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression .* for .* and multiclass there are"),
         ({"M": 41}, "M is 41"),
@@ -251,6 +251,7 @@ needs_data = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("banana", marks=needs_data), "three-classes"])
 def test_inducing_points_command(name, runs, capfd, in_this_process):
     inducing_points.main(["--set", name, "--alphas", "0.5", "--M", "4", "--maxiter", "1", "--runs", str(runs)])

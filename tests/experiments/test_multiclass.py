@@ -17,6 +17,7 @@ from gpflow_pep import datasets
 SETS = ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")
 
 
+@pytest.mark.slow
 def test_a_split_is_trained_scored_and_recorded(runs):
     result = perform(multiclass._cell("iris", 0, "PEP", 0.5, 5, maxiter=2), runs)
     # Guessing errs on two rows of three, with log 3 nats.

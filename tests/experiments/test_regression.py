@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from sacred.utils import ConfigAddedError
 
 from experiments import regression
@@ -27,7 +28,7 @@ def read(directory, name):
     return json.loads((directory / name).read_text())
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["GPR", "PEPR", "TSVGP"]))
 def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model, block_size=20 if model == "BTSGPR" else None)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib.image import imread
+from quick import some_slow
 
 from experiments import stream_exactness, stream_protocols
 from experiments.ingredients.learner import MODELS, learner_title
@@ -41,7 +42,7 @@ def arrays_of(run):
         return dict(file)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", some_slow(MODELS, quick=["STREAM", "GPR", "SVGP"]))
 def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     run = run_tiny(model=model)
     course = [100] if model == "BATCH" else COURSE
@@ -73,13 +74,15 @@ def test_labels(run_tiny):
     assert arrays["Z"].shape == (2, 6, 30) and "x" not in arrays
 
 
-def test_adam(run_tiny):
-    assert run_tiny(optimizer="adam").result["batches"] == 4
-    labels = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
-    assert run_tiny(optimizer="adam", **labels).result["batches"] == 2
+OF_LABELS = {"dataset": "breast-cancer", "max_train": 60, "first": 30, "batch_size": 30, "maxiter": 1}
 
 
-@pytest.mark.parametrize("order", ["backward", "shuffled"])
+@pytest.mark.parametrize(("options", "batches"), some_slow([({}, 4), (OF_LABELS, 2)], 1), ids=["regression", "labels"])
+def test_adam(run_tiny, options, batches):
+    assert run_tiny(optimizer="adam", **options).result["batches"] == batches
+
+
+@pytest.mark.parametrize("order", some_slow(["backward", "shuffled"], 1))
 def test_orders(run_tiny, order):
     run = run_tiny(order=order, maxiter=1)
     data = arriving("periodic", 0, order, 40, 25, 100, seed=1)
@@ -151,6 +154,7 @@ def test_a_stream_is_traced_once():
 # --- comparisons ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch, in_this_process):
     tiny = {name: value for name, value in TINY.items() if name not in ("seed", "progress")}
     protocol = replace(stream_protocols._PROTOCOLS["T1"], short=(tiny | {"order": "shuffled"},), memory=True)
@@ -188,7 +192,7 @@ def test_titles_say_what_differs():
     assert stream_protocols._told_apart(runs[:1]) == runs[:1]
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5], quick=[0.5]))
 def test_streams_are_exact(alpha):
     X, Y = stream_exactness.rows(60)
     exact = gpflow.models.GPR((X, Y), stream_exactness.kernel(), noise_variance=stream_exactness._NOISE)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib.image import imread
+from quick import some_slow
 
 from experiments import structured
 from experiments.ingredients.exact import ExactGPR
@@ -76,6 +77,7 @@ def test_minibatches_are_fixed_where_they_are_blocks(rows):
     assert len(minibatches(BTSVGP(*arguments), 55, 100, 0).blocks) == 1  # all rows, where they are fewer
 
 
+@pytest.mark.slow
 def test_tighter_bounds_are_ordered(runs):
     """At equal parameters, as they are before training: SVGP ≤ T-SVGP ≤ BT-SVGP. Blocks stay what they are."""
     bounds = []
@@ -95,12 +97,15 @@ def test_tighter_bounds_are_ordered(runs):
 
 @pytest.mark.parametrize(
     ("protocol", "options", "repeats", "methods"),
-    [
-        ("S1", ["--methods", "exact GP", "BT-SGPR, 10 blocks"], 1, ["exact GP", "BT-SGPR, 10 blocks"]),
-        ("S2", ["--methods", "T-SGPR"], 2, ["T-SGPR"]),
-        ("S3", ["--methods", "BT-SVGP"], 1, ["BT-SVGP"]),
-        ("S4", ["--alphas", "0.5"], 1, ["0.5"]),
-    ],
+    some_slow(
+        [
+            ("S2", ["--methods", "T-SGPR"], 2, ["T-SGPR"]),
+            ("S1", ["--methods", "exact GP", "BT-SGPR, 10 blocks"], 1, ["exact GP", "BT-SGPR, 10 blocks"]),
+            ("S3", ["--methods", "BT-SVGP"], 1, ["BT-SVGP"]),
+            ("S4", ["--alphas", "0.5"], 1, ["0.5"]),
+        ],
+        1,
+    ),
 )
 def test_command(protocol, options, repeats, methods, runs, in_this_process, capsys):
     structured.main([protocol, *TINY, *options, "--repeats", str(repeats), "--runs", str(runs)])

@@ -3,6 +3,7 @@
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -63,7 +64,7 @@ def test_several_columns_and_dimensions():
     np.testing.assert_allclose(density, np.reshape(apart, (2, 5, 3)).sum(axis=-1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("columns", some_slow([1, 2], quick=[2]))
 def test_a_model_predicts_ordinal_labels(columns):
     """Its predictions are those of its marginals, and near the data; held-out scores are finite."""
     labels = np.tile(Y, columns)

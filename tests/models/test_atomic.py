@@ -77,8 +77,10 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("points", [Z + 0.1, MOVED], ids=["as many points", "more points"])
-@pytest.mark.parametrize("name", some_slow(STREAMS, 2))
+@pytest.mark.parametrize(
+    "points", [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED], ids=["as many points", "more points"]
+)
+@pytest.mark.parametrize("name", some_slow(STREAMS, 1))
 def test_updates(interrupt, name, points):
     """Bit for bit; afterwards the stream is that of an update that was not interrupted."""
     model, peer = STREAMS[name](), STREAMS[name]()

@@ -13,6 +13,7 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, SquaredExponential
+from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
 
 from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier, datasets
@@ -47,6 +48,7 @@ def compiled(parts):
     return model, model.training_loss_closure(compile=True)
 
 
+@pytest.mark.slow
 def test_separate_parts_that_are_equal_are_shared_ones():
     """Energy and predictions at the same sites; and where the separate ones' own sweeps end."""
     shared = make(chunk_size=5)
@@ -122,7 +124,7 @@ def test_tilted_moments_are_matched(alpha):
         np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("parts", "alpha"), [("shared", 0.0), ("separate", 0.4), ("shared", 1.0)])
+@pytest.mark.parametrize(("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1))
 def test_derivatives(parts, alpha):
     """
     Of the converged energy, in each variable and in all together: the sites follow, and need no term, since the energy
@@ -160,7 +162,7 @@ def in_both_orders():
     return [make(mean_function=None, labels=labels) for labels in (Y, relabeled)]
 
 
-@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("batch_size", some_slow([None, 5], 1))
 def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
     model, relabeled = in_both_orders
     for each in in_both_orders:
@@ -172,7 +174,7 @@ def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
     np.testing.assert_allclose(np.sum(ours, axis=1), 1.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", [MultiClassRobustMax, gpflow.likelihoods.Softmax])
+@pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
 def test_alpha_zero_is_stationary_for_svgp(kind):
     """q at alpha = 0 is where the derivatives of ARPEP's (SVGP's) bound in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
@@ -223,7 +225,7 @@ def of_defaults(load, kind):
         (gpflow.likelihoods.Softmax, 0.5),
     ],
 )
-@pytest.mark.parametrize("load", [load_iris, load_wine])
+@pytest.mark.parametrize("load", some_slow([load_iris, load_wine], 1))
 def test_convergence_from_defaults(load, kind, alpha):
     model, inputs, labels = of_defaults(load, kind)
     model.alpha = alpha

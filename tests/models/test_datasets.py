@@ -2,12 +2,14 @@
 
 import copy
 import gc
+import itertools
 import pickle
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
@@ -53,8 +55,13 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("name", MODELS)
+EAGER = [(name, False) for name in MODELS]
+COMPILED = [(name, True) for name in MODELS]
+
+
+@pytest.mark.parametrize(
+    ("name", "compiled"), some_slow([*EAGER, *COMPILED], len(EAGER), quick=[("a power for each row", True)])
+)
 def test_objective_and_gradient_are_those_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())
     (expected, exact), (loss, gradient) = (
@@ -174,8 +181,12 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize(
+    ("name", "compiled"),
+    some_slow(
+        itertools.product(OTHER, [False, True]), quick=[("one value", True), ("fewer rows", True), ("more rows", False)]
+    ),
+)
 def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
@@ -185,22 +196,29 @@ def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
         (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(second)
 
 
-@pytest.mark.parametrize("broken", ["another value", "a value that is not finite", "batches of unequal lengths"])
-@pytest.mark.parametrize("options", [{}, {"optimizer": "adam"}], ids=["lbfgs", "adam"])
-def test_fit_ends_with_an_error_where_the_data_change(broken, options):
+BROKEN = {
+    "another value": "must give the same rows",
+    "a value that is not finite": "NaN or infinity in row 30",
+    "batches of unequal lengths": "from row 40",
+}
+
+
+@pytest.mark.parametrize(
+    ("broken", "optimizer"),
+    some_slow(
+        itertools.product(BROKEN, ["lbfgs", "adam"]),
+        quick=[*itertools.product(BROKEN, ["lbfgs"]), ("another value", "adam")],
+    ),
+)
+def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
     """A shorter step would not help: the parameters of the last good step stay, and nothing is called converged."""
     bad = Y.copy()
     bad[30] = np.nan if broken == "a value that is not finite" else 0.0
     later = (X, Y[:-1]) if broken == "batches of unequal lengths" else (X, bad)
     passes = [(X, Y)] * 7
     model = MODELS["VFE"](changing(*passes, *[later] * 30))
-    message = {
-        "another value": "must give the same rows",
-        "a value that is not finite": "NaN or infinity in row 30",
-        "batches of unequal lengths": "from row 40",
-    }
-    with pytest.raises(ValueError, match=f"^data.* {message[broken]}"):
-        fit(model, max_iterations=20, **options)
+    with pytest.raises(ValueError, match=f"^data.* {BROKEN[broken]}"):
+        fit(model, max_iterations=20, optimizer=optimizer)
     expected = MODELS["VFE"]((X, Y))
     for parameter, start in zip(model.trainable_variables, expected.trainable_variables, strict=True):
         assert np.isfinite(parameter).all()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -105,14 +106,17 @@ def test_every_parameter(problem, check, name):
 
 @pytest.mark.parametrize(
     ("name", "quantity"),
-    [
-        *(
-            (name, "variance")
-            for name in ("VFE", "per row, learned scale", "VFE in blocks", "per block, learned scale")
-        ),
-        *((name, "variance") for name in ("spherical", "TSGPR", "BTSGPR", "shared")),
-        ("PEP", "scale"),
-    ],
+    some_slow(
+        [
+            *(
+                (name, "variance")
+                for name in ("VFE", "per row, learned scale", "VFE in blocks", "per block, learned scale")
+            ),
+            *((name, "variance") for name in ("spherical", "TSGPR", "BTSGPR", "shared")),
+            ("PEP", "scale"),
+        ],
+        quick=[*((name, "variance") for name in ("per row, learned scale", "spherical", "BTSGPR")), ("PEP", "scale")],
+    ),
 )
 def test_varying_noise(problem, check, varying_noise, name, quantity):
     constructor, options = CASES[name]
@@ -123,7 +127,11 @@ def test_varying_noise(problem, check, varying_noise, name, quantity):
 
 
 @pytest.mark.parametrize(
-    "name", ["VFE", "per row, learned scale", "per block, learned scale", "spherical", "TSGPR", "BTSGPR", "shared"]
+    "name",
+    some_slow(
+        ["VFE", "per row, learned scale", "per block, learned scale", "spherical", "TSGPR", "BTSGPR", "shared"],
+        quick=["per row, learned scale", "spherical", "BTSGPR"],
+    ),
 )
 def test_compiled_is_eager(problem, named, value_and_gradients, assert_close, name):
     """The same operations in another order at most: 1e-12 is N M terms of rounding, squared condition numbers apart."""

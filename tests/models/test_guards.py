@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR
 
@@ -20,7 +21,7 @@ def _model(data, kernel=None, **options):
     return PEPR(data, kernel, np.linspace(0.2, 3.8, 5)[:, None], noise_variance=0.1, **options)
 
 
-@pytest.mark.parametrize("kernel", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
+@pytest.mark.parametrize("kernel", some_slow([gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52], 1))
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):

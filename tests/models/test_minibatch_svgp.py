@@ -4,13 +4,17 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, BTSVGP, PEPSVGP, RPAPEP, TSVGP, StreamingSVGP
 
 rng = np.random.default_rng(4)
 X, Y = rng.normal(size=(12, 2)), rng.normal(size=(12, 1))
 
-every_model = pytest.mark.parametrize("kind", [APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP])
+every_model = pytest.mark.parametrize(
+    "kind",
+    some_slow([APEP, ARPEP, RPAPEP, TSVGP, BTSVGP, PEPSVGP, StreamingSVGP], quick=[ARPEP, BTSVGP, StreamingSVGP]),
+)
 
 
 def model(kind, num_data=8):
@@ -23,7 +27,7 @@ def compiled(made):
 
 
 @every_model
-@pytest.mark.parametrize("rows", [0, 9, 12])
+@pytest.mark.parametrize("rows", some_slow([0, 9, 12], quick=[0, 12]))
 def test_more_rows_than_there_are_or_none(kind, rows):
     made = model(kind)
     with pytest.raises(ValueError, match=f"at least one row and at most num_data of them, got {rows}; num_data is 8"):
@@ -51,7 +55,7 @@ def test_a_minibatch_that_is_all_there_is(kind):
 
 
 @every_model
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", some_slow([np.nan, np.inf], quick=[np.inf]))
 def test_inputs_that_are_not_finite(kind, value):
     bad = np.where(X[3, 0] == X, value, X)
     made = model(kind, 12)

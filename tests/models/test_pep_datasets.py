@@ -63,7 +63,7 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, 2))
+@pytest.mark.parametrize("name", some_slow(MODELS, 1))
 def test_everything_is_as_in_memory(name):
     which, make = MODELS[name]
     expected, model = make((X, Y[which])), make(dataset(Y[which]))
@@ -83,6 +83,7 @@ def test_everything_is_as_in_memory(name):
         np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=1e3 * TOLERANCE)
 
 
+@pytest.mark.slow
 def test_fit_trains_as_in_memory():
     objectives = [
         fit(MODELS["probit"][1](data), max_iterations=3).objective for data in ((X, Y["labels"]), dataset(Y["labels"]))

@@ -139,7 +139,14 @@ def _no_jitter():
         yield
 
 
-@pytest.fixture(scope="module", params=[(name, full) for name in OBSERVED for full in (True, False)], ids=str)
+CASES = [
+    pytest.param((name, full), marks=[] if full == (name == "StudentT") else pytest.mark.slow)
+    for name in OBSERVED
+    for full in (True, False)
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
 def case(request):
     name, full = request.param
     observed, Z = OBSERVED[name], X if full else FEWER

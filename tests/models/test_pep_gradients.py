@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from quick import some_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
@@ -106,7 +107,7 @@ def _compiled(name, projection="kl", P=2, *, by_row=False):
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["StudentT", "MultiClassRobustMax", "Softmax"]))
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""
     compiled = _compiled(name, by_row=True)
@@ -152,7 +153,7 @@ def test_of_wasserstein_where_it_is_kl(wasserstein):
 # --- from minibatches -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[0.0, 0.4, 1.0, "mixed"])
+@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], 3))
 def converged(request, converge):
     compiled = _compiled("StudentT", by_row=request.param == "mixed")
     compiled.model.alpha = POWERS["mixed"] if request.param == "mixed" else request.param

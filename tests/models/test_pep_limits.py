@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPR
 from gpflow_pep.likelihoods import Logit, Probit
@@ -46,7 +47,7 @@ def _converge(model, tol=TOL, **options):
 # --- a Gaussian likelihood ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("P", "projection"), [(1, "kl"), (2, "wasserstein")])
+@pytest.mark.parametrize(("P", "projection"), some_slow([(1, "kl"), (2, "wasserstein")], quick=[(2, "wasserstein")]))
 def test_gaussian_is_pepr(problem, P, projection, assert_same, assert_close):
     """For every alpha, and after alpha has changed; the sites do not depend on the cavity: one sweep finds them."""
     X, Y, Z, Xnew = problem(P=P)
@@ -99,7 +100,7 @@ def _gauss_hermite(likelihood, nodes):
     return likelihood
 
 
-@pytest.mark.parametrize("likelihood", [Probit, Logit])
+@pytest.mark.parametrize("likelihood", some_slow([Probit, Logit], quick=[Logit]))
 def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradients, assert_close):
     """
     SVGP's bound, with 100 Gauss-Hermite nodes right to 1e-13 for variances up to 2, equals the energy at q(u); it is
@@ -134,7 +135,9 @@ def test_alpha_zero_is_the_optimum_of_svgp(problem, likelihood, value_and_gradie
         assert float(svgp.elbo((X, Y))) < float(bound) - 1e-7
 
 
-@pytest.mark.parametrize(("projection", "tol"), [("kl", 1e-12), ("wasserstein", 1e-9)])
+@pytest.mark.parametrize(
+    ("projection", "tol"), some_slow([("kl", 1e-12), ("wasserstein", 1e-9)], quick=[("wasserstein", 1e-9)])
+)
 def test_continuous_at_alpha_zero(problem, projection, tol):
     """
     F(a) - F(0) is a F'(0) + O(a²): the difference quotients at 1e-3 and 1e-4 agree to some 1e-3 of themselves. The
@@ -175,7 +178,7 @@ def other(swept):
     return swept[2]()
 
 
-@pytest.mark.parametrize("chunk_size", [7, 23])
+@pytest.mark.parametrize("chunk_size", some_slow([7, 23], quick=[23]))
 def test_chunks(swept, chunk_size, assert_close):
     """The order of sums is all that differs, at every sweep."""
     _, expected, make = swept

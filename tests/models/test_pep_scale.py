@@ -13,6 +13,7 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Gaussian
 from gpflow.utilities import positive
+from quick import some_slow
 
 from gpflow_pep import APEP, ARPEP, PEP, PEPR, PEPSVGP, RPAPEP, TSVGP
 from gpflow_pep.likelihoods import Probit
@@ -42,7 +43,7 @@ def pair(problem, request):
     return pepr, PEP((X, Y), alpha=alpha, tol=TOL, **shared), Xnew
 
 
-@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("scale", some_slow([0.6, 1.0, 1.7], quick=[0.6]))
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0, "mixed"])
 def test_gaussian_is_t_pep(pair, alpha, scale, assert_same, assert_close):
     """Objective, derivatives (also in m), q(u) and predictions."""
@@ -178,7 +179,7 @@ def test_tied_models_at_alpha_zero(tied, name, scale):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("name", TIED)
+@pytest.mark.parametrize("name", some_slow(TIED, quick=["ARPEP"]))
 def test_derivatives_of_tied_models_in_the_scale(tied, name, alpha):
     """A difference of fourth order, h = 1e-2 of its logarithm or so: h^4/30 times derivatives of order 10."""
     models, _, data = tied

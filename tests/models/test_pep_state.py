@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import HeteroskedasticTFPConditional, MultiClass, Poisson
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -268,6 +269,7 @@ class Counted(SquaredExponential):
         return super().__call__(*args, **kwargs)
 
 
+@pytest.mark.slow
 def test_nothing_is_traced_again():
     model = PEP((X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1))
     loss = tf.function(model.training_loss)
@@ -342,6 +344,7 @@ def test_replaced_parts_are_seen():
     assert found == pytest.approx(float(fresh.maximum_log_likelihood_objective()), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_settings_that_are_no_parameters_are_seen():
     """Jitter, projection, plain attributes of a likelihood; and what was compiled before is used again."""
     likelihood = gpflow.likelihoods.StudentT(scale=0.4, df=3.0)
@@ -364,7 +367,7 @@ def test_settings_that_are_no_parameters_are_seen():
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("duplicate", [gpflow.utilities.deepcopy, copy.deepcopy], ids=["gpflow", "copy"])
+@pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
 def test_a_copy_has_sites_of_its_own(model, duplicate):
     before, predictions = sites(model), model.predict_f(XNEW)
     other = duplicate(model)

@@ -7,6 +7,7 @@ import threading
 import gpflow
 import numpy as np
 import pytest
+from quick import some_slow
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
@@ -100,7 +101,7 @@ def test_the_first_prediction_of_a_model(compiled):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("copied", some_slow([copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], 1))
 def test_copies_have_a_lock_of_their_own(compiled, copied):
     """Also of a model whose lock is held, which another thread could not be waiting for."""
     model, expected = compiled

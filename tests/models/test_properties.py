@@ -75,7 +75,7 @@ def _models(data, parts, labels, alphas, **options):
 
 
 @given(seeds, labels)
-@few(3)
+@few(2)
 def test_order_of_rows(problem, assert_same, assert_close, seed, labels):
     X, Y, Z, Xnew = problem(P=2, seed=seed)
     order = np.random.default_rng(seed).permutation(N)
@@ -104,7 +104,7 @@ def test_order_of_rows_with_a_power_each_and_a_shared_block(problem, assert_same
     assert_same(BTSGPR((X, Y), blocks=list(blocks[:, within]), shared=True, **parts), shared, SAME)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 7, N, 5 * N])
+@pytest.mark.parametrize("chunk_size", some_slow([1, 7, N, 5 * N], quick=[7]))
 def test_chunk_size(problem, assert_same, chunk_size):
     seed, labels = chunk_size, _labels(chunk_size, 5)
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -120,7 +120,7 @@ def test_chunk_size(problem, assert_same, chunk_size):
 
 
 @given(seeds, labels, st.lists(st.integers(-(10**9), 10**9), min_size=5, max_size=5, unique=True))
-@few(6)
+@few(3)
 def test_names_of_blocks(problem, seed, labels, names):
     """Only the order of names matters, and only to alpha: blocks, and so their alphas, come in ascending order."""
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -138,7 +138,7 @@ def test_names_of_blocks(problem, seed, labels, names):
 
 
 @given(seeds, labels)
-@few(3)
+@few(2)
 def test_labels_or_lists(problem, dense, assert_same, seed, labels):
     """Index arrays are the same blocks, in the order they are listed; that order is also their alphas'."""
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -170,7 +170,7 @@ def _assert_ascending(values):
 
 
 @given(seeds, labels, st.lists(st.integers(0, 2), min_size=5, max_size=5).map(np.array))
-@few(8)
+@few(4)
 def test_order_of_bounds(problem, seed, labels, union):
     """Coarser blocks, unions of others, are never looser (Fischer's inequality)."""
     X, Y, Z, _ = problem(P=2, seed=seed)
@@ -255,7 +255,7 @@ class _Compiled:
         assert self._traces == 1
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.6])
+@pytest.mark.parametrize("scale", some_slow([1.0, 0.6], quick=[0.6]))
 def test_alpha_changes_compiled_functions(problem, assert_close, scale):
     X, Y, Z, Xnew = problem(P=2)
     model = PEPR((X, Y), alpha=0.8, scale=scale, **_parts(Z))
@@ -271,7 +271,9 @@ def test_alpha_changes_compiled_functions(problem, assert_close, scale):
     assert len(seen) == 4
 
 
-@pytest.mark.parametrize("blocks", [None, [n % 5 for n in range(N)], 10], ids=["rows", "labels", "size"])
+@pytest.mark.parametrize(
+    "blocks", some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]), ids=["rows", "labels", "size"]
+)
 def test_several_alphas_change_compiled_functions(problem, assert_close, blocks):
     X, Y, Z, Xnew = problem(P=2)
     B = {None: N, 10: 3}.get(blocks if not isinstance(blocks, list) else 0, 5)
@@ -295,7 +297,7 @@ SIZED = {
 }
 
 
-@pytest.mark.parametrize("name", list(SIZED))
+@pytest.mark.parametrize("name", some_slow(SIZED, quick=["BTSGPR"]))
 def test_data_change_compiled_functions(problem, assert_close, name):
     """Also their number; 12 rows of blocks of 5 are 5 + 5 + 2."""
     constructor, options = SIZED[name]
@@ -308,7 +310,7 @@ def test_data_change_compiled_functions(problem, assert_close, name):
         compiled.assert_is(constructor((X, Y), **options, **_parts(Z)), Xnew, assert_close)
 
 
-@pytest.mark.parametrize("name", some_slow(SIZED, 3))
+@pytest.mark.parametrize("name", some_slow(SIZED, quick=["spherical"]))
 def test_number_of_inducing_points_changes_compiled_functions(problem, assert_close, name):
     """Where the variable that holds them leaves it open, as GPflow's streaming examples have it."""
     constructor, options = SIZED[name]

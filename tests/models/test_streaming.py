@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEPR, StreamingSGPR
 
@@ -107,10 +108,10 @@ def condition_number(model):
     return np.linalg.cond(covariance.numpy())
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5]))
 @pytest.mark.parametrize(
     ("M", "lengthscale", "jitter", "cond"),
-    [(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)],
+    some_slow([(8, 1.0, 1e-6, 1e1), (30, 1.0, 1e-6, 1e7), (30, 1.0, 1e-9, 1e10)], quick=[(30, 1.0, 1e-9, 1e10)]),
     ids=["well", "ill", "worse"],
 )
 def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
@@ -136,7 +137,7 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
                 np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_a_thousand_batches(alpha):
     data, Z = series(2000), np.linspace(0.0, 10.0, 30)[:, None]
     order = np.random.default_rng(1).permutation(2000)
@@ -151,7 +152,7 @@ def test_a_thousand_batches(alpha):
         np.testing.assert_allclose(model.predict_f(data[0])[0], whole.predict_f(data[0])[0], rtol=0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
 def test_inducing_points_at_all_inputs_seen(alpha):
     """Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much over the noise.)"""
     rng = np.random.default_rng(3)
@@ -268,6 +269,16 @@ def test_another_number_of_inducing_points():
 
 @pytest.fixture
 def small():
+    return small_stream()
+
+
+@pytest.fixture(scope="module")
+def settled():
+    """One that nothing changes: tests share it."""
+    return small_stream()
+
+
+def small_stream():
     data = series(30)
     kernel = gpflow.kernels.SquaredExponential(1.2, 0.8)
     model = StreamingSGPR(
@@ -298,11 +309,11 @@ GOOD = np.ones((3, 1))
         ((GOOD, GOOD), {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
     ],
 )
-def test_a_batch_that_is_refused_leaves_the_model_as_it_was(small, batch, options, message):
-    before = small.state.as_dict()
+def test_a_batch_that_is_refused_leaves_the_model_as_it_was(settled, batch, options, message):
+    before = settled.state.as_dict()
     with pytest.raises(ValueError, match=message):
-        small.update(batch, **options)
-    after = small.state.as_dict()
+        settled.update(batch, **options)
+    after = settled.state.as_dict()
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
 

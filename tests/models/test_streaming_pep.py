@@ -4,6 +4,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPR, PEPClassifier, StreamingPEP
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
@@ -37,7 +38,7 @@ def streamed(observations, likelihood, kernel=kernel, **options):
     return model, total
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 1.0]))
 def test_with_a_gaussian_likelihood_it_is_the_batch_posterior(alpha):
     """Its sites do not depend on what else is known of f: as PEPR of all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)

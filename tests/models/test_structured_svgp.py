@@ -7,6 +7,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from scipy.special import logsumexp
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, PEPSVGP, TSGPR, TSVGP
@@ -90,7 +91,7 @@ def test_references(case, no_jitter):
     assert found == pytest.approx(case["expected"], rel=1e-9)
 
 
-@pytest.mark.parametrize("C", [1, 2])
+@pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("noise", ["constant", "of x"])
 def test_alpha_zero_is_svgp_and_the_bounds_are_ordered(C, whiten, noise):
@@ -120,7 +121,7 @@ COLLAPSED = {
 }
 
 
-@pytest.mark.parametrize("C", [1, 2])
+@pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("case", COLLAPSED)
 def test_at_the_best_q_it_is_the_collapsed_model(case, C):
     """The objective is quadratic in q_mu and log-concave in q_sqrt: at its optimum, the collapsed model's q(u)."""

@@ -127,7 +127,7 @@ def test_references_of_one_latent_function(case, kind):
 # --- the limit of SVGP ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("whiten", some_slow([True, False], quick=[False]))
 @pytest.mark.parametrize("parts", ["shared", "separate"])
 @every_model
 def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
@@ -199,7 +199,7 @@ def test_continuous_at_alpha_zero(kind):
         assert float(model.maximum_log_likelihood_objective(data())) == pytest.approx(limit, abs=1e3 * alpha + 1e-9)
 
 
-@every_model
+@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[RPAPEP]))
 def test_alpha_may_change_in_a_compiled_function(kind):
     model = make(kind)
     loss = model.training_loss_closure(data(), compile=True)
@@ -221,9 +221,9 @@ def test_alpha_may_change_in_a_compiled_function(kind):
     ("likelihood", "options"),
     [
         ("robust max", {}),
-        ("robust max", {"whiten": False}),
-        ("robust max", separate()),
-        ("StudentT", {}),
+        pytest.param("robust max", {"whiten": False}, marks=pytest.mark.slow),
+        pytest.param("robust max", separate(), marks=pytest.mark.slow),
+        pytest.param("StudentT", {}, marks=pytest.mark.slow),
         ("Gaussian", {"q_diag": True, "q_sqrt": 0.5 + 0.1 * Q_MU**2}),
     ],
     ids=["robust max", "not whitened", "separate", "StudentT", "diagonal"],
@@ -289,7 +289,7 @@ def test_a_diagonal_is_a_full_one(kind):
 # --- training -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [ARPEP, RPAPEP])
+@pytest.mark.parametrize("kind", some_slow([ARPEP, RPAPEP], 1))
 def test_natural_gradients(kind):
     """With Adam on the hyperparameters, as SVGP is trained; the objective rises by more than Adam alone gains."""
     model = make(kind, num_data=N)
@@ -310,7 +310,7 @@ def test_natural_gradients(kind):
     assert gradient_norms[1] < 0.2 * gradient_norms[0]
 
 
-@every_model
+@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[ARPEP]))
 def test_lbfgs(kind):
     model = make(kind, num_data=N)
     before = float(model.training_loss(data()))
@@ -369,7 +369,7 @@ def test_what_is_not_finite_is_told(kind):
         model.predict_f(X)
 
 
-@every_model
+@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[APEP]))
 def test_labels_are_checked(kind):
     wrong = X, np.full((N, 1), 3.0)
     model = make(kind)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep.quadrature import softmax_integrals as softmax
 from gpflow_pep.quadrature import softmax_power
@@ -100,7 +101,7 @@ def test_accurate_may_be_a_tensor(accurate):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.01, 0.5, 1.0])
-@pytest.mark.parametrize("variance", [0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3])
+@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[0.0, 1.0, 1e3]))
 def test_means_far_apart_in_single_precision(variance, alpha):
     """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
     generator = np.random.default_rng(5)

@@ -1,6 +1,7 @@
 """One of several workers, in a process of its own: does the named tasks in turn and prints what came out, as JSON."""
 
 import copy
+import functools
 import json
 import os
 import signal
@@ -21,35 +22,32 @@ Z = X[:6]
 STRATEGY = tf.distribute.MultiWorkerMirroredStrategy()
 
 
-def every_model():
-    """Objective, gradient and predictions of each kind of model, of this worker's rows; and training by Adam."""
-    found = {}
-    for name in MODELS:
-        with STRATEGY.scope():
-            model = model_of(name, SHARD)
+def a_model(name):
+    """Objective, gradient and predictions of a model, of this worker's rows; and training by Adam."""
+    with STRATEGY.scope():
+        model = model_of(name, SHARD)
 
-        @tf.function
-        def step(model=model):
-            with tf.GradientTape() as tape:
-                loss = model.training_loss()
-            return loss, tape.gradient(loss, model.trainable_variables)
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return loss, tape.gradient(loss, model.trainable_variables)
 
-        loss, gradient = step()
-        with STRATEGY.scope():
-            copied = float(copy.deepcopy(model).training_loss())
-            values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
-            trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
-            own = model.loo_log_predictive_density()
-        found[name] = {
-            "loss": float(loss),
-            "loss of a copy": copied,
-            "gradient": [np.ravel(part).tolist() for part in gradient],
-            "values": [np.ravel(value).tolist() for value in values],
-            "trained": trained.objective,
-            "nlpd": trained.held_out["nlpd"],
-            "leave-one-out": own.numpy().tolist(),
-        }
-    return found
+    loss, gradient = step()
+    with STRATEGY.scope():
+        copied = float(copy.deepcopy(model).training_loss())
+        values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
+        trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
+        own = model.loo_log_predictive_density()
+    return {
+        "loss": float(loss),
+        "loss of a copy": copied,
+        "gradient": [np.ravel(part).tolist() for part in gradient],
+        "values": [np.ravel(value).tolist() for value in values],
+        "trained": trained.objective,
+        "nlpd": trained.held_out["nlpd"],
+        "leave-one-out": own.numpy().tolist(),
+    }
 
 
 def minibatch_models():
@@ -156,7 +154,7 @@ def repeated_rows():
 
 
 TASKS = {
-    "every_model": every_model,
+    **{name: functools.partial(a_model, name) for name in MODELS},
     "minibatch_models": minibatch_models,
     "training": training,
     "killed_training": lambda: training(stop_after=2),

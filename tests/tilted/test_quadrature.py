@@ -12,6 +12,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from scipy import special, stats
 
 from gpflow_pep.likelihoods import Logit, Probit
@@ -52,7 +53,7 @@ def cases_of(references, name, alpha):
 NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"]
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5, 1.0]))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by", ["rule", "panels"])
 def test_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
@@ -101,7 +102,11 @@ def test_the_other_label_is_the_mirror_image(references, high_precision, moments
 
 
 @pytest.mark.parametrize(
-    ("scale", "out", "alpha"), [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)]
+    ("scale", "out", "alpha"),
+    some_slow(
+        [(0.1, 6.2, 0.0), (0.02, -6.1, 0.01), (0.1, -7.3, 0.5), (0.02, 8.4, 1)],
+        quick=[(0.02, -6.1, 0.01), (0.02, 8.4, 1)],
+    ),
 )
 def test_a_narrow_peak_far_out(high_precision, moments, scale, out, alpha):
     """
@@ -173,7 +178,7 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", WIDE)
 def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha):
     """REQUIRED, without panels, which are not that accurate here; 60 points are enough for many rows."""
@@ -337,7 +342,13 @@ BOUNDED = [
 ]
 
 
-@pytest.mark.parametrize(("make", "ys"), [pytest.param(*rest, id=name) for name, *rest in BOUNDED])
+@pytest.mark.parametrize(
+    ("make", "ys"),
+    [
+        pytest.param(*rest, id=name, marks=[] if name in ("probit", "student t", "beta") else pytest.mark.slow)
+        for name, *rest in BOUNDED
+    ],
+)
 def test_far_out_everything_is_a_number(moments, make, ys):
     """The Wasserstein projection, of which the other is a part."""
     rule = tilted_rule(make(), Wasserstein())
@@ -349,7 +360,7 @@ def test_far_out_everything_is_a_number(moments, make, ys):
         assert np.all(found.variance_ratio > 0.0)
 
 
-@pytest.mark.parametrize("y", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("y", some_slow([0.0, 1.0, 1e6], quick=[1e6]))
 def test_far_out_poisson(moments, y):
     """Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within rounding."""
     rule = tilted_rule(gpflow.likelihoods.Poisson(), KL())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from quick import some_slow
 from small_models import (
     LABELS,
     MAKERS,
@@ -60,29 +61,27 @@ def interrupted(as_new, name, path, counts, **options):
 KILLS = {"TSVGP": [("record", 1), ("record", 4), ("write", 2)], "PEPR": [("write", 3), ("record", 7)]}
 
 
-def test_killed(tmp_path):
+@pytest.mark.parametrize("name", some_slow(KILLS, quick=["PEPR"]))
+def test_killed(tmp_path, name):
     """By SIGKILL: before the first checkpoint is written, later, and while one is being replaced."""
-    runs, expected = [], []
-    for name, kills in KILLS.items():
-        files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
-        runs += [[name, *files, where, count] for where, count in [*kills, ("record", 10**6)]]
-        expected += [[-9, False]] * len(kills) + [[0, True]]
+    files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
+    runs = [[name, *files, where, count] for where, count in [*KILLS[name], ("record", 10**6)]]
+    expected = [[-9, False]] * len(KILLS[name]) + [[0, True]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
     command = [sys.executable, str(SUPPORT / "killed.py"), json.dumps(runs)]
     ended = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     assert json.loads(ended.stdout) == expected, ended.stderr
-    for name in KILLS:
-        found = dict(np.load(tmp_path / f"{name}.values.npz"))
-        model = MAKERS[name]()
-        fit(model, data_for(name), **options_for(name))
-        if name in WITH_DATA:
-            again = MAKERS[name]()
-            gpflow.utilities.multiple_assign(again, found)
-            objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
-            assert objective[1] == pytest.approx(objective[0], rel=1e-6)
-        else:
-            for path, value in values(model).items():
-                np.testing.assert_array_equal(found[path], value)
+    found = dict(np.load(tmp_path / f"{name}.values.npz"))
+    model = MAKERS[name]()
+    fit(model, data_for(name), **options_for(name))
+    if name in WITH_DATA:
+        again = MAKERS[name]()
+        gpflow.utilities.multiple_assign(again, found)
+        objective = [float(each.maximum_log_likelihood_objective()) for each in (model, again)]
+        assert objective[1] == pytest.approx(objective[0], rel=1e-6)
+    else:
+        for path, value in values(model).items():
+            np.testing.assert_array_equal(found[path], value)
 
 
 # --- interrupted -----------------------------------------------------------------------------------------------------
@@ -93,10 +92,12 @@ def test_killed(tmp_path):
     [
         ("ARPEP", {}),
         pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
-        ("PEPR", {"optimizer": "adam", "max_iterations": 30}),
+        pytest.param("PEPR", {"optimizer": "adam", "max_iterations": 30}, marks=pytest.mark.slow),
         pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
         pytest.param("StreamingPEP", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
-        ("PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}),
+        pytest.param(
+            "PEPClassifier", {"optimizer": "adam", "max_iterations": 14, "batch_size": 16}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_adam_goes_on_exactly(as_new, tmp_path, name, options):

@@ -31,7 +31,7 @@ def counted(dataset, passes):
     return start.flat_map(lambda _: dataset)
 
 
-@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, 3))
+@pytest.mark.parametrize("name", some_slow(OF_MINIBATCHES, quick=["ARPEP"]))
 def test_a_dataset_with_the_batches_of_arrays_gives_the_same_training(as_new, name):
     """Bit for bit: objectives, scores and parameters."""
     options = {"max_iterations": 12, "interval": 3, "held_out": held_out_for(name)}
@@ -195,7 +195,9 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
     np.testing.assert_equal(values(model), reached)
 
 
-@pytest.mark.parametrize(("rows", "passes"), [(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)])
+@pytest.mark.parametrize(
+    ("rows", "passes"), some_slow([(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)], quick=[(slice(0, 60), 2)])
+)
 def test_a_pass_of_another_number_of_rows(as_new, rows, passes):
     """48 rows are four batches of five, one of which is not smaller than the others."""
     dataset = batches((X[rows], Y[rows])).repeat(passes)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from quick import some_slow
 from small_models import (
     LABELS,
     MAKERS,
@@ -36,7 +37,7 @@ def full_objective(model, name):
     return float(model.maximum_log_likelihood_objective(*arguments))
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "PEPClassifier", "ARPEP", "SVGP"]))
 def test_every_model_is_trained(name):
     """From defaults; the objective of all rows rises, and so does the density of rows that were not seen."""
     model, own = MAKERS[name](), name in WITH_DATA
@@ -250,7 +251,7 @@ def test_a_step_too_far():
     assert np.isfinite(full_objective(model, "SGPR"))
 
 
-@pytest.mark.parametrize("name", ["TSVGP", "PEPClassifier"])
+@pytest.mark.parametrize("name", some_slow(["TSVGP", "PEPClassifier"], 1))
 def test_the_last_step_is_checked_too(name):
     """A single one that is much too long: there is no next evaluation to see it."""
     model = MAKERS[name]()
@@ -298,7 +299,9 @@ def tags(directory):
     return found
 
 
-@pytest.mark.parametrize(("name", "columns"), [("PEPR", 1), ("TSVGP", 2), ("PEPClassifier", 2), ("PEPR", 3)])
+@pytest.mark.parametrize(
+    ("name", "columns"), some_slow([("PEPR", 1), ("TSVGP", 2), ("PEPClassifier", 2), ("PEPR", 3)], 2)
+)
 def test_tensorboard(tmp_path, name, columns):
     inputs, Z_wide = (np.hstack([values] + [values[::-1]] * (columns - 1)) for values in (X, Z))
     options = {"held_out": (inputs, LABELS if name == "PEPClassifier" else Y), "tensorboard": tmp_path}

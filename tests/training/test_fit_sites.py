@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
@@ -74,7 +75,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", some_slow(WAYS, 2))
 def test_the_log_evidence_rises(model, way):
     before, initial = start(model), values(model)
     reports = []
@@ -259,7 +260,7 @@ def test_what_is_fixed_stays(model):
     assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
 
 
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
 def test_priors_are_honored(model, way):
     """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
     options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
@@ -293,7 +294,7 @@ def test_the_optimum_is_stationary(model):
         parameter.assign(value)
 
 
-@pytest.mark.parametrize(("variance", "rate"), [(1.0, 0.1), (50.0, 0.01)])
+@pytest.mark.parametrize(("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.01)], quick=[(50.0, 0.01)]))
 def test_one_update_a_step(model, variance, rate):
     """
     Training that does not wait for convergence (JMLR 2017, sec. 3.9): the sites keep up with it, also from a variance
@@ -337,6 +338,7 @@ def misfit(**options):
     return PEPClassifier((inputs, labels), gpflow.kernels.SquaredExponential(), inducing_variable=points, **options)
 
 
+@pytest.mark.slow
 def test_training_leaves_a_start_where_the_sites_do_not_converge():
     """The start has an energy of -146.7 or so; whatever training comes to is better by far, and told truly."""
     model = misfit()
@@ -354,6 +356,7 @@ def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     assert result.sites.converged and result.objective[-1] > -110.0
 
 
+@pytest.mark.slow
 def test_training_that_does_not_wait_and_goes_astray_is_told(monkeypatch):
     """Where classes may not shift, the energies of one sweep at a time mean nothing: the optimum found is none."""
     monkeypatch.setattr(RobustMaxTilting, "is_shift_invariant", False)

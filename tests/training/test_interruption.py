@@ -48,7 +48,7 @@ def stop():
         ("PEPR", press, "interrupted", "Interrupted"),
         ("PEPR", stop, "stopped early", "Stopped by the callback"),
         ("TSVGP", press, "interrupted", "Interrupted"),
-        ("PEPClassifier", press, "interrupted", "Interrupted"),
+        pytest.param("PEPClassifier", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
     ],
 )
 def test_the_result_so_far(as_new, name, action, status, reason, tmp_path):

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 from small_models import MAKERS, X, Y, options_for
 
 from gpflow_pep import arrays_file
@@ -61,7 +62,9 @@ def test_a_checkpoint_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     assert again.objective == expected.objective
 
 
-@pytest.mark.parametrize("error", [full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))])
+@pytest.mark.parametrize(
+    "error", some_slow([full, lambda *_: (_ for _ in ()).throw(tf.errors.NotFoundError(None, None, "gone"))], 1)
+)
 def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, error):
     expected, asked = fit(MAKERS["TSVGP"](), (X, Y), **OPTIONS), []
 
@@ -87,7 +90,7 @@ def test_seconds_that_are_refused(tmp_path, value):
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
 
 
-@pytest.mark.parametrize(("seconds", "count"), [(math.inf, 1), (np.float32(0.0), 5), (0, 5)])
+@pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5), (0, 5)], 2))
 def test_seconds_that_are_accepted(tmp_path, monkeypatch, seconds, count):
     """With none between them there is one a record, and one in the end."""
     writes, save = [], arrays_file.save_arrays

@@ -19,6 +19,7 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
+QUICK = ("VFE of a dataset", "a power for each block")
 X, Y = data_of("PEPR")
 
 
@@ -47,14 +48,18 @@ def results(processes):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return results(
-        started(tmp_path_factory.mktemp("workers"), "every_model", "minibatch_models", "refused", "repeated_rows")
-    )
+    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, "minibatch_models", "refused", "repeated_rows"))
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, 3))
-def test_every_worker_has_the_numbers_of_all_rows(found, name):
-    workers = [each["every_model"][name] for each in found]
+@pytest.fixture(scope="module")
+def found_of_others(tmp_path_factory):
+    return results(started(tmp_path_factory.mktemp("workers"), *(name for name in MODELS if name not in QUICK)))
+
+
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=QUICK))
+def test_every_worker_has_the_numbers_of_all_rows(request, name):
+    found = request.getfixturevalue("found" if name in QUICK else "found_of_others")
+    workers = [each[name] for each in found]
     whole = {key: value for key, value in workers[0].items() if key != "leave-one-out"}
     for other in workers[1:]:
         assert {key: value for key, value in other.items() if key != "leave-one-out"} == whole  # to the last digit

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from quick import some_slow
 
 from experiments.benchmarks import all as everything
 from experiments.benchmarks.collapsed_step import KERNELS, build, compare, data
@@ -20,6 +21,7 @@ def test_every_benchmark_is_among_them():
     assert set(everything.BENCHMARKS) == commands - {"all"}
 
 
+@pytest.mark.slow
 def test_files(tmp_path):
     """Rows and their ratios as data, and the same in Markdown, with machine and versions."""
     everything.run({"collapsed_step": TINY, "memory": ["--rows", "none"]}, tmp_path)
@@ -50,7 +52,7 @@ def test_the_exit_status_says_whether_all_succeeded(failing, monkeypatch, tmp_pa
     assert set(json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]) == {"memory", "large"}
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", some_slow(KERNELS, quick=["Matern32"]))
 def test_models_are_compared_at_the_same_point(kernel):
     """Losses of 30 rows agree to rounding; 1e-10 leaves room for a condition number of 1e4 of 4 points."""
     rows = {row["model"]: row for row in compare(30, 4, kernel, rounds=1).rows}

@@ -7,6 +7,7 @@ from experiments.campaign.memory import measure
 _GRAPHS = 10.0  # MB that a training left behind before graphs went with their models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PEPR"])
 def test_memory_does_not_grow(kind):
     resident = measure(kind, 8)

@@ -31,7 +31,7 @@ def first_of(relation, model):
         ("copy", "RPAPEP"),
         ("compiled", "PEPSVGP"),
         ("labels", "TSVGP"),
-        ("another class", "StreamingPEP"),
+        pytest.param("another class", "StreamingPEP", marks=pytest.mark.slow),
         ("batches", "StreamingSGPR"),
     ],
 )
