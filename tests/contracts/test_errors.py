@@ -111,11 +111,13 @@ def test_inputs_to_predict_at(model, contract):
     for bad in (np.nan, np.inf):
         Xnew = contract.Xnew.copy()
         Xnew[3, 1] = bad
-        for predict in (model.predict_f, compiled, model.predict_y):
-            with pytest.raises(tf.errors.InvalidArgumentError, match="Xnew"):
+        for predict in (model.predict_f, model.predict_y, posterior.predict_f):
+            with pytest.raises(ValueError, match=r"Xnew must be finite, got 1 values .* the first in row 3\."):
                 predict(Xnew)
-        with pytest.raises(tf.errors.InvalidArgumentError, match="Xnew"):
+        with pytest.raises(ValueError, match="Xnew must be finite"):
             posterior.predict_f(Xnew, full_cov=True)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Xnew"):
+            compiled(Xnew)
 
 
 def test_an_overflowing_mean(model, contract):

@@ -103,7 +103,6 @@ def test_several_models_in_one_process(model):
 FEW = slice(None, 15)
 
 
-@pytest.mark.slow
 def test_hamiltonian_monte_carlo():
     """
     Of the kernel's variance, with GPflow's helper: the target at the states visited is -training_loss at them and the

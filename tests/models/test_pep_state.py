@@ -269,7 +269,6 @@ class Counted(SquaredExponential):
         return super().__call__(*args, **kwargs)
 
 
-@pytest.mark.slow
 def test_nothing_is_traced_again():
     model = PEP((X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1))
     loss = tf.function(model.training_loss)
