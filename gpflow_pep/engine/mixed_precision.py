@@ -8,8 +8,8 @@ import tensorflow as tf
 from .rows import Rows
 
 # Estimated relative change of the site noise. Measured in 432 settings (three kernels, six lengthscales, four noises,
-# alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8): up to this value the objective errs by 2e-6 of itself at most, its
-# gradient by 2e-3.
+# alpha 0, 0.5 and 1; N = 6,000, M = 100, D = 4 and 8): up to this value the objective errs by 2e-6 of itself at most,
+# its gradient by 2e-3.
 _MAX_ERROR = 0.1
 # Below this condition number the rounding of Kff - diag(V'V) itself, about eps k, is what counts.
 _LEAST_CONDITION = 1e3
