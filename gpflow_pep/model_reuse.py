@@ -61,7 +61,7 @@ def check_new_parts(last: GPModel | None, new: GPModel) -> None:
     if count:
         raise ValueError(
             "make must construct new kernels, likelihoods and other parts, since training one model would change the "
-            f"next, got a {type(new).__name__} that shares trainable variables, {count}, with the one before."
+            f"next, got a {type(new).__name__} that shares {count} trainable variables with the one before."
         )
 
 

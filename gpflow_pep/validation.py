@@ -69,7 +69,7 @@ def inputs(values: Any, name: str) -> tf.Tensor:
     """
     X = real_numbers(values, name)
     if tf.executing_eagerly():
-        bad = ~np.isfinite(X)
+        bad = np.atleast_1d(~np.isfinite(X))
         if bad.any():
             row = np.argwhere(bad)[0][max(0, bad.ndim - 2)]
             raise ValueError(

@@ -182,7 +182,7 @@ def test_densities_that_are_infinite_or_no_numbers():
         ({"make": lambda data, alpha: make(data, 0.5)}, r"with the alpha it is given, 0, got one with \[0\.5\]"),
         (
             {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
-            "make must construct new kernels, .* got a PEPR that shares trainable variables, 2, with the one before",
+            "make must construct new kernels, .* got a PEPR that shares 2 trainable variables with the one before",
         ),
         (
             {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},

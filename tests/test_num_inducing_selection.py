@@ -215,5 +215,5 @@ def test_progress(capsys):
 def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
-    with pytest.raises(ValueError, match=r"make must construct new kernels, .* shares trainable variables, 2, with"):
+    with pytest.raises(ValueError, match=r"make must construct new kernels, .* shares 2 trainable variables with"):
         select_num_inducing(lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained)

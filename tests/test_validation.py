@@ -604,3 +604,14 @@ def test_a_message_shows_a_few_entries():
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         asserted(value, value < 9.0, "values must be below 9, got", value)
     assert error.value.message == "values must be below 9, got 5.0 6.0 7.0"
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "row"), [((), (), 0), ((4,), (2,), 2), ((4, 2), (2, 1), 2), ((3, 4, 2), (1, 2, 0), 2)]
+)
+def test_inputs_that_are_not_finite_are_named_by_their_row(shape, index, row):
+    """Of any rank, since the checks of shapes come later."""
+    X = np.zeros(shape)
+    X[index] = np.nan
+    with pytest.raises(ValueError, match=rf"Xnew must be finite, got 1 values .* the first in row {row}\."):
+        validation.inputs(X, "Xnew")

@@ -14,9 +14,9 @@ from ..derivatives import once_differentiable
 from ..linalg import cholesky_adjoint
 from .chunks import AllRows, Chunks
 from .independent import IndependentSites, LinearAdjoint
-from .mixed_precision import single_precision_suffices
+from .mixed_precision import SinglePrecision
 from .rows import Rows, RowSource, watched
-from .site_algebra import ChunkSums, EvidenceTerms, Powers, SiteAlgebra
+from .site_algebra import ChunkAdjoint, ChunkSums, EvidenceTerms, Powers, SiteAlgebra
 from .sums import SiteSums
 
 # LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
@@ -48,12 +48,11 @@ def accumulate_sums(
     :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
     :param mixed_precision: compute with the rows of a chunk in single precision, and add up in double precision, where
-        that is accurate enough (:func:`single_precision_suffices`), if rows are blocks of their own, the noise is
-        constant and there are several chunks.
+        that is accurate enough (:class:`SinglePrecision`), if rows are blocks of their own and not all in one chunk.
     """
     factor = factorize(Kuu)  # differentiable by itself, for those who use it
     L = tf.stop_gradient(factor)
-    passes = _passes(rows, chunks, sites, powers, L, mixed_precision)
+    passes = _passes(rows, chunks, sites, powers, L, tf.stop_gradient(scale), mixed_precision)
 
     @tf.custom_gradient
     def summed(Kuu: tf.Tensor, scale: tf.Tensor, *sources: tf.Tensor) -> Any:
@@ -76,16 +75,18 @@ def accumulate_sums(
 
 
 def _passes(
-    rows: RowSource, chunks: Chunks, sites: SiteAlgebra, powers: Powers, L: tf.Tensor, mixed_precision: bool
-) -> "_OneChunk | _ManyChunks | _MixedPrecision":
+    rows: RowSource,
+    chunks: Chunks,
+    sites: SiteAlgebra,
+    powers: Powers,
+    L: tf.Tensor,
+    scale: tf.Tensor,
+    mixed_precision: bool,
+) -> "_OneChunk | _ManyChunks":
     if isinstance(chunks, AllRows):
         return _OneChunk(rows, chunks, sites, powers, L)
-    passes = _ManyChunks(rows, chunks, sites, powers, L, L.dtype)
-    one_each = isinstance(sites, IndependentSites)
-    if not (mixed_precision and one_each and rows.constant_noise is not None and L.dtype == tf.float64):
-        return passes
-    suffices = ~rows.any(~single_precision_suffices(L, rows.constant_noise))
-    return _MixedPrecision(passes._replace(dtype=tf.float32), passes, suffices)
+    mixed = mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64
+    return _ManyChunks(rows, chunks, sites, powers, L, SinglePrecision.of_factor(L, scale) if mixed else None)
 
 
 PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
@@ -124,7 +125,7 @@ class _ManyChunks(NamedTuple):
     sites: SiteAlgebra
     powers: Powers
     L: tf.Tensor
-    dtype: tf.DType  # of what is computed from the rows of a chunk; sums have the type of L
+    single: SinglePrecision | None  # Where chunks may be computed in single precision
 
     def sources(self) -> tuple[tf.Tensor, ...]:
         """
@@ -140,133 +141,92 @@ class _ManyChunks(NamedTuple):
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
         """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
-        sums = self.sums(scale, sources)
+        inputs = sources[: len(self.rows.inputs)]
+
+        def forward(L: tf.Tensor, rows: Rows, powers: Powers, m: tf.Tensor) -> ChunkSums:
+            return self.sites.forward(self.sites.quantities(L, rows, powers, m), rows, powers, m)
+
+        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+            rows = self.rows(chunk, *inputs)
+            in_single = tf.cast(self._suffices(rows), self.L.dtype)
+            return *self._evaluated(forward, rows, self._powers(chunk), scale), in_single
+
+        zero = self.sites.zero(self.L, self.rows.num_outputs)
+        *values, num_single = self.rows.sum_over_chunks(part, (*zero, tf.zeros([], self.L.dtype)))
+        sums = ChunkSums(*values)
 
         def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-            every = self.differentiated(sources, variables)
-            if not self.may_be_linear:
-                return self.general(scale, every, bar)
-            return tuple(
-                tf.cond(
-                    self.is_linear(sums.A),
-                    lambda: self.linear(every, sums, bar),
-                    lambda: self.general(scale, every, bar),
-                )
-            )
+            return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, num_single, bar)
 
         return sums, pull_back
 
-    def sums(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> ChunkSums:
-        """The sums."""
-        inputs, L, m = sources[: len(self.rows.inputs)], self._cast(self.L), self._cast(scale)
-
-        def part(chunk: Any) -> ChunkSums:
-            rows, powers = self._rows(chunk, *inputs), self._powers(chunk)
-            return self.sites.forward(self.sites.quantities(L, rows, powers, m), rows, powers, m)
-
-        return ChunkSums(*self._sum(part, self.sites.zero(self.L, self.rows.num_outputs)))
-
-    def differentiated(
-        self, sources: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
-    ) -> list[tf.Tensor | tf.Variable]:
-        """All that the rows are differentiated in."""
-        return [*sources[: len(self.rows.inputs)], *self._fixed(), *variables]
-
-    def general(
-        self, scale: tf.Tensor, sources: Sequence[tf.Tensor | tf.Variable], bar: ChunkSums
+    def _backward(
+        self,
+        scale: tf.Tensor,
+        sources: Sequence[tf.Tensor | tf.Variable],
+        sums: ChunkSums,
+        num_single: tf.Tensor,
+        bar: ChunkSums,
     ) -> tuple[tf.Tensor, ...]:
-        """VDV and the derivatives in the scale and the sources."""
-        inputs, L, m, bar = sources[: len(self.rows.inputs)], *map(self._cast, (self.L, scale)), self._cast_all(bar)
+        inputs = sources[: len(self.rows.inputs)]
+        zeros = [tf.zeros_like(source) for source in sources]
 
-        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-            rows, pull_back = watched(self._rows, chunk, inputs, sources)
-            powers = self._powers(chunk)
-            adjoint = self.sites.adjoint(L, self.sites.quantities(L, rows, powers, m), rows, powers, m, bar)
-            return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
+        def adjoint_of_sites(L: tf.Tensor, rows: Rows, powers: Powers, m: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
+            return self.sites.adjoint(L, self.sites.quantities(L, rows, powers, m), rows, powers, m, bar)
 
-        zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *map(tf.zeros_like, sources))
-        return self._sum(part, zero)
+        def general() -> tuple[tf.Tensor, ...]:
+            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+                rows, pull_back = watched(self.rows, chunk, inputs, sources)
+                adjoint = self._evaluated(adjoint_of_sites, rows, self._powers(chunk), scale, bar)
+                return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-    def linear(
-        self, sources: Sequence[tf.Tensor | tf.Variable], sums: ChunkSums, bar: ChunkSums
-    ) -> tuple[tf.Tensor, ...]:
-        """The same by :class:`LinearAdjoint`."""
-        inputs, adjoint = sources[: len(self.rows.inputs)], LinearAdjoint(self.L, self.powers, bar)
+            zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
+            return self.rows.sum_over_chunks(part, zero)
 
-        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-            rows, pull_back = watched(self._rows, chunk, inputs, sources)
-            return pull_back(adjoint(rows))
+        def linear() -> tuple[tf.Tensor, ...]:
+            adjoint = LinearAdjoint(self.L, self.powers, bar)
 
-        derivatives = self._sum(part, [tf.zeros_like(source) for source in sources])
-        return adjoint.VDV(sums.A), tf.zeros_like(bar.penalty), *derivatives
+            def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+                rows, pull_back = watched(self.rows, chunk, inputs, sources)
+                return pull_back(adjoint(rows))
 
-    @property
-    def may_be_linear(self) -> bool:
-        """Whether the sites and the shapes of the powers are those of :class:`LinearAdjoint`."""
-        return isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers)
+            return (
+                adjoint.VDV(sums.A),
+                tf.zeros_like(bar.penalty),
+                *self.rows.sum_over_chunks(part, zeros),
+            )
 
-    def is_linear(self, A: tf.Tensor) -> tf.Tensor:
-        """Whether :class:`LinearAdjoint` applies and is accurate."""
+        if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
+            return tuple(tf.cond(self._is_linear(sums.A, num_single), linear, general))
+        return general()
+
+    def _is_linear(self, A: tf.Tensor, num_single: tf.Tensor) -> tf.Tensor:
         diagonal = tf.linalg.diag_part(self.L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-        well_conditioned = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
-        is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & well_conditioned
+        # Derivatives through A and through the rows cancel where Kuu is ill-conditioned: both need V of one precision.
+        accurate = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (num_single == 0.0)
+        is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & accurate
         return ~self.rows.any(~is_linear)  # workers may differ in the last digit, and must go the same way
 
-    def _rows(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
-        return Rows(*map(self._cast, self.rows(chunk, *inputs)))
-
     def _powers(self, chunk: Any) -> Powers:
-        return Powers(*(self._cast(self.chunks.take_blocks(power, chunk)) for power in self.powers))
+        return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))
 
-    def _sum(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        def cast_back(chunk: Any) -> list[tf.Tensor]:
-            return [tf.cast(value, start.dtype) for value, start in zip(part(chunk), zero, strict=True)]
+    def _suffices(self, rows: Rows) -> tf.Tensor:
+        """Whether the sums of a chunk, and their derivatives, are computed in single precision, []."""
+        return tf.constant(False) if self.single is None else self.single.suffices(rows)
 
-        return self.rows.sum_over_chunks(cast_back, zero)
-
-    def _cast(self, value: tf.Tensor) -> tf.Tensor:
-        return tf.cast(value, self.dtype)
-
-    def _cast_all(self, bar: ChunkSums) -> ChunkSums:
-        return ChunkSums(*map(self._cast, bar))
-
-
-class _MixedPrecision(NamedTuple):
-    """Chunks in single precision where that is accurate enough, and otherwise in double precision."""
-
-    single: _ManyChunks
-    double: _ManyChunks
-    suffices: tf.Tensor  # Whether single precision does, []
-
-    def sources(self) -> tuple[tf.Tensor, ...]:
-        """Those of either."""
-        return self.double.sources()
-
-    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
-        """The same as that of :class:`_ManyChunks`."""
-        single, double = self.single, self.double
-        sums = ChunkSums(
-            *tf.cond(
-                self.suffices, lambda: tuple(single.sums(scale, sources)), lambda: tuple(double.sums(scale, sources))
-            )
+    def _evaluated(self, function: Callable[..., Any], rows: Rows, *arguments: Any) -> Any:
+        """Return function(L, rows, *arguments), computed in single precision where that is accurate enough."""
+        arguments = (self.L, rows, *arguments)
+        if self.single is None:
+            return function(*arguments)
+        return tf.cond(
+            self._suffices(rows),
+            lambda: _cast(function(*_cast(arguments, tf.float32)), self.L.dtype),
+            lambda: function(*arguments),
         )
 
-        def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-            every = double.differentiated(sources, variables)
 
-            def general() -> tuple[tf.Tensor, ...]:
-                return tuple(
-                    tf.cond(
-                        self.suffices,
-                        lambda: single.general(scale, every, bar),
-                        lambda: double.general(scale, every, bar),
-                    )
-                )
-
-            if not double.may_be_linear:
-                return general()
-            return tuple(tf.cond(double.is_linear(sums.A), lambda: double.linear(every, sums, bar), general))
-
-        return sums, pull_back
+def _cast(values: Any, dtype: tf.DType) -> Any:
+    return tf.nest.map_structure(lambda value: tf.cast(value, dtype), values)

@@ -36,8 +36,6 @@ class RowSource(Protocol):
     """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
     num_outputs: int
     """P"""
-    constant_noise: tf.Tensor | None
-    """Variance of the noise, [], where it is the same for all rows."""
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
@@ -78,7 +76,6 @@ class RegressionRows(RowSource):
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.constant_noise = self.inputs[0] if self._is_constant else None
         self.num_outputs = chunks.num_outputs(self._data)
         self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 

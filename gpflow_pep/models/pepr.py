@@ -81,10 +81,10 @@ class PEPR(UpperBound, CollapsedRegression):
             GPU. Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
-        :param mixed_precision: compute with more rows than `chunk_size` in single precision, and add up in double
-            precision, at each evaluation for which that is accurate: the objective to 2e-6 of itself and its gradient
-            to 2e-3 in our measurements, in half the time. Kuu must be well conditioned compared with the noise, which
-            must be constant. Where it is not, everything is computed in double precision. Must be False with blocks.
+        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, where
+            that is accurate enough: the objective to 2e-6 of itself and its gradient to 2e-3 in our measurements, in
+            half the time. Noise must not be small compared with the prior variance, nor Kuu ill-conditioned: otherwise,
+            and for at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
