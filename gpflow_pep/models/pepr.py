@@ -82,7 +82,7 @@ class PEPR(UpperBound, CollapsedRegression):
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
         :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, where
-            that is accurate enough: the objective to 2e-6 of itself and its gradient to 2e-3 in our measurements, in
+            that is accurate enough: the objective to 2e-6 and its gradient to 2e-3 of themselves in most settings, in
             half the time. Noise must not be small compared with the prior variance, nor Kuu ill-conditioned: otherwise,
             and for at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
         :raises ValueError: naming the argument that cannot be used.
