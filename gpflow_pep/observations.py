@@ -25,7 +25,7 @@ from .checks import asserted
 from .graphs import in_xla
 from .likelihoods import Logit, MultiClassRobustMax, Probit
 from .linalg import finite
-from .validation import positive_integer, real_numbers
+from .validation import not_finite, positive_integer, real_numbers
 
 _NAME = "data[1] (Y)"
 _ADVICE = "leaving out rows whose observation is missing"
@@ -95,12 +95,9 @@ def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int
 def _finite(Y: tf.Tensor) -> tf.Tensor:
     if not tf.executing_eagerly():
         return finite(Y, name=_NAME, advice=_ADVICE)
-    bad = ~np.isfinite(Y)
-    if bad.any():
-        raise ValueError(
-            f"{_NAME} must be finite, got {bad.sum()} values that are NaN or infinite, the first in row "
-            f"{np.flatnonzero(bad.any(axis=1))[0]}. Try: {_ADVICE}"
-        )
+    found = not_finite(Y)
+    if found:
+        raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
     return Y
 
 

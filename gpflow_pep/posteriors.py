@@ -72,15 +72,20 @@ class WhitenedPosterior(AbstractPosterior):
     def _conditional_fused(
         self, Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
+        Xnew = inputs(Xnew, "Xnew")  # before the cache is computed
         cache = tuple(part.value for part in self._precompute())
-        return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
+        return self._conditional(cache, Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes
     @no_autograph
     def _conditional_with_precompute(
         self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        Xnew = inputs(Xnew, "Xnew")
+        return self._conditional(cache, inputs(Xnew, "Xnew"), full_cov, full_output_cov)
+
+    def _conditional(
+        self, cache: tuple[tf.Tensor, ...], Xnew: tf.Tensor, full_cov: bool, full_output_cov: bool
+    ) -> MeanAndVariance:
         if full_cov:
             mean, cov = self._joint(cache, Xnew)
         else:

@@ -38,14 +38,19 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
         raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
     with np.errstate(over="ignore"):  # what does not fit into float32 is reported below
         array = array.astype(default_float(), copy=False)
-    bad_rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if bad_rows.size:
-        count = array.size - int(np.isfinite(array).sum())
-        raise ValueError(
-            f"{name} must be finite in {array.dtype}, got {count} values that are NaN or infinite, "
-            f"the first in row {bad_rows[0]}."
-        )
+    found = not_finite(array)
+    if found:
+        raise ValueError(f"{name} must be finite in {array.dtype}, got {found}.")
     return array
+
+
+def not_finite(values: Any) -> str:
+    """How many values [..., rows, columns] are not finite, and the first row that has one; "" if there are none."""
+    bad = np.atleast_1d(~np.isfinite(values))
+    if not bad.any():
+        return ""
+    row = np.argwhere(bad)[0][max(0, bad.ndim - 2)]
+    return f"{bad.sum()} values that are NaN or infinite, the first in row {row}"
 
 
 def real_numbers(values: Any, name: str) -> tf.Tensor:
@@ -68,13 +73,9 @@ def inputs(values: Any, name: str) -> tf.Tensor:
     :raises ValueError: if there are other things than numbers or, in eager mode, NaN or infinity, naming the row.
     """
     X = real_numbers(values, name)
-    if tf.executing_eagerly():
-        bad = np.atleast_1d(~np.isfinite(X))
-        if bad.any():
-            row = np.argwhere(bad)[0][max(0, bad.ndim - 2)]
-            raise ValueError(
-                f"{name} must be finite, got {bad.sum()} values that are NaN or infinite, the first in row {row}."
-            )
+    found = not_finite(X) if tf.executing_eagerly() else ""
+    if found:
+        raise ValueError(f"{name} must be finite, got {found}.")
     return X
 
 

@@ -148,12 +148,15 @@ class _ManyChunks(NamedTuple):
 
         def part(chunk: Any) -> tuple[tf.Tensor, ...]:
             rows = self.rows(chunk, *inputs)
-            in_single = tf.cast(self._suffices(rows), self.L.dtype)
-            return *self._evaluated(forward, rows, self._powers(chunk), scale), in_single
+            suffices = self._suffices(rows)
+            values = self._evaluated(suffices, forward, rows, self._powers(chunk), scale)
+            return tuple(values) if suffices is None else (*values, tf.cast(suffices, self.L.dtype))
 
-        zero = self.sites.zero(self.L, self.rows.num_outputs)
-        *values, num_single = self.rows.sum_over_chunks(part, (*zero, tf.zeros([], self.L.dtype)))
-        sums = ChunkSums(*values)
+        zero: tuple[tf.Tensor, ...] = self.sites.zero(self.L, self.rows.num_outputs)
+        zero = tuple(zero) if self.single is None else (*zero, tf.zeros([], self.L.dtype))
+        total = self.rows.sum_over_chunks(part, zero)
+        num_single = None if self.single is None else total[-1]
+        sums = ChunkSums(*total[: len(ChunkSums._fields)])
 
         def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
             return self._backward(scale, [*inputs, *self._fixed(), *variables], sums, num_single, bar)
@@ -165,7 +168,7 @@ class _ManyChunks(NamedTuple):
         scale: tf.Tensor,
         sources: Sequence[tf.Tensor | tf.Variable],
         sums: ChunkSums,
-        num_single: tf.Tensor,
+        num_single: tf.Tensor | None,
         bar: ChunkSums,
     ) -> tuple[tf.Tensor, ...]:
         inputs = sources[: len(self.rows.inputs)]
@@ -177,7 +180,7 @@ class _ManyChunks(NamedTuple):
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: Any) -> tuple[tf.Tensor, ...]:
                 rows, pull_back = watched(self.rows, chunk, inputs, sources)
-                adjoint = self._evaluated(adjoint_of_sites, rows, self._powers(chunk), scale, bar)
+                adjoint = self._evaluated(self._suffices(rows), adjoint_of_sites, rows, self._powers(chunk), scale, bar)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
             zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
@@ -200,29 +203,31 @@ class _ManyChunks(NamedTuple):
             return tuple(tf.cond(self._is_linear(sums.A, num_single), linear, general))
         return general()
 
-    def _is_linear(self, A: tf.Tensor, num_single: tf.Tensor) -> tf.Tensor:
+    def _is_linear(self, A: tf.Tensor, num_single: tf.Tensor | None) -> tf.Tensor:
         diagonal = tf.linalg.diag_part(self.L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-        # Derivatives through A and through the rows cancel where Kuu is ill-conditioned: both need V of one precision.
-        accurate = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (num_single == 0.0)
+        accurate = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
+        if num_single is not None:
+            # Derivatives through A and the rows cancel where Kuu is ill-conditioned: both need V of one precision.
+            accurate &= num_single == 0.0
         is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & accurate
         return ~self.rows.any(~is_linear)  # workers may differ in the last digit, and must go the same way
 
     def _powers(self, chunk: Any) -> Powers:
         return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))
 
-    def _suffices(self, rows: Rows) -> tf.Tensor:
-        """Whether the sums of a chunk, and their derivatives, are computed in single precision, []."""
-        return tf.constant(False) if self.single is None else self.single.suffices(rows)
+    def _suffices(self, rows: Rows) -> tf.Tensor | None:
+        """Whether single precision does for a chunk, []; None without mixed precision."""
+        return None if self.single is None else self.single.suffices(rows)
 
-    def _evaluated(self, function: Callable[..., Any], rows: Rows, *arguments: Any) -> Any:
-        """Return function(L, rows, *arguments), computed in single precision where that is accurate enough."""
-        arguments = (self.L, rows, *arguments)
-        if self.single is None:
+    def _evaluated(self, suffices: tf.Tensor | None, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return function(L, *arguments), computed in single precision where that suffices."""
+        arguments = (self.L, *arguments)
+        if suffices is None:
             return function(*arguments)
         return tf.cond(
-            self._suffices(rows),
+            suffices,
             lambda: _cast(function(*_cast(arguments, tf.float32)), self.L.dtype),
             lambda: function(*arguments),
         )

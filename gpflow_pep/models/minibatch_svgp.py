@@ -208,7 +208,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """Mean and (co)variance of the latent functions at Xnew."""
-        Xnew = validation.inputs(Xnew, "Xnew")
+        Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
 

@@ -31,7 +31,7 @@ def predict_y(self: GPModel, Xnew: InputData, full_cov: bool = False, full_outpu
     """
     if full_cov or full_output_cov:
         raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
-    Xnew = inputs(Xnew, "Xnew")
+    Xnew = real_numbers(Xnew, "Xnew")
     mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
     return _number(mean, "the predicted mean of y"), _number(variance, "the predicted variance of y")
 

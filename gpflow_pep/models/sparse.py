@@ -256,7 +256,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         Compute mean and (co)variance of the latent function at Xnew, from the data each time; for repeated predictions
         keep the result of :meth:`posterior`.
         """
-        Xnew = validation.inputs(Xnew, "Xnew")
+        Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:

@@ -28,17 +28,15 @@ MODELS = {
 }
 
 
-def evaluated(model):
-    """Objective and gradient in a compiled function."""
+@pytest.fixture
+def evaluated(compiled_step):
+    """Computes objective and gradient in a compiled function."""
 
-    @tf.function(autograph=False)
-    def function():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
+    def evaluate(model):
+        loss, gradient = compiled_step(model)()
+        return float(loss), np.concatenate([np.ravel(part) for part in gradient])
 
-    loss, gradient = function()
-    return float(loss), np.concatenate([np.ravel(part) for part in gradient])
+    return evaluate
 
 
 @pytest.fixture(params=MODELS)
@@ -47,7 +45,7 @@ def pair(request):
     return [MODELS[request.param](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
-def test_it_is_close(pair):
+def test_it_is_close(pair, evaluated):
     """And not equal, which would mean that nothing is computed in single precision."""
     (loss, gradient), (near, near_gradient) = map(evaluated, pair)
     assert 0.0 < abs(near - loss) < OBJECTIVE * (N + abs(loss))
@@ -59,7 +57,7 @@ def test_it_is_close(pair):
     np.testing.assert_allclose(other, density, atol=PREDICTION)
 
 
-def test_it_is_equal_where_single_precision_is_not_accurate(pair):
+def test_it_is_equal_where_single_precision_is_not_accurate(pair, evaluated):
     for model in pair:
         model.likelihood.variance.assign(1e-5)
     (loss, gradient), (other, other_gradient) = map(evaluated, pair)
@@ -112,17 +110,22 @@ def test_numbers_whose_squares_overflow(of_row):
     assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
 
 
-def differences(*args, noise_variance, alpha):
-    """Errors of the objective of mixed precision, per row, and of its gradient."""
-    options = {"noise_variance": noise_variance, "alpha": alpha, "chunk_size": 64}
-    models = [PEPR(*args, mixed_precision=mixed, **options) for mixed in (False, True)]
-    (loss, gradient), (near, near_gradient) = map(evaluated, models)
-    error = np.linalg.norm(near_gradient - gradient) / np.linalg.norm(gradient)
-    return abs(near - loss) / max(len(args[0][0]), abs(loss)), error
+@pytest.fixture
+def differences(evaluated):
+    """Computes errors of the objective of mixed precision, per row, and of its gradient."""
+
+    def compare(*args, noise_variance, alpha):
+        options = {"noise_variance": noise_variance, "alpha": alpha, "chunk_size": 64}
+        models = [PEPR(*args, mixed_precision=mixed, **options) for mixed in (False, True)]
+        (loss, gradient), (near, near_gradient) = map(evaluated, models)
+        error = np.linalg.norm(near_gradient - gradient) / np.linalg.norm(gradient)
+        return abs(near - loss) / max(len(args[0][0]), abs(loss)), error
+
+    return compare
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_rows_of_more_variance_than_the_inducing_variables(alpha):
+def test_rows_of_more_variance_than_the_inducing_variables(differences, alpha):
     """A linear kernel far from the origin: single precision would be wrong by 4 to 15 %."""
     far, points = 1e3 * X, np.eye(D)
     found = differences((far, 1e-3 * far[:, :1]), gpflow.kernels.Linear(), points, noise_variance=0.1, alpha=alpha)
@@ -130,7 +133,7 @@ def test_rows_of_more_variance_than_the_inducing_variables(alpha):
 
 
 @pytest.mark.parametrize(("noise_variance", "limit"), [(2e-5, 0.0), (1.0 / 800.0, 3e-5)])
-def test_rows_at_inducing_points(noise_variance, limit):
+def test_rows_at_inducing_points(differences, noise_variance, limit):
     """
     Kff - diag(V'V) is a difference of equal numbers, so that it errs by some eps k, and its sum over N rows, too.
 
@@ -142,7 +145,7 @@ def test_rows_at_inducing_points(noise_variance, limit):
     assert error <= limit
 
 
-def test_the_gradient_of_the_variational_bound_with_inducing_points_near_each_other():
+def test_the_gradient_of_the_variational_bound_with_inducing_points_near_each_other(differences):
     """Its derivatives through A and through the rows cancel, so that both must be of one precision."""
     points = np.linspace(0.0, 1.0, 5)[:, None]
     kernel = SquaredExponential(variance=0.7)
@@ -159,7 +162,7 @@ def test_noise_that_depends_on_x():
     assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
 
 
-def test_a_dataset():
+def test_a_dataset(evaluated):
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32)
     model, exact = (PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed) for mixed in (True, False))
     (loss, gradient), (expected, exact_gradient) = map(evaluated, (model, exact))
