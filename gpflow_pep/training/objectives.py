@@ -234,25 +234,33 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def evaluate(self, step: int) -> Evaluation:
+        loss, gradient = self._at_following_tolerance(step)
+        change = self.model.sites_status.change
+        if not self._is_far(change):
+            self._have_converged = True
+        elif self._have_converged:
+            raise FloatingPointError(
+                f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
+                "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
+            )
+        assert loss is not None
+        self._last_loss = loss
+        return loss, gradient
+
+    def _at_following_tolerance(self, step: int) -> Evaluation:
         model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
         try:
             model.tol = max(tol, min(_LOOSEST, _OF_GAIN * np.sqrt(self._gain)))
             model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
-            loss, gradient = super().evaluate(step)
+            return super().evaluate(step)
         finally:
             model.tol, model.max_sweeps = tol, max_sweeps
-        change = model.sites_status.change
-        if change > (_MAX_CHANGE_OF_BOUND if model.is_lower_bound else _MAX_CHANGE) and max_sweeps > _FEW_SWEEPS:
-            if self._have_converged:
-                raise FloatingPointError(
-                    f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
-                    "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
-                )
-        else:
-            self._have_converged = True
-        assert loss is not None
-        self._last_loss = loss
-        return loss, gradient
+
+    def _is_far(self, change: float) -> bool:
+        """Whether sites are far from converged that would still change by this much."""
+        if change <= _MAX_CHANGE or self.model.max_sweeps <= _FEW_SWEEPS:
+            return False
+        return change > _MAX_CHANGE_OF_BOUND or not self.model.is_lower_bound
 
     @override
     def mark_best(self) -> None:
