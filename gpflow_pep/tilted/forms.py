@@ -7,14 +7,14 @@ from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v).
     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .rule import Cavity, Size, Tilted
+from ..graphs import compiled
+from .rule import Cavity, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
 _NEARLY_ONE = 0.5  # largest α |E_N[q]| for which the second form is used
@@ -36,7 +36,7 @@ def weights(number: int) -> AnyNDArray:
 class Moments(NamedTuple):
     """Sums of an integrand times 1, x - place and (x - place)², as :func:`weights` have them."""
 
-    sums: Sequence[tf.Tensor]  # [5, R] each
+    sums: tf.Tensor  # [3, 5, R]
     place: tf.Tensor  # [R]
     reach: tf.Tensor  # The largest distance of points from there, [R]
 
@@ -50,14 +50,15 @@ class BestForm(NamedTuple):
     is_second: tf.Tensor  # Whether the second form is used
 
 
+@compiled(reduce_retracing=True)
 def best_form(
     of_pi: Moments,
     of_q: Moments,
-    height: tf.Tensor | float,
+    height: tf.Tensor,
     cavity: Cavity,
     power: tf.Tensor,
-    covers: tf.Tensor | bool,
-    negligible: Size,
+    covers: tf.Tensor,
+    negligible: tf.Tensor,
 ) -> BestForm:
     """
     Choose the second form where it is accurate, and the first one elsewhere.
@@ -89,29 +90,25 @@ class _Form(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What :func:`weights` sum up, [R] each."""
+    """What :func:`weights` sum up; [R] each."""
 
-    values: list[tf.Tensor]  # Times 1, place and place²
+    values: list[tf.Tensor]  # Times 1, x - place and (x - place)²
     amplitudes: list[tf.Tensor]  # Bounds of the errors of these: their spectra
     end: tf.Tensor  # The larger modulus at an end, which says what is left out beyond it
 
 
-def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor) -> _Parts:
-    values, amplitudes = [], []
-    for moment in sums:
-        value, cosine, sine = tf.unstack(moment)[:3]
-        values.append(value / unit)
-        amplitudes.append(tf.sqrt(tf.square(cosine) + tf.square(sine)) / unit)
-    first, last = tf.unstack(sums[0])[3:]
-    return _Parts(values, amplitudes, tf.maximum(tf.abs(first), tf.abs(last)) / unit)
+def _parts(sums: tf.Tensor, unit: tf.Tensor) -> _Parts:
+    value, cosine, sine, first, last = tf.unstack(sums / unit, axis=1)  # [3, R] each
+    amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
+    return _Parts(tf.unstack(value), tf.unstack(amplitude), tf.maximum(tf.abs(first[0]), tf.abs(last[0])))
 
 
 def _from_pi(
-    moments: Moments, offset: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, negligible: Size
+    moments: Moments, offset: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[tf.Tensor, _Form]:
     """Return Var_π[x], and what follows from it and from E_π[x]."""
     sums, place, reach = moments
-    mass = sums[0][0]
+    mass = sums[0, 0]
     (_, distance, of_square), (a0, a1, a2), end = _parts(sums, mass)
     mean, ratio = place + distance, of_square - tf.square(distance)
     log_Z = offset + tf.math.log(mass)
@@ -131,7 +128,7 @@ def _from_pi(
 
 
 def _from_q(
-    moments: Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: Size
+    moments: Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[_Form, tf.Tensor]:
     """
     Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.

@@ -1,5 +1,7 @@
 """The trapezoid rule, with more points for rows that need them, and on windows that follow the tilted distributions."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,39 +41,67 @@ def first_points(
 
 
 def locate(
-    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0
+    density: LogDensity,
+    cavity: Cavity,
+    observations: Observations,
+    alpha: tf.Tensor,
+    negligible: Size = 0.0,
+    *,
+    on_windows: Callable[..., tf.Tensor] | None = None,
 ) -> Located:
     """
-    Compute tilted distributions on points about the cavity's mean, then, for rows that need it, where π is.
+    Compute tilted distributions on points that cavities share, then, for rows that need it, on windows of their own.
 
     :param alpha: [R].
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`; infinity is like 0, where no row is expensive.
+    :param on_windows: :func:`compute_on_windows` of the density, where that is compiled.
     """
-    m, v = cavity
-    least = _finite(negligible, m.dtype)
-    dtype = m.dtype
-    table = tf.constant(_TABLE, dtype)
-    of_rows = tf.stack([m, v, alpha], axis=1)
-    sizes = tf.constant([_FEW, _MORE, _MANY])
-
-    def taken(row: tf.Tensor) -> tuple[Cavity, Observations, tf.Tensor]:
-        X, Y, rows = (tf.gather(value, row) for value in (*observations, of_rows))
-        mean, variance, power = tf.unstack(rows, axis=1)
-        return Cavity(mean, variance), Observations(X, Y), power
-
-    narrow = is_narrow(density, cavity, observations)
-    row = tf.where(narrow)[:, 0]
-    at = taken(row)
+    on_windows = partial(compute_on_windows, density) if on_windows is None else on_windows
+    least, rows = _finite(negligible, alpha.dtype), Given(*cavity, alpha, *observations)
+    is_shared = is_narrow(density, cavity, observations)
+    shared = tf.where(is_shared)[:, 0]
+    at = rows.taken(shared)
     values = _results(*on_shared_points(density, *at, least), *at[::2])
-    results = tf.tensor_scatter_nd_update(tf.zeros([tf.size(m), 6], dtype), row[:, None], values)
-    rest = ~narrow | (results[:, _FLAG] == 0.0)
-    is_wide = _is_wide(density, v, observations)
+    results = tf.tensor_scatter_nd_update(tf.zeros([tf.size(alpha), 6], least.dtype), shared[:, None], values)
+    rest = ~is_shared | (results[:, _FLAG] == 0.0)
+    results = tf.cond(tf.reduce_any(rest), lambda: on_windows(rows, rest, results, least), lambda: results)
+    *tilted, flag, center = tf.unstack(results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.5, center)
+
+
+class Given(NamedTuple):
+    """Cavities, powers and observations of R rows."""
+
+    mean: tf.Tensor  # [R]
+    variance: tf.Tensor  # [R]
+    alpha: tf.Tensor  # [R]
+    X: tf.Tensor  # [R, D]
+    Y: tf.Tensor  # [R, P]
+
+    def taken(self, row: tf.Tensor) -> tuple[Cavity, Observations, tf.Tensor]:
+        """Return some of the rows."""
+        mean, variance, alpha, X, Y = (tf.gather(value, row) for value in self)
+        return Cavity(mean, variance), Observations(X, Y), alpha
+
+
+def compute_on_windows(
+    density: LogDensity, rows: Given, rest: tf.Tensor, results: tf.Tensor, least: tf.Tensor
+) -> tf.Tensor:
+    """
+    Compute tilted distributions on windows about the cavity's mean, then where π is, with more and more points.
+
+    :param rest: which rows, [R].
+    :param results: [R, 6]; those of the other rows are returned as they are.
+    """
+    dtype = least.dtype
+    table, sizes = tf.constant(_TABLE, dtype), tf.constant([_FEW, _MORE, _MANY])
+    is_wide = _is_wide(density, rows.variance, rows.X)
     others, wide = tf.where(rest & ~is_wide)[:, 0], tf.where(rest & is_wide)[:, 0]
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        at = taken(row)
+        at = rows.taken(row)
         kind = tf.minimum(number, 2)
         begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
@@ -108,8 +138,7 @@ def locate(
         (start, *first, results),
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
     )
-    *tilted, flag, center = tf.unstack(results, axis=1)
-    return Located(Tilted(*tilted), flag > 0.5, center)
+    return results
 
 
 def _finite(negligible: Size, dtype: tf.DType) -> tf.Tensor:
@@ -117,9 +146,9 @@ def _finite(negligible: Size, dtype: tf.DType) -> tf.Tensor:
     return tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
 
 
-def _is_wide(density: LogDensity, v: tf.Tensor, observations: Observations) -> tf.Tensor:
+def _is_wide(density: LogDensity, v: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     """Which rows the first few points do not serve, [R]."""
-    radius = density.radius(observations.X)
+    radius = density.radius(X)
     return (tf.sqrt(v) > _WIDE * radius) & (radius > 0.0)
 
 

@@ -61,12 +61,13 @@ def on_shared_points(
     x, sums_of = table[0], table[1:]
     z = power * density.log_prob(m + sd * x[:, None], *observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
+    zero = tf.zeros_like(m)
     reach = tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype))
     of_pi, of_q = (
-        Moments(tf.unstack(tf.reshape(sums_of @ values, [3, 5, -1])), tf.zeros_like(m), reach)
-        for values in (tf.exp(z), T / (1.0 - T))
+        Moments(tf.reshape(sums_of @ values, [3, 5, -1]), zero, reach) for values in (tf.exp(z), T / (1.0 - T))
     )
-    best = best_form(of_pi, of_q, 0.0, cavity, power, True, negligible)
+    everywhere = tf.fill(tf.shape(m), True)
+    best = best_form(of_pi, of_q, zero, cavity, power, everywhere, tf.cast(negligible, m.dtype))
     return OnSharedPoints(best.tilted, (best.alias <= ALIAS) & (best.truncation <= ACCURATE))
 
 

@@ -114,10 +114,10 @@ def trapezoid(
     points, sums_of = stretched(density, cavity, observations, window, table), table[1:]
     x = points.x
 
-    def sums(integrand: tf.Tensor, place: tf.Tensor) -> list[tf.Tensor]:
-        """Of the integrand, times `place` and times its square, [5, R] each."""
+    def sums(integrand: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+        """Of the integrand, times `place` and times its square, [3, 5, R]."""
         once = place * integrand
-        return [sums_of @ values for values in (integrand, once, place * once)]
+        return tf.stack([sums_of @ values for values in (integrand, once, place * once)])
 
     z = power * density.log_prob(m + sd * x, *observations)
     exponent = -0.5 * tf.square(x)
@@ -133,7 +133,7 @@ def trapezoid(
     covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
     of_pi = Moments(pi, peak, half + tf.abs(peak - middle))
     of_q = Moments(q, tf.zeros_like(peak), half + tf.abs(middle))
-    best = best_form(of_pi, of_q, height, cavity, power, covers, negligible)
+    best = best_form(of_pi, of_q, height, cavity, power, covers, tf.cast(negligible, sd.dtype))
 
     is_fine = sd * points.scale * points.step <= LARGEST_STEP * density.radius(observations.X)
     is_fine &= points.step <= _STEP_OF_T

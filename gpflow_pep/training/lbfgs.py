@@ -124,6 +124,10 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             finally:
                 restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
+            if gained and not (history.is_over or is_flat()) and objective.tighten():
+                best.loss = np.inf  # it may be too low
+                loss(best.values)
+                recent.clear()
         history.record_last(-best.loss)
         if history.is_interrupted:
             return history.interrupted
