@@ -43,7 +43,11 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            message = () if in_xla() else (_diagnosis(*_listed(matrix, succeeded), *map(tf.constant, (name, advice))),)
+            message = (
+                ()
+                if in_xla()
+                else (_diagnosis(*_listed(matrix, succeeded), *map(tf.convert_to_tensor, (name, advice))),)
+            )
             factor = asserted(factor, succeeded, *message)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
