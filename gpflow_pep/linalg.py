@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 
 from .checks import asserted
 from .derivatives import once_differentiable
-from .graphs import in_xla
+from .graphs import in_xla, on_demand
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _HALVINGS = 2  # of a triangular factor that is inverted
@@ -43,7 +43,11 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            message = () if in_xla() else (_diagnosis(matrix, succeeded, name, advice),)
+            message = (
+                ()
+                if in_xla()
+                else (_diagnosis(*_listed(matrix, succeeded), *map(tf.convert_to_tensor, (name, advice))),)
+            )
             factor = asserted(factor, succeeded, *message)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -99,36 +103,38 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(factor))
 
 
-def _diagnosis(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
+def _listed(matrix: tf.Tensor, succeeded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A matrix or a batch of them as a list, [B, M, M], and whether the factorization of each succeeded, [B]."""
+    return tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0)), tf.reshape(succeeded, [-1])
+
+
+@on_demand
+def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
     The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has
     to be added to its diagonal: rounding changes eigenvalues λ by up to M eps max|λ|.
 
     No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
     """
-    size = tf.shape(matrix)[-1] if matrix.shape[-1] is None else matrix.shape[-1]
-    if matrix.shape.rank == 2:
-        culprit = tf.broadcast_to(matrix, [tf.cast(~succeeded, tf.int32), size, size])  # [0 or 1, M, M]
-    else:
-        first = tf.where(tf.reshape(~succeeded, [-1]))[:1]  # [0 or 1, 1]
-        culprit = tf.gather_nd(tf.reshape(matrix, [-1, size, size]), first)
+    size = tf.shape(matrices)[-1]
+    culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
     is_finite = tf.math.is_finite(culprit)
     num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
-    dtype = matrix.dtype.as_numpy_dtype
+    dtype = matrices.dtype.as_numpy_dtype
     lowest, greatest_size = tf.reduce_min(eigenvalues, axis=1), tf.reduce_max(sizes, axis=1)
-    rounding = (np.finfo(dtype).eps * tf.cast(size, matrix.dtype)) * greatest_size
+    rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
-    missing = tf.pow(tf.constant(10.0, matrix.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
+    missing = tf.pow(tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
     numbers = (
         lowest,  # not the first: a matrix [0, 0] has none
         tf.reduce_max(eigenvalues, axis=1),
         greatest_size / tf.reduce_min(sizes, axis=1),
     )
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
-    shape = f"{size} x {size}" if isinstance(size, int) else tf.strings.format("{} x {}", (size, size))
-    heading = [f"Cholesky decomposition was not successful: {name} has size ", shape, ", "]
+    shape = tf.strings.format("{} x {}", (size, size))
+    heading = ["Cholesky decomposition was not successful: ", name, " has size ", shape, ", "]
     broken = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
     end = [". Try: ", advice]
     return tf.where(

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from .graphs import on_demand
+from .graphs import compiled, on_demand
 
 _SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
 _UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
@@ -18,6 +18,15 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
 
     Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
     """
+    return _in_shape_of(x, _log_ndtr(tf.reshape(x, [-1])))
+
+
+def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
+
+
+@compiled(reduce_retracing=True)  # once for all uses
+def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
     limit = _UNDERFLOW_BELOW_IN_SINGLE if x.dtype == tf.float32 else _UNDERFLOW_BELOW
     far = x < limit
     near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
@@ -35,18 +44,23 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
 
     In the tail from the series of Mills' ratio (1 - g)/|x|, where x + h = |x| g/(1 - g).
     """
+    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1])))
+    return log_cdf, slope, drop
+
+
+@compiled(reduce_retracing=True)
+def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     far = x < _SERIES_BELOW
     log_cdf = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
     h = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
     near = log_cdf, h, h * (x + h)
 
     def with_series() -> tuple[tf.Tensor, ...]:
-        series = _derivatives_in_the_tail(tf.reshape(tf.minimum(x, _SERIES_BELOW), [-1]))
-        pairs = zip(series, near, strict=True)
-        return tuple(tf.where(far, tf.reshape(value, tf.shape(x)), other) for value, other in pairs)
+        series = _derivatives_in_the_tail(tf.minimum(x, _SERIES_BELOW))
+        return tuple(tf.where(far, value, other) for value, other in zip(series, near, strict=True))
 
-    log_cdf, slope, drop = tf.cond(tf.reduce_any(far), with_series, lambda: near)
-    return log_cdf, slope, drop
+    values: tuple[tf.Tensor, ...] = tf.cond(tf.reduce_any(far), with_series, lambda: near)
+    return values
 
 
 def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:

@@ -1,20 +1,25 @@
-"""The trapezoid rule on windows that follow the tilted distributions: few points for all rows, more for some."""
+"""The trapezoid rule, with more points for rows that need them, and on windows that follow the tilted distributions."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from .densities import LogDensity
+from .forms import weights
 from .rule import Cavity, Observations, Size, Tilted
-from .trapezoid import LARGEST_STEP, Approximation, Window, next_window, trapezoid, weights
+from .shared_points import is_narrow, on_shared_points
+from .trapezoid import Approximation, Window, next_window, trapezoid
 
-_FEWEST, _FEW, _MANY = 36, 60, 160  # points: of cavities that are narrow, of others, and of rows that need more
+_FEW, _MORE, _MANY = 60, 96, 160  # points: of most first windows, of those of wide cavities, and of further windows
 _HALF = 8.5  # of the first window, in standard deviations of the cavity
+_WIDE = 5.0  # of the radius of a density: standard deviation of a wide cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
-_CENTER = 5  # column of the results
-_TABLE = np.concatenate([weights(number) for number in (_FEWEST, _FEW, _MANY)], axis=1)
+_FLAG, _CENTER = 4, 5  # columns of the results
+_TABLE = np.concatenate([weights(number) for number in (_FEW, _MORE, _MANY)], axis=1)
 
 
 class Located(NamedTuple):
@@ -36,42 +41,79 @@ def first_points(
 
 
 def locate(
-    density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0
+    density: LogDensity,
+    cavity: Cavity,
+    observations: Observations,
+    alpha: tf.Tensor,
+    negligible: Size = 0.0,
+    *,
+    on_windows: Callable[..., tf.Tensor] | None = None,
 ) -> Located:
     """
-    Compute tilted distributions on points about the cavity's mean, then, for rows that need it, where π is.
+    Compute tilted distributions on points that cavities share, then, for rows that need it, on windows of their own.
 
     :param alpha: [R].
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`; infinity is like 0, where no row is expensive.
+    :param on_windows: :func:`compute_on_windows` of the density, where that is compiled.
     """
-    m, v = cavity
-    least = _finite(negligible, m.dtype)
-    dtype, R = m.dtype, tf.shape(m)[0]
-    table = tf.constant(_TABLE, dtype)
-    of_rows = tf.stack([m, v, alpha], axis=1)
-    sizes = tf.constant([_FEWEST, _FEW, _MANY])
-    few_are_fine = _few_are_fine(density, v, observations)
-    narrow, wide = tf.where(few_are_fine)[:, 0], tf.where(~few_are_fine)[:, 0]
+    on_windows = partial(compute_on_windows, density) if on_windows is None else on_windows
+    least, rows = _finite(negligible, alpha.dtype), Given(*cavity, alpha, *observations)
+    is_shared = is_narrow(density, cavity, observations)
+    shared = tf.where(is_shared)[:, 0]
+    at = rows.taken(shared)
+    values = _results(*on_shared_points(density, *at, least), *at[::2])
+    results = tf.tensor_scatter_nd_update(tf.zeros([tf.size(alpha), 6], least.dtype), shared[:, None], values)
+    rest = ~is_shared | (results[:, _FLAG] == 0.0)
+    results = tf.cond(tf.reduce_any(rest), lambda: on_windows(rows, rest, results, least), lambda: results)
+    *tilted, flag, center = tf.unstack(results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.5, center)
+
+
+class Given(NamedTuple):
+    """Cavities, powers and observations of R rows."""
+
+    mean: tf.Tensor  # [R]
+    variance: tf.Tensor  # [R]
+    alpha: tf.Tensor  # [R]
+    X: tf.Tensor  # [R, D]
+    Y: tf.Tensor  # [R, P]
+
+    def taken(self, row: tf.Tensor) -> tuple[Cavity, Observations, tf.Tensor]:
+        """Return some of the rows."""
+        mean, variance, alpha, X, Y = (tf.gather(value, row) for value in self)
+        return Cavity(mean, variance), Observations(X, Y), alpha
+
+
+def compute_on_windows(
+    density: LogDensity, rows: Given, rest: tf.Tensor, results: tf.Tensor, least: tf.Tensor
+) -> tf.Tensor:
+    """
+    Compute tilted distributions on windows about the cavity's mean, then where π is, with more and more points.
+
+    :param rest: which rows, [R].
+    :param results: [R, 6]; those of the other rows are returned as they are.
+    """
+    dtype = least.dtype
+    table, sizes = tf.constant(_TABLE, dtype), tf.constant([_FEW, _MORE, _MANY])
+    is_wide = _is_wide(density, rows.variance, rows.X)
+    others, wide = tf.where(rest & ~is_wide)[:, 0], tf.where(rest & is_wide)[:, 0]
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        X, Y, rows = (tf.gather(value, row) for value in (*observations, of_rows))
+        at = rows.taken(row)
         kind = tf.minimum(number, 2)
         begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
-        mean, variance, power = tf.unstack(rows, axis=1)
-        window = Window(middle, half)
-        integrated = trapezoid(density, Cavity(mean, variance), Observations(X, Y), power, window, points, least)
-        flag = tf.cast(integrated.is_accurate, dtype)
-        values = tf.stack([*integrated.tilted, flag, mean + power * variance * integrated.tilted.d1], axis=1)
+        integrated = trapezoid(density, *at, Window(middle, half), points, least)
+        values = _results(integrated.tilted, integrated.is_accurate, *at[::2])
         results = tf.tensor_scatter_nd_update(results, row[:, None], values)
 
         inaccurate = tf.where(~integrated.is_accurate)[:, 0]
         log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (integrated.log_pi, integrated.points.x))
         row, mean, variance, peak, second_form, middle, half = (
             tf.gather(value, inaccurate)
-            for value in (row, mean, variance, integrated.peak, integrated.second_form, middle, half)
+            for value in (row, *at[0], integrated.peak, integrated.second_form, middle, half)
         )
         following, goes_on = _next(number, log_pi, x, peak, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTER, row.dtype))], axis=1)
@@ -88,16 +130,15 @@ def locate(
         return tuple(tf.concat(pair, axis=0) for pair in parts)
 
     none = tf.zeros([0], dtype)
-    starts_narrow = tf.size(narrow) > 0
-    first = begun(tf.cond(starts_narrow, lambda: narrow, lambda: wide), narrow[:0], none, none)
+    start = tf.where(tf.size(others) > 0, 0, 1)
+    first = begun(tf.concat([others, wide[: start * tf.size(wide)]], axis=0), others[:0], none, none)
     *_, results = tf.while_loop(
         lambda number, row, *_: (number < _MAX_LEVELS) & (tf.size(row) > 0),
         level,
-        (tf.where(starts_narrow, 0, 1), *first, tf.zeros([R, 6], dtype)),
+        (start, *first, results),
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
     )
-    *tilted, flag, center = tf.unstack(results, axis=1)
-    return Located(Tilted(*tilted), flag > 0.5, center)
+    return results
 
 
 def _finite(negligible: Size, dtype: tf.DType) -> tf.Tensor:
@@ -105,9 +146,16 @@ def _finite(negligible: Size, dtype: tf.DType) -> tf.Tensor:
     return tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
 
 
-def _few_are_fine(density: LogDensity, v: tf.Tensor, observations: Observations) -> tf.Tensor:
-    """Which rows are begun with the fewest points, [R]."""
-    return 2.0 * _HALF / (_FEWEST - 1) * tf.sqrt(v) <= LARGEST_STEP * density.radius(observations.X)
+def _is_wide(density: LogDensity, v: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """Which rows the first few points do not serve, [R]."""
+    radius = density.radius(X)
+    return (tf.sqrt(v) > _WIDE * radius) & (radius > 0.0)
+
+
+def _results(tilted: Tilted, is_accurate: tf.Tensor, cavity: Cavity, alpha: tf.Tensor) -> tf.Tensor:
+    """Return the tilted distributions, whether they are accurate, and their means, [R, 6]."""
+    mean = cavity.mean + alpha * cavity.variance * tilted.d1
+    return tf.stack([*tilted, tf.cast(is_accurate, mean.dtype), mean], axis=1)
 
 
 def _next(
@@ -151,7 +199,6 @@ def locate_all(
     """
     m, v = cavity
     least, zero = _finite(negligible, m.dtype), tf.zeros_like(m)
-    narrow = _few_are_fine(density, v, observations)
 
     def level(number: tf.Tensor | int, size: int, rows: tf.Tensor, state: _State) -> _State:
         """Try this many points for these rows."""
@@ -168,9 +215,10 @@ def locate_all(
         results = tf.where(rows[:, None], values, state.results)
         return _State(window, tf.where(rows, fails & again, state.goes_on), results)
 
-    state = _State(Window(zero, zero + _HALF), ~narrow, tf.stack([zero] * 6, axis=1))
-    state = level(0, _FEWEST, narrow, state)
-    state = level(1, _FEW, state.goes_on, state)
+    shared = on_shared_points(density, cavity, observations, alpha, least)
+    rest = ~(is_narrow(density, cavity, observations) & shared.is_accurate)
+    state = _State(Window(zero, zero + _HALF), rest, _results(*shared, cavity, alpha))
+    state = level(1, _MORE, rest, state)
     any_rows = tf.TensorShape([None])
     _, state = tf.while_loop(
         lambda number, state: (number < _MAX_LEVELS) & tf.reduce_any(state.goes_on),

@@ -1,6 +1,7 @@
 """The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL divergence."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..derivatives import derivatives
 from ..graphs import in_xla, on_demand
 from .adaptive import AdaptivePanels
 from .densities import log_density
-from .levels import first_points, locate, locate_all, many_points
+from .levels import Located, compute_on_windows, first_points, locate, locate_all, many_points
 from .registry import KL, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 from .smoothness import check_smooth
@@ -33,6 +34,7 @@ class QuadratureRule(TiltedRule):
         self._density, self._name = log_density(likelihood), type(likelihood).__name__
         self._panels = AdaptivePanels(self._density)
         self._on_panels = on_demand(self._panels.moments)
+        self._on_windows = on_demand(partial(compute_on_windows, self._density))
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
@@ -45,7 +47,7 @@ class QuadratureRule(TiltedRule):
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         if in_xla():
             return self._of_all_rows(cavity, observations, alpha, negligible)
-        tilted, is_accurate, center = locate(self._density, cavity, observations, alpha, negligible)
+        tilted, is_accurate, center = self._locate(cavity, observations, alpha, negligible)
         refused = tf.where(~is_accurate)[:, 0]
 
         def with_panels() -> tuple[tf.Tensor, ...]:
@@ -56,6 +58,9 @@ class QuadratureRule(TiltedRule):
 
         values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*values), center
+
+    def _locate(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Located:
+        return locate(self._density, cavity, observations, alpha, negligible, on_windows=self._on_windows)
 
     def _of_all_rows(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
@@ -102,7 +107,7 @@ class QuadratureRule(TiltedRule):
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, weights, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, bar, *observations))
             those = Cavity(m, v), Observations(X, Y), power
-            center = locate(self._density, *those).center
+            center = self._locate(*those).center
             others = self._panels.log_partition_vjp(*those, center, weights, sources)
             return tuple(one + other for one, other in zip(accurate, others, strict=True))
 

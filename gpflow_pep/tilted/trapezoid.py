@@ -11,39 +11,31 @@ dense near the place c where the likelihood is narrow, and from there on in prop
 log p a distance r from c on either side, or farther away the farther out they are, stay about π/4 from the real axis of
 t where a is a part of r. With a large a points are all but equispaced in x.
 
-Notation: x = (f - m)/√v, π(f) = N(f; m, v) p(y|f)^α / Z, q = (p^α - 1)/α, or log p where α = 0. In general log Z comes
-from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel where Z is nearly 1 or α nearly
-0; there, with N = N(f; m, v),
-
-    Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
+Notation is that of :mod:`.forms`.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray
 
 from .densities import LogDensity
+from .forms import Moments, best_form
 from .rule import Cavity, Observations, Size, Tilted
 
-_FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
 LARGEST_STEP = 0.26  # near the center, in units of the radius of a density, for which the radius bounds the error
 _STEP_OF_T = 0.16  # largest step of t: a fifth of π/4
-_ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
+ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9  # largest relative amplitude of a spectrum where it does, and where it does not
 _PART_OF_RADIUS = 0.7  # a, in units of the radius: near the center
 _PART_OF_DISTANCE = 0.1  # a, in units of the distance of the center from the cavity's mean
 _SMALLEST_SCALE = 1e-6  # a in units of half the window: a radius may be 0
 _NEARLY_EQUISPACED = 4.0  # a in units of half the window: distances of points differ by 3 %, or 12 %
-_ACCURATE = 1e-9  # largest relative error by truncation and rounding
+ACCURATE = 1e-9  # largest relative error by truncation and rounding
 _VISIBLE = 30.0  # nats below its largest value at which π is left out of a window
-_NEARLY_ONE = 0.5  # largest α |E_N[q]| for which the second form is used
 _COVERED, _REACH = 7.5, 9.0  # of N, in standard deviations: what this form needs at least, and what windows give it
 _RESOLVED = 1.0  # the largest distance of points, in standard deviations of N, at which this form is trusted
 _EXTENSION, _FAR_EXTENSION = 0.5, 15.0  # of windows beyond which π is visible, or largest, in half their width
-_SMALLEST_POWER = 1e-30  # stands for α = 0
-_LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
+SMALLEST_POWER = 1e-30  # stands for α = 0
 
 
 class Window(NamedTuple):
@@ -72,28 +64,6 @@ class Approximation(NamedTuple):
     points: Points
     log_pi: tf.Tensor  # log π + constant at the points, [K, R]
     peak: tf.Tensor  # The point x where π is largest, [R]
-
-
-class _Form(NamedTuple):
-    """Values from one of the two forms, and bounds of their relative errors; [R] each."""
-
-    log_partition: tf.Tensor
-    d1: tf.Tensor
-    d2: tf.Tensor
-    alias: tf.Tensor  # By the step
-    truncation: tf.Tensor  # By truncation and rounding
-
-
-def weights(number: int) -> AnyNDArray:
-    """
-    Return -1, ..., 1 and the weights of sums over a `number` of equispaced points, [6, K].
-
-    The sums are: the integral; its cosine and sine transforms at one frequency; the values at both ends.
-    """
-    k = np.arange(number)
-    phase = _FREQUENCY * np.pi * k
-    ends = (k == 0).astype(float), (k == number - 1).astype(float)
-    return np.stack([2.0 * k / (number - 1) - 1.0, np.ones(number), np.cos(phase), np.sin(phase), *ends])
 
 
 def stretched(
@@ -140,14 +110,14 @@ def trapezoid(
     m, v = cavity
     sd = tf.sqrt(v)
     middle, half = window
-    power = tf.maximum(alpha, _SMALLEST_POWER)
+    power = tf.maximum(alpha, SMALLEST_POWER)
     points, sums_of = stretched(density, cavity, observations, window, table), table[1:]
     x = points.x
 
-    def sums(integrand: tf.Tensor, place: tf.Tensor) -> list[tf.Tensor]:
-        """Of the integrand, times `place` and times its square, [5, R] each."""
+    def sums(integrand: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+        """Of the integrand, times `place` and times its square, [3, 5, R]."""
         once = place * integrand
-        return [sums_of @ values for values in (integrand, once, place * once)]
+        return tf.stack([sums_of @ values for values in (integrand, once, place * once)])
 
     z = power * density.log_prob(m + sd * x, *observations)
     exponent = -0.5 * tf.square(x)
@@ -159,21 +129,17 @@ def trapezoid(
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     q = sums(tf.exp(exponent) * points.weight * (T / (1.0 - T)), x)
 
-    ratio, by_pi = _from_pi(pi, height - _LOG_ROOT_2PI, peak, half + tf.abs(peak - middle), power, m, sd, negligible)
-    by_q, by_q_is_small = _from_q(q, half + tf.abs(middle), power, m, sd, tf.sqrt(ratio), negligible)
     covers = (middle - half < -_COVERED) & (middle + half > _COVERED)
     covers &= points.step * tf.sqrt(tf.square(points.scale) + tf.square(points.center)) < _RESOLVED
-    second_form = covers & by_q_is_small
-    log_partition, d1, d2, alias, truncation = (tf.where(second_form, *pair) for pair in zip(by_q, by_pi, strict=True))
-
-    # α |E[q]| is small, so that this does not cancel; the spectrum of the second form says nothing about π's variance.
-    ratio = tf.where(second_form, 1.0 + power * v * d2, ratio)
+    of_pi = Moments(pi, peak, half + tf.abs(peak - middle))
+    of_q = Moments(q, tf.zeros_like(peak), half + tf.abs(middle))
+    best = best_form(of_pi, of_q, height, cavity, power, covers, tf.cast(negligible, sd.dtype))
 
     is_fine = sd * points.scale * points.step <= LARGEST_STEP * density.radius(observations.X)
     is_fine &= points.step <= _STEP_OF_T
-    tolerance = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
-    is_accurate = (alias <= tolerance) & (truncation <= _ACCURATE)
-    return Approximation(Tilted(log_partition, d1, d2, ratio), is_accurate, second_form, points, log_pi, peak)
+    tolerance = tf.where(is_fine, tf.constant(ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
+    is_accurate = (best.alias <= tolerance) & (best.truncation <= ACCURATE)
+    return Approximation(best.tilted, is_accurate, best.is_second, points, log_pi, peak)
 
 
 def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, window: Window) -> Window:
@@ -199,96 +165,3 @@ def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: t
     left = tf.where(second_form, tf.minimum(left, -_REACH), left)
     right = tf.where(second_form, tf.maximum(right, _REACH), right)
     return Window(0.5 * (left + right), 0.5 * (right - left))
-
-
-class _Sums(NamedTuple):
-    """What :func:`weights` sum up, [R] each."""
-
-    values: list[tf.Tensor]  # Times 1, place and place²
-    amplitudes: list[tf.Tensor]  # Bounds of the errors of these: their spectra
-    end: tf.Tensor  # The larger modulus at an end, which says what is left out beyond it
-
-
-def _parts(sums: Sequence[tf.Tensor], unit: tf.Tensor) -> _Sums:
-    values, amplitudes = [], []
-    for moment in sums:
-        value, cosine, sine = tf.unstack(moment)[:3]
-        values.append(value / unit)
-        amplitudes.append(tf.sqrt(tf.square(cosine) + tf.square(sine)) / unit)
-    first, last = tf.unstack(sums[0])[3:]
-    return _Sums(values, amplitudes, tf.maximum(tf.abs(first), tf.abs(last)) / unit)
-
-
-def _from_pi(
-    sums: Sequence[tf.Tensor],
-    offset: tf.Tensor,
-    peak: tf.Tensor,
-    reach: tf.Tensor,
-    power: tf.Tensor,
-    m: tf.Tensor,
-    sd: tf.Tensor,
-    negligible: Size,
-) -> tuple[tf.Tensor, _Form]:
-    """
-    Return Var_π[x], and what follows from it and from E_π[x].
-
-    :param sums: those of π, times x - peak and times its square.
-    :param reach: the largest distance of points from the peak.
-    """
-    mass = sums[0][0]
-    (_, distance, of_square), (a0, a1, a2), end = _parts(sums, mass)
-    mean, ratio = peak + distance, of_square - tf.square(distance)
-    log_Z = offset + tf.math.log(mass)
-
-    least = negligible * power  # in these units
-    size = tf.maximum(tf.abs(log_Z), least)
-    gap = tf.maximum(tf.abs(1.0 - ratio), least)  # the scale of d2
-    scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # that of d1
-    of_both = tf.minimum(gap, ratio)
-    off = tf.abs(distance)
-    alias = _largest(a0 / size, (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / of_both)
-    reach += off
-    truncation = end * _largest(1.0 / size, reach / scale, tf.square(reach) / of_both)
-    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + tf.abs(m * mean) / sd) / gap
-    values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
-    return ratio, _Form(*values, alias, truncation + rounding)
-
-
-def _from_q(
-    sums: Sequence[tf.Tensor],
-    reach: tf.Tensor,
-    power: tf.Tensor,
-    m: tf.Tensor,
-    sd: tf.Tensor,
-    width: tf.Tensor,
-    negligible: Size,
-) -> tuple[_Form, tf.Tensor]:
-    """
-    Return what follows from E_N[q], E_N[q x] and E_N[q x²], and whether α |E_N[q]| is small.
-
-    :param sums: those of α q exp(-x²/2)/2, times x and times x².
-    :param reach: the largest |x|.
-    :param width: standard deviation of π, in units of the cavity's.
-    """
-    (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(_LOG_ROOT_2PI)) * power)
-    Z = 1.0 + power * q0
-    slope = q1 / Z
-    curvature = (q2 - q0) / Z - power * tf.square(slope)
-
-    size = tf.maximum(tf.abs(q0), negligible)
-    gap = tf.maximum(tf.abs(curvature), negligible)
-    scale = tf.maximum(tf.abs(slope) + gap * width, negligible)
-    of_slope = (a1 + power * tf.abs(slope) * a0) / Z
-    of_curvature = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
-    alias = _largest(a0 / size, of_slope / scale, of_curvature / gap)
-    truncation = end / Z * _largest(1.0 / size, reach / scale, tf.square(reach) / gap)
-    modulus = (tf.abs(q0) + tf.abs(q2)) / Z
-    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
-    values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)
-    return _Form(*values, alias, truncation + rounding), power * tf.abs(q0) < _NEARLY_ONE
-
-
-def _largest(one: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-    for other in others:
-        one = tf.maximum(one, other)
-    return one

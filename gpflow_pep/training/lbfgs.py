@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
+from threadpoolctl import threadpool_limits
 
 from ..checks import reason_of
 from .history import History
@@ -114,12 +115,19 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             previous, best.failure, best.any_failure = best.loss, "", ""
             options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
             try:
-                result = minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
+                with threadpool_limits(1, user_api="blas"):  # other threads would wait in loops, at TensorFlow's cost
+                    result = minimize(
+                        loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options
+                    )
             except Interrupted:
                 break
             finally:
                 restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
+            if gained and not (history.is_over or is_flat()) and objective.tighten():
+                best.loss = np.inf  # it may be too low
+                loss(best.values)
+                recent.clear()
         history.record_last(-best.loss)
         if history.is_interrupted:
             return history.interrupted

@@ -30,7 +30,9 @@ _MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, 
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
 _FINAL_SWEEPS = 1000  # after training
 _INTERVAL = 100  # steps of minibatch training between records
-_LOOSEST, _OF_GAIN = 3e-3, 2e-2  # tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats)
+# Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats). Those of a bound may be larger.
+_LOOSEST, _OF_GAIN = 1e-2, 6e-2
+_LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
 
 
 def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -118,6 +120,10 @@ class Objective:
 
     def restore_best(self) -> None:
         """Restore the sites of the best parameters, after these were restored."""
+
+    def tighten(self) -> bool:
+        """Evaluate more accurately from now on; return whether this makes a difference."""
+        return False
 
     def reset(self) -> None:
         """Reset the sites after other parameters were restored."""
@@ -221,8 +227,9 @@ class ConvergedSitesObjective(SitesObjective):
     """
     The energy at converged sites, with a tolerance that follows the progress of the search.
 
-    The error of the gradient is proportional to the tolerance of the sites, and the gain of a step to the squared
-    gradient. So the tolerance is set proportional to the square root of the last gain.
+    The error of the gradient is proportional to the tolerance of the sites, and that of the energy to its square; the
+    gain of a step is proportional to the squared gradient. So the tolerance is set proportional to the square root of
+    the last gain. An energy at other sites than converged ones may be too high, but a bound is never.
     """
 
     def __init__(self, model: ModelWithSites):
@@ -231,33 +238,48 @@ class ConvergedSitesObjective(SitesObjective):
         self._have_converged = False  # or nearly, in an earlier evaluation
         self._best_loss, self._gain = np.inf, np.inf
         self._last_loss = np.inf
+        of_bound = (_LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND) if model.is_lower_bound else (_LOOSEST, _OF_GAIN)
+        self._loosest, self._of_gain = of_bound
 
     @override
     def evaluate(self, step: int) -> Evaluation:
-        model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
-        try:
-            model.tol = max(tol, min(_LOOSEST, _OF_GAIN * np.sqrt(self._gain)))
-            model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
-            loss, gradient = super().evaluate(step)
-        finally:
-            model.tol, model.max_sweeps = tol, max_sweeps
-        change = model.sites_status.change
-        if change > (_MAX_CHANGE_OF_BOUND if model.is_lower_bound else _MAX_CHANGE) and max_sweeps > _FEW_SWEEPS:
-            if self._have_converged:
-                raise FloatingPointError(
-                    f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
-                    "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
-                )
-        else:
+        loss, gradient = self._at_following_tolerance(step)
+        change = self.model.sites_status.change
+        if not self._is_far(change):
             self._have_converged = True
+        elif self._have_converged:
+            raise FloatingPointError(
+                f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
+                "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
+            )
         assert loss is not None
         self._last_loss = loss
         return loss, gradient
+
+    def _at_following_tolerance(self, step: int) -> Evaluation:
+        model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
+        try:
+            model.tol = max(tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
+            model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
+            return super().evaluate(step)
+        finally:
+            model.tol, model.max_sweeps = tol, max_sweeps
+
+    def _is_far(self, change: float) -> bool:
+        """Whether sites are far from converged that would still change by this much."""
+        if change <= _MAX_CHANGE or self.model.max_sweeps <= _FEW_SWEEPS:
+            return False
+        return change > _MAX_CHANGE_OF_BOUND or not self.model.is_lower_bound
 
     @override
     def mark_best(self) -> None:
         self._best = self.model.sites.values()
         self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
+
+    @override
+    def tighten(self) -> bool:
+        was_loose, self._loosest = self._loosest > 0.0, 0.0
+        return was_loose
 
     @override
     def restore_best(self) -> None:
