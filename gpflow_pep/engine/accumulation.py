@@ -225,12 +225,14 @@ class _ManyChunks(NamedTuple):
         """The row source, with all that it returns in one precision."""
         return lambda chunk, *inputs: _cast(self.rows(chunk, *inputs, dtype=dtype), dtype)
 
-    def _evaluated(self, in_precision: Callable[[tf.DType], Any], chunk: Any, inputs: Sequence[tf.Tensor]) -> Any:
+    def _evaluated(
+        self, in_precision: Callable[[tf.DType], tuple[tf.Tensor, ...]], chunk: Any, inputs: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
         """Return what a function computes of a chunk in single precision, where that suffices, or in double."""
         if self.single is None:
             return in_precision(self.L.dtype)
         suffices = self.single.suffices(self.rows(chunk, *inputs))  # without Kuf, which a graph therefore leaves out
-        return tf.cond(suffices, lambda: in_precision(tf.float32), lambda: in_precision(self.L.dtype))
+        return tuple(tf.cond(suffices, lambda: in_precision(tf.float32), lambda: in_precision(self.L.dtype)))
 
 
 def _cast(values: Any, dtype: tf.DType) -> Any:
