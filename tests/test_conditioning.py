@@ -236,12 +236,16 @@ def test_derivatives_are_right(name, kind, jitter, decades):
 @pytest.mark.parametrize("jitter", some_slow([1e-5, 1e-6, 1e-7], quick=[1e-7]))
 @pytest.mark.parametrize("kind", ["clustered", "long lengthscale"])
 def test_little_noise_leaves_the_derivatives_right(kind, jitter):
-    """A small noise magnifies what rounding leaves in products with Kuu^-1; the general adjoint errs by 1e-10 here."""
+    """
+    A small noise magnifies what rounding leaves in products with Kuu^-1: by one product the adjoint in chunks errs by
+    2e-8 and 2e-6 here with the least jitter, by a triangular solve and a product by 2e-10.
+    """
     case = make_case(kind, 1e-4)
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
         model = make_model("PEPR 0", case)
+        model.single_chunk = False
         exact = exact_gradient("PEPR 0", model, case, jitter)
-        assert np.abs(model_gradient(model) - exact).max() <= 1e-7 * np.abs(exact).max()
+        assert np.abs(model_gradient(model) - exact).max() <= 1e-8 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("max_jitter", [1e-6, 1e-3])

@@ -16,10 +16,10 @@ from .chunks import AllRows, Chunks
 from .independent import IndependentSites, LinearAdjoint
 from .mixed_precision import SinglePrecision
 from .rows import Rows, RowSource, watched
-from .site_algebra import ChunkAdjoint, ChunkSums, EvidenceTerms, Powers, SiteAlgebra
+from .site_algebra import ChunkSums, EvidenceTerms, Powers, SiteAlgebra
 from .sums import SiteSums
 
-# LinearAdjoint is used up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
+# LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
 
@@ -143,14 +143,15 @@ class _ManyChunks(NamedTuple):
         """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
         inputs = sources[: len(self.rows.inputs)]
 
-        def forward(L: tf.Tensor, rows: Rows, powers: Powers, m: tf.Tensor) -> ChunkSums:
-            return self.sites.forward(self.sites.quantities(L, rows, powers, m), rows, powers, m)
-
         def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-            rows = self.rows(chunk, *inputs)
-            suffices = self._suffices(rows)
-            values = self._evaluated(suffices, forward, rows, self._powers(chunk), scale)
-            return tuple(values) if suffices is None else (*values, tf.cast(suffices, self.L.dtype))
+            def in_precision(dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+                rows = self._rows(dtype)(chunk, *inputs)
+                L, powers, m = _cast((self.L, self._powers(chunk), scale), dtype)
+                values = self.sites.forward(self.sites.quantities(L, rows, powers, m), rows, powers, m)
+                is_single = () if self.single is None else (tf.constant(float(dtype == tf.float32)),)
+                return tuple(_cast((*values, *is_single), self.L.dtype))
+
+            return self._evaluated(in_precision, chunk, inputs)
 
         zero: tuple[tf.Tensor, ...] = self.sites.zero(self.L, self.rows.num_outputs)
         zero = tuple(zero) if self.single is None else (*zero, tf.zeros([], self.L.dtype))
@@ -174,24 +175,28 @@ class _ManyChunks(NamedTuple):
         inputs = sources[: len(self.rows.inputs)]
         zeros = [tf.zeros_like(source) for source in sources]
 
-        def adjoint_of_sites(L: tf.Tensor, rows: Rows, powers: Powers, m: tf.Tensor, bar: ChunkSums) -> ChunkAdjoint:
-            return self.sites.adjoint(L, self.sites.quantities(L, rows, powers, m), rows, powers, m, bar)
-
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self.rows, chunk, inputs, sources)
-                adjoint = self._evaluated(self._suffices(rows), adjoint_of_sites, rows, self._powers(chunk), scale, bar)
-                return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
+                def in_precision(dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+                    rows, pull_back = watched(self._rows(dtype), chunk, inputs, sources)
+                    L, powers, m, bars = _cast((self.L, self._powers(chunk), scale, bar), dtype)
+                    adjoint = self.sites.adjoint(L, self.sites.quantities(L, rows, powers, m), rows, powers, m, bars)
+                    return *_cast((adjoint.VDV, adjoint.scale), self.L.dtype), *pull_back(adjoint.rows)
+
+                return self._evaluated(in_precision, chunk, inputs)
 
             zero = (tf.zeros_like(self.L), tf.zeros_like(self.L[..., 0, 0]), *zeros)
             return self.rows.sum_over_chunks(part, zero)
 
         def linear() -> tuple[tf.Tensor, ...]:
-            adjoint = LinearAdjoint(self.L, self.powers, bar)
+            adjoint = LinearAdjoint.of(self.L, self.powers, bar, self._is_well_conditioned(sums.A, num_single))
 
             def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self.rows, chunk, inputs, sources)
-                return pull_back(adjoint(rows))
+                def in_precision(dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+                    rows, pull_back = watched(self._rows(dtype), chunk, inputs, sources)
+                    return pull_back(_cast(adjoint, dtype).of_rows(rows))
+
+                return self._evaluated(in_precision, chunk, inputs)
 
             return (
                 adjoint.VDV(sums.A),
@@ -200,38 +205,36 @@ class _ManyChunks(NamedTuple):
             )
 
         if isinstance(self.sites, IndependentSites) and all(power.shape.rank == 0 for power in self.powers):
-            return tuple(tf.cond(self._is_linear(sums.A, num_single), linear, general))
+            is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0)
+            return tuple(tf.cond(is_linear, linear, general))
         return general()
 
-    def _is_linear(self, A: tf.Tensor, num_single: tf.Tensor | None) -> tf.Tensor:
+    def _is_well_conditioned(self, A: tf.Tensor, num_single: tf.Tensor | None) -> tf.Tensor:
+        """Whether the linear adjoint may do with one product, []."""
         diagonal = tf.linalg.diag_part(self.L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
         accurate = tf.reduce_max(spread * precision) < _WELL_CONDITIONED
-        if num_single is not None:
-            # Derivatives through A and the rows cancel where Kuu is ill-conditioned: both need V of one precision.
-            accurate &= num_single == 0.0
-        is_linear = (self.powers.noise_power == 0.0) & (self.powers.penalty_power == 0.0) & accurate
-        return ~self.rows.any(~is_linear)  # workers may differ in the last digit, and must go the same way
+        # Derivatives through A and the rows cancel where Kuu is ill-conditioned: both need V of one precision.
+        return accurate if num_single is None else accurate & (num_single == 0.0)
 
     def _powers(self, chunk: Any) -> Powers:
         return Powers(*(self.chunks.take_blocks(power, chunk) for power in self.powers))
 
-    def _suffices(self, rows: Rows) -> tf.Tensor | None:
-        """Whether single precision does for a chunk, []; None without mixed precision."""
-        return None if self.single is None else self.single.suffices(rows)
+    def _rows(self, dtype: tf.DType) -> Callable[..., Rows]:
+        """The row source, with all that it returns in one precision."""
+        return lambda chunk, *inputs: _cast(self.rows(chunk, *inputs, dtype=dtype), dtype)
 
-    def _evaluated(self, suffices: tf.Tensor | None, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return function(L, *arguments), computed in single precision where that suffices."""
-        arguments = (self.L, *arguments)
-        if suffices is None:
-            return function(*arguments)
-        return tf.cond(
-            suffices,
-            lambda: _cast(function(*_cast(arguments, tf.float32)), self.L.dtype),
-            lambda: function(*arguments),
-        )
+    def _evaluated(
+        self, in_precision: Callable[[tf.DType], tuple[tf.Tensor, ...]], chunk: Any, inputs: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        """Return what a function computes of a chunk in single precision, where that suffices, or in double."""
+        if self.single is None:
+            return in_precision(self.L.dtype)
+        suffices = self.single.suffices(self.rows(chunk, *inputs))  # without Kuf, which a graph therefore leaves out
+        return tuple(tf.cond(suffices, lambda: in_precision(tf.float32), lambda: in_precision(self.L.dtype)))
 
 
 def _cast(values: Any, dtype: tf.DType) -> Any:
-    return tf.nest.map_structure(lambda value: tf.cast(value, dtype), values)
+    """The floating point tensors of a structure in another precision."""
+    return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)

@@ -79,9 +79,14 @@ class Prior:
         """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
         return stacked(part.Kuu(jitter) for part in self._parts)
 
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        """Covariance of the inducing variables with rows X [n, D], [M, n] or [C, M, n]; `inputs` are the prior's."""
-        return stacked(part.Kuf(X, *own) for part, own in _with_own(self._parts, inputs))
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
+        """
+        Covariance of the inducing variables with rows X [n, D], [M, n] or [C, M, n]; `inputs` are the prior's.
+
+        :param dtype: of the covariance, by default that of X. Distances are always computed in that of X.
+        """
+        dtype = X.dtype if dtype is None else dtype
+        return stacked(part.Kuf(X, *own, dtype=dtype) for part, own in _with_own(self._parts, inputs))
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         """Variances of rows X [n, D], [n] or [C, n]; `inputs` are the prior's."""
@@ -106,8 +111,8 @@ class _Other:
     def Kuu(self, jitter: float) -> tf.Tensor:
         return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
 
-    def Kuf(self, X: tf.Tensor) -> tf.Tensor:
-        return Kuf(self._inducing_variable, self._kernel, X)
+    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
+        return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype)
 
     def variances(self, X: tf.Tensor) -> tf.Tensor:
         return self._kernel(X, full_cov=False)
@@ -127,9 +132,9 @@ class _AtPoints(_Other):
         return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
     @override
-    def Kuf(self, X: tf.Tensor) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
         Z = tf.convert_to_tensor(self._inducing_variable.Z)
-        return kernel_matrix(self._kernel, Z, _as_wide(X, Z))
+        return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype)
 
 
 class _Stationary:
@@ -137,7 +142,9 @@ class _Stationary:
     Those of a stationary kernel with a profile at inducing points, moved so that `center` is at the origin.
 
     In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
-    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise.
+    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise. The product cancels where
+    x is near z and both are far from the origin, so that it is in double precision also where the profile is not: a
+    rounded t changes exp(t) by eps |t| exp(t).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
@@ -153,10 +160,12 @@ class _Stationary:
         log_variance = self.inputs[3]
         size = self._Z.shape[0] or tf.shape(self._Z)[0]
         diagonal = tf.exp(log_variance) + jitter  # rounded as the other entries are
-        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs), tf.fill([size], diagonal))
+        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs, dtype=self._Z.dtype), tf.fill([size], diagonal))
 
-    def Kuf(self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, _: tf.Tensor, *rest: tf.Tensor) -> tf.Tensor:
-        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest)
+    def Kuf(
+        self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, _: tf.Tensor, *rest: tf.Tensor, dtype: tf.DType
+    ) -> tf.Tensor:
+        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.fill(tf.shape(X)[:-1], inputs[2])
@@ -164,7 +173,7 @@ class _Stationary:
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, *rest = inputs
         left = self._left(X, lengthscales, *rest)
-        covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest)
+        covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype)
         return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
@@ -191,13 +200,20 @@ class _SquaredExponentialOfOne:
         self.inputs = (self._values(self._Z), lengthscale, variance, tf.math.log(variance))
 
     def Kuu(self, jitter: float) -> tf.Tensor:
-        covariance = self.Kuf(self._Z, *self.inputs)
+        covariance = self.Kuf(self._Z, *self.inputs, dtype=self._Z.dtype)
         return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
     def Kuf(
-        self, X: tf.Tensor, z: tf.Tensor, lengthscale: tf.Tensor, _: tf.Tensor, log_variance: tf.Tensor
+        self,
+        X: tf.Tensor,
+        z: tf.Tensor,
+        lengthscale: tf.Tensor,
+        _: tf.Tensor,
+        log_variance: tf.Tensor,
+        *,
+        dtype: tf.DType,
     ) -> tf.Tensor:
-        return _exponential_of_one(z, self._values(X), lengthscale, log_variance)
+        return tf.cast(_exponential_of_one(z, self._values(X), lengthscale, log_variance), dtype)
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, _, variance, _ = inputs
@@ -223,8 +239,8 @@ class _Combination:
         covariance = self._reduction([part.Kuu(0.0) for part in self._parts])
         return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._reduction([part.Kuf(X, *own) for part, own in _with_own(self._parts, inputs)])
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in _with_own(self._parts, inputs)])
 
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return self._reduction([part.variances(X, *own) for part, own in _with_own(self._parts, inputs)])
@@ -269,12 +285,15 @@ def _exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, log_
     return K, gradient
 
 
-def _covariance(profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor) -> Any:
+def _covariance(
+    profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: tf.Tensor, *rest: tf.Tensor, dtype: tf.DType
+) -> Any:
     """
     The profile of left [x, 1, |x|^2]' with x = X / lengthscales, left [..., M, D + 2] and X [..., n, D]: [..., M, n].
 
     :param lengthscales: [D].
     :param rest: log variance and the profile's other parameters, each [].
+    :param dtype: in which the profile is evaluated.
     """
 
     @tf.custom_gradient
@@ -282,10 +301,11 @@ def _covariance(profile: Profile, left: tf.Tensor, X: tf.Tensor, lengthscales: t
         x = X / lengthscales
         square = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)  # [..., n, 1]
         right = tf.concat([x, tf.ones_like(square), square], axis=-1)  # [..., n, D + 2]
-        K, pull_back = profile.evaluate(tf.matmul(left, right, transpose_b=True), *rest)
+        t, *others = (tf.cast(value, dtype) for value in (tf.matmul(left, right, transpose_b=True), *rest))
+        K, pull_back = profile.evaluate(t, *others)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            G, *rest_bar = pull_back(bar)
+            G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
             D, factor = x.shape[-1], profile.factor(*rest[1:])
             of_z, of_square = factor * left[..., :D], factor * left[..., D + 1 :]
             left_bar = factor * tf.matmul(G, right)

@@ -109,39 +109,61 @@ class IndependentSites(SiteAlgebra):
         return LeaveOneOutTerms(V, d, V, 1.0 / w, rows.residual)
 
 
-class LinearAdjoint:
+class LinearAdjoint(NamedTuple):
     """
     The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
 
-    There d enters linearly, so that a chunk needs one product, with H = L^-T (2 A_bar - 2 weight penalty_bar I) L^-1,
-    instead of four. The rounding error of H grows with the condition number of Kuu and with the precision of the sites
-    (that of V with the roots): it serves where both are moderate.
+    There d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
+
+        L^-T (S V + c_bar r') diag(w),
+
+    and V diag(d_bar) V' is a multiple of A. A chunk needs a triangular solve for V = L^-1 Kuf and one product, with
+    P = L^-T S; or only one product, with H = P L^-1, whose rounding error grows with the condition number of Kuu and
+    with the precision of the sites (that of V with the roots).
     """
 
-    def __init__(self, L: tf.Tensor, powers: Powers, bar: ChunkSums):
-        self._bar = bar
-        self._trace = powers.weight * bar.penalty[..., None]  # [..., 1], derivative in x
-        S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - self._trace)
-        half = tf.linalg.triangular_solve(L, S, adjoint=True)  # L^-T S
-        self._H = tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(half), adjoint=True)
-        self._c = tf.linalg.triangular_solve(L, bar.c, adjoint=True)
+    by_one_product: tf.Tensor  # Whether H is used, []
+    L: tf.Tensor
+    left: tf.Tensor  # H or P, [..., M, M]
+    c: tf.Tensor  # L^-T c_bar, [..., M, P]
+    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar or c_bar
+    trace: tf.Tensor  # Derivative in x, [..., 1]
+    quadratic: tf.Tensor  # Derivatives of the objective, [...]
+    log_noise: tf.Tensor
+
+    @classmethod
+    def of(cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor) -> "LinearAdjoint":
+        """Return the adjoint for derivatives `bar` of the objective in the sums."""
+        trace = powers.weight * bar.penalty[..., None]
+        S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
+        P = tf.linalg.triangular_solve(L, S, adjoint=True)
+        c = tf.linalg.triangular_solve(L, bar.c, adjoint=True)
+        left, right_c = tf.cond(
+            by_one_product,
+            lambda: (tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(P), adjoint=True), c),
+            lambda: (P, bar.c),
+        )
+        return cls(by_one_product, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
 
     def VDV(self, A: tf.Tensor) -> tf.Tensor:
         """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
-        return self._trace[..., None] * A
+        return self.trace[..., None] * A
 
-    def __call__(self, rows: Rows) -> Rows:
+    def of_rows(self, rows: Rows) -> Rows:
         """Derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]
         r = rows.residual  # [..., n, P]
-        HK = tf.matmul(self._H, rows.Kuf)  # [..., M, n]
-        cK = tf.matmul(rows.Kuf, self._c, transpose_a=True)  # [..., n, P]
-        q_bar = self._bar.quadratic[..., None, None]
+        right = tf.cond(
+            self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf)
+        )  # [..., M, n]
+        G = tf.matmul(self.left, right)  # [..., M, n]
+        cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
+        q_bar = self.quadratic[..., None, None]
 
-        w_bar = 0.5 * column_products(HK, rows.Kuf) + tf.reduce_sum((cK + q_bar * r) * r, axis=-1)
+        w_bar = 0.5 * column_products(G, rows.Kuf) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
         return Rows(
-            Kuf=HK * w[..., None, :] + tf.matmul(self._c, w[..., None] * r, transpose_b=True),
-            Kff=self._trace * w,
-            noise=w * (self._bar.log_noise[..., None] - w * (w_bar + self._trace * rows.Kff)),
-            residual=w[..., None] * (cK + 2.0 * q_bar * r),
+            Kuf=G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True),
+            Kff=self.trace * w,
+            noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
+            residual=w[..., None] * (cV + 2.0 * q_bar * r),
         )

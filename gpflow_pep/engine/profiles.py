@@ -82,14 +82,14 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
 def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
-    K = E * (1.0 + s)
+    K = E + s * E
     return K, lambda bar: (bar * E, tf.reduce_sum(bar * K))
 
 
 def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
-    F = E * (1.0 + s)
+    F = E + s * E
     K = F + E * (t / 3.0)
     return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
 

@@ -40,11 +40,12 @@ class RowSource(Protocol):
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
 
-    def any(self, condition: tf.Tensor) -> tf.Tensor:
-        """Return whether a condition holds on any worker, []."""
+    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
+        """
+        The rows of one chunk, computed from `inputs`.
 
-    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
-        """The rows of one chunk, computed from `inputs`."""
+        :param dtype: of Kuf, by default that of the others.
+        """
 
 
 class RegressionRows(RowSource):
@@ -84,10 +85,6 @@ class RegressionRows(RowSource):
         total = self._chunks.sum(self._data, part, zero)
         return total if self._workers is None else self._workers.sum(total)
 
-    @override
-    def any(self, condition: tf.Tensor) -> tf.Tensor:
-        return condition if self._workers is None else self._workers.any(condition)
-
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
@@ -95,7 +92,7 @@ class RegressionRows(RowSource):
         return self._chunks.concatenate(self._data, part, dtype, shapes)
 
     @override
-    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> Rows:
+    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
         noise, *prior_inputs = inputs
         X, Y = self._chunks.rows(self._data, chunk)  # [n, D], [n, P]
         if isinstance(self._chunks, Blocks):
@@ -103,7 +100,7 @@ class RegressionRows(RowSource):
         else:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         return Rows(
-            Kuf=self._prior.Kuf(X, *prior_inputs),
+            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=dtype),
             Kff=Kff,
             noise=tf.fill(tf.shape(X)[:1], noise)
             if self._is_constant

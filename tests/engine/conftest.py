@@ -48,10 +48,7 @@ class TensorRows:
     def sum_over_chunks(self, part, zero):
         return self._chunks.sum([tf.zeros([self._num_data])], part, zero)
 
-    def any(self, condition):
-        return condition
-
-    def __call__(self, chunk, Kuf, Kff, noise, residual):
+    def __call__(self, chunk, Kuf, Kff, noise, residual, *, dtype=tf.float64):
         index = self._chunks.take(tf.range(self._num_data), chunk)  # [n]
         if isinstance(self._chunks, Blocks):
             members = self._chunks.divide(index[:, None], chunk)  # [G, b, 1]
@@ -61,7 +58,7 @@ class TensorRows:
         else:
             prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
         return Rows(
-            Kuf=tf.gather(Kuf, index, axis=-1),
+            Kuf=tf.cast(tf.gather(Kuf, index, axis=-1), dtype),
             Kff=prior,
             noise=tf.gather(noise, index, axis=-1),
             residual=tf.gather(residual, index, axis=-2),

@@ -228,23 +228,19 @@ def test_a_partition_and_its_power_stay_together_in_any_order(dense):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
+    """By one product, by a triangular solve and a product, and the general one, which all rows in one chunk use."""
     problem = dense.problem(seed)
     used = []
-
-    class Watched(ENGINE.LinearAdjoint):
-        def __init__(self, *args):
-            used.append(True)
-            super().__init__(*args)
-
-    monkeypatch.setattr(ENGINE, "LinearAdjoint", Watched)
-    gradients = {}
-    for threshold in (0.0, np.inf):
+    linear = ENGINE.LinearAdjoint.of
+    monkeypatch.setattr(ENGINE.LinearAdjoint, "of", lambda *args: used.append(bool(args[-1])) or linear(*args))
+    gradients = []
+    for chunks, threshold in ((AllRows(), 0.0), (SingleRows(4), 0.0), (SingleRows(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
-        chunks = SingleRows(4)
-        gradients[threshold] = collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1]
-        assert bool(used) == (threshold > 0.0)
-    for linear, general in zip(gradients[np.inf], gradients[0.0], strict=True):
-        dense.close(linear, general, EXACT)
+        gradients.append(collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1])
+    assert used == [False, True]
+    for general, *others in zip(*gradients, strict=True):
+        for other in others:
+            dense.close(other, general, EXACT)
 
 
 @pytest.mark.parametrize(
@@ -337,12 +333,9 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
         def sum_over_chunks(self, part, zero):
             return chunks.sum([self.inputs[2]], part, zero)
 
-        def any(self, condition):
-            return condition
-
-        def __call__(self, chunk, Kuf, *others):
+        def __call__(self, chunk, Kuf, *others, dtype=tf.float64):
             columns, *others = (chunks.take(values, chunk) for values in (tf.transpose(Kuf), *others))
-            return Rows(tf.transpose(columns), *others)
+            return Rows(tf.cast(tf.transpose(columns), dtype), *others)
 
     def objective(Kuu, *rows):
         sums = dense.accumulate_sums(

@@ -250,3 +250,28 @@ def test_a_model_in_chunks(name):
     for actual, expected in zip(*results, strict=True):
         # Kuu of 4 points has a condition number below 1e2.
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(expected))))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_single_precision(kind):
+    """
+    Values err by a few eps of the variance and derivatives by as much of themselves, also where x is near z and both
+    are far from the center: distances are in double precision. In single precision they would err by 100² eps = 1e-3.
+    """
+    eps = np.finfo(np.float32).eps
+    far = Z + 100.0 * np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    rows, weights = tf.constant(far + 0.3 * X[:4]), RNG.normal(size=(4, 4))
+    kernel, points = kind(variance=1.3, lengthscales=ARD), InducingPoints(far)
+    found = []
+    for dtype in (tf.float64, tf.float32):
+        with tf.GradientTape() as tape:
+            prior = Prior(points, kernel)
+            value = prior.Kuf(rows, *prior.inputs, dtype=dtype)
+            total = tf.reduce_sum(tf.cast(weights, dtype) * value)
+        assert value.dtype == dtype
+        found.append((value, tape.gradient(total, [*kernel.trainable_variables, points.Z.unconstrained_variable])))
+    (exact, derivatives), (value, others) = found
+    np.testing.assert_allclose(value, exact, rtol=0.0, atol=4.0 * 1.3 * eps)
+    for other, derivative in zip(others, derivatives, strict=True):
+        assert other.dtype == tf.float64
+        np.testing.assert_allclose(other, derivative, rtol=0.0, atol=30.0 * eps * np.abs(derivative).max())

@@ -93,13 +93,13 @@ def suffices(covariance, scale=1.0, **of_row):
 
 @pytest.mark.parametrize(
     ("condition", "variance", "scale"),
-    [(1e4, 1.0, 1.0), (1e4, 5.0, 1.0), (1e4, 0.5, 7.0), (1e4, 2.0, 0.1), (2.0, 1.0, 1.0)],
+    [(1e3, 1.0, 1.0), (1e3, 5.0, 1.0), (1e3, 0.5, 7.0), (1e3, 2.0, 0.1), (2.0, 1.0, 1.0)],
 )
 def test_the_measure_of_accuracy(condition, variance, scale):
-    """eps k max(k tr Kuu^-1, 1000) max(m, 1) / noise, with the largest variance k of u and of the rows."""
+    """eps k max(k tr Kuu^-1, 200) max(m, 1) / noise, with the largest variance k of u and of the rows."""
     smallest = 1.0 / (condition - 1.0)  # the trace of the inverse is the condition
     k = max(variance, 1.0)
-    error = np.finfo(np.float32).eps * k * max(k * condition, 1e3) * max(scale, 1.0)
+    error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(scale, 1.0)
     for factor, expected in ((1.01, True), (0.99, False)):
         noise = factor * error / mixed_precision._MAX_ERROR
         assert suffices(np.diag([1.0, smallest]), scale, variance=variance, noise=noise) is expected
@@ -146,11 +146,14 @@ def test_rows_at_inducing_points(differences, noise_variance, limit):
 
 
 def test_the_gradient_of_the_variational_bound_with_inducing_points_near_each_other(differences):
-    """Its derivatives through A and through the rows cancel, so that both must be of one precision."""
+    """
+    Its derivatives through A and through the rows cancel, so that both must be of one V: with H = L^-T S L^-1 from
+    double precision in place of it the error would be 1e-3.
+    """
     points = np.linspace(0.0, 1.0, 5)[:, None]
     kernel = SquaredExponential(variance=0.7)
-    _, error = differences((X[:, :1], Y[:, :1]), kernel, points, noise_variance=0.15, alpha=0.0)
-    assert 0.0 < error < GRADIENT
+    _, error = differences((X[:, :1], Y[:, :1]), kernel, points, noise_variance=0.8, alpha=0.0)
+    assert 0.0 < error < 0.1 * GRADIENT
 
 
 def test_noise_that_depends_on_x():

@@ -11,7 +11,7 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
-from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
+from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, mixed_model, model_of, numbers_of, rows_of
 
 from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
 
@@ -27,27 +27,41 @@ def a_model(name):
     with STRATEGY.scope():
         model = model_of(name, SHARD)
 
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    loss, gradient = step()
+    loss, gradient = step(model)
     with STRATEGY.scope():
         copied = float(copy.deepcopy(model).training_loss())
         values = [*model.predict_f(X[:3] + 0.1), *numbers_of(model)]
         trained = fit(model, optimizer="adam", max_iterations=3, held_out=data_of(name))
         own = model.loo_log_predictive_density()
     return {
-        "loss": float(loss),
+        "loss": loss,
         "loss of a copy": copied,
-        "gradient": [np.ravel(part).tolist() for part in gradient],
+        "gradient": gradient,
         "values": [np.ravel(value).tolist() for value in values],
         "trained": trained.objective,
         "nlpd": trained.held_out["nlpd"],
         "leave-one-out": own.numpy().tolist(),
     }
+
+
+def step(model):
+    """Loss and gradient, compiled."""
+
+    @tf.function
+    def compiled():
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    loss, gradient = compiled()
+    return float(loss), [np.ravel(part).tolist() for part in gradient]
+
+
+def mixed_precision():
+    """Loss and gradient of a model that computes some of its chunks in single precision."""
+    with STRATEGY.scope():
+        model = mixed_model(SHARD)
+    return step(model)
 
 
 def minibatch_models():
@@ -155,6 +169,7 @@ def repeated_rows():
 
 TASKS = {
     **{name: functools.partial(a_model, name) for name in MODELS},
+    "mixed_precision": mixed_precision,
     "minibatch_models": minibatch_models,
     "training": training,
     "killed_training": lambda: training(stop_after=2),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from quick import some_slow
-from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, model_of, numbers_of, rows_of
+from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, mixed_model, model_of, numbers_of, rows_of
 
 from experiments.distributed import free_ports
 from gpflow_pep import fit
@@ -20,6 +20,7 @@ TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
 QUICK = ("VFE of a dataset", "a power for each block")
+OTHERS = ("mixed_precision", "minibatch_models", "refused", "repeated_rows")
 X, Y = data_of("PEPR")
 
 
@@ -48,7 +49,7 @@ def results(processes):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, "minibatch_models", "refused", "repeated_rows"))
+    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, *OTHERS))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,18 @@ def test_every_worker_has_the_numbers_of_all_rows(request, name):
     np.testing.assert_allclose(whole["nlpd"], trained.held_out["nlpd"], rtol=1e3 * TOLERANCE)
     densities = np.concatenate([worker["leave-one-out"] for worker in workers])
     np.testing.assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
+
+
+def test_mixed_precision(found):
+    """One worker has a chunk in double precision, the other has none; accuracy as promised by the model."""
+    first, second = (worker["mixed_precision"] for worker in found)
+    assert first == second  # to the last digit
+    model = mixed_model(np.arange(len(X)), mixed_precision=False)
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    gradient = np.concatenate([np.ravel(part) for part in tape.gradient(loss, model.trainable_variables)])
+    assert 0.0 < abs(first[0] - loss) < 2e-6 * (len(X) + abs(loss))
+    assert 0.0 < np.linalg.norm(np.concatenate(first[1]) - gradient) < 2e-3 * np.linalg.norm(gradient)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
