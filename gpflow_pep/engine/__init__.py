@@ -17,6 +17,7 @@ from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
 from .dataset_rows import DatasetRows
+from .devices import Devices
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
@@ -37,6 +38,7 @@ __all__ = [
     "Blocks",
     "Chunks",
     "DatasetRows",
+    "Devices",
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",

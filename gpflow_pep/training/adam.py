@@ -15,7 +15,7 @@ from .history import History
 from .objectives import Objective
 from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
-from .workers import in_replica, workers_of
+from .workers import in_every_replica, workers_of
 
 
 class Adam:
@@ -86,7 +86,7 @@ class Adam:
                 )
             others = [pair for pair, is_of_q in parts if not is_of_q]
             # The gradient is that of all rows already, where several workers have them.
-            in_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
+            in_every_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
 
     def _check(self, step: int) -> None:
         """Raise an error if loss or gradient is not finite at the parameters."""
