@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from typing_extensions import override
 
 from ..graphs import in_xla, refuse_xla
-from .devices import Devices, LocalChunk, Share
+from .devices import Devices, LocalChunk, Share, side_by_side
 from .workers import local_variable
 
 ROWS_PER_CHUNK = 1024
@@ -255,7 +255,8 @@ class SharedChunks(NumberedChunks):
         self, devices: Devices, data: Sequence[tf.Tensor], function: Callable[[Share], _Result]
     ) -> list[_Result]:
         """What a function of its share computes on each device."""
-        return [share.compute(partial(function, share)) for share in self._shares(devices, data)]
+        with side_by_side():
+            return [share.compute(partial(function, share)) for share in self._shares(devices, data)]
 
 
 class SingleRows(SharedChunks):

@@ -4,7 +4,8 @@ All loops belong to one graph, and TensorFlow runs what is on different devices 
 is added up, or put together, on the first device, where everything is computed that does not grow with N M.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
@@ -59,3 +60,24 @@ class Devices:
             Share(device, name, limits[device], limits[device + 1] - limits[device])
             for device, name in enumerate(self.names)
         ]
+
+
+@contextmanager
+def side_by_side() -> Iterator[None]:
+    """
+    Let TensorFlow run the loops that are made in this context at the same time, also if checks in them may fail.
+
+    In a function it would run such loops one after the other, unless they read variables: then it knows what must be in
+    order. (How to tell it is private to TensorFlow; in another version the loops may run one after the other.)
+    """
+    if tf.executing_eagerly():
+        yield
+        return
+    graph = tf.compat.v1.get_default_graph()
+    first = len(graph.get_operations())
+    yield
+    manager = getattr(graph, "experimental_acd_manager", None)
+    for operation in graph.get_operations()[first:]:
+        reads = any(value.dtype == tf.resource for value in operation.inputs)
+        if manager is not None and operation.type == "While" and not reads:
+            manager.run_independently(operation)
