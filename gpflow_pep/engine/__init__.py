@@ -23,6 +23,7 @@ from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
+from .replicas import in_every_replica, in_replica
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
@@ -66,6 +67,8 @@ __all__ = [
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",
+    "in_every_replica",
+    "in_replica",
     "independent_parts",
     "kernel_matrix",
     "local_variable",

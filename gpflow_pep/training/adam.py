@@ -10,12 +10,13 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
+from ..engine import in_every_replica
 from ..graphs import compiled
 from .history import History
 from .objectives import Objective
 from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
-from .workers import in_every_replica, workers_of
+from .workers import workers_of
 
 
 class Adam:
@@ -81,8 +82,10 @@ class Adam:
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
                 # A linear function of q(u) with these derivatives, so that they are not computed twice.
-                self._natural.minimize(
-                    lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
+                in_every_replica(
+                    lambda: self._natural.minimize(
+                        lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
+                    )
                 )
             others = [pair for pair, is_of_q in parts if not is_of_q]
             # The gradient is that of all rows already, where several workers have them.
