@@ -515,7 +515,9 @@ def concatenate(
     if isinstance(count, list):
         runs = [_concatenate_run(run, part, dtype, shapes) for run in count]
         return tuple(tf.concat(values, axis=0) for values in zip(*runs, strict=True))
-    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False) for _ in shapes)
+    if tf.get_static_value(count) == 0:
+        return tuple(tf.zeros([0, *shape[1:]], dtype) for shape in shapes)
+    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False, element_shape=shape) for shape in shapes)
     arrays = _written(count, part, arrays)
     return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
 

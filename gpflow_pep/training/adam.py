@@ -1,6 +1,7 @@
 """Adam steps, with natural gradients of q(u) if they apply; all state is in variables."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -81,15 +82,14 @@ class Adam:
             parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
-                # A linear function of q(u) with these derivatives, so that they are not computed twice.
-                in_every_replica(
-                    lambda: self._natural.minimize(
-                        lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
-                    )
-                )
+                in_every_replica(partial(self._apply_to_q, self._q, of_q))
             others = [pair for pair, is_of_q in parts if not is_of_q]
             # The gradient is that of all rows already, where several workers have them.
             in_every_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
+
+    def _apply_to_q(self, q: tuple[Parameter, Parameter], gradient: list[tuple[tf.Tensor, tf.Variable]]) -> None:
+        # A linear function of q(u) with these derivatives, so that they are not computed twice.
+        self._natural.minimize(lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in gradient), [q])
 
     def _check(self, step: int) -> None:
         """Raise an error if loss or gradient is not finite at the parameters."""

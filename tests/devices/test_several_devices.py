@@ -102,7 +102,9 @@ def test_xla_is_refused(found):
 def products_of_loops(log, name, devices):
     """How many of the products and triangular solves in the loops of a step TensorFlow has placed on each device."""
     text = log.split(f"\nstep of {name} on {devices}\n")[1].split("\nend of step\n")[0]
-    placed = re.findall(r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$", text, re.M)
+    placed = re.findall(
+        r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$", text, re.M
+    )
     return collections.Counter(device for _, device in placed)
 
 

@@ -37,7 +37,9 @@ MODELS = {
     "VFE in one loop per device and pass": lambda: PEPR((X, Y), **_options(), alpha=0.0),
     "BTSGPR": lambda: BTSGPR((X, Y), **_options(), blocks=4),
     "PITC of a power for each block": lambda: PEPR((X, Y), **_options(), blocks=3, alpha=np.linspace(0.0, 1.0, 22)),
-    "TSGPR with a mean function": lambda: TSGPR((X, Y), **_options(), mean_function=gpflow.functions.Linear()),
+    "TSGPR with a mean function": lambda: TSGPR(
+        (X, Y), **_options(), mean_function=gpflow.functions.Linear(np.ones((2, 1)))
+    ),
     "PEPClassifier": lambda: PEPClassifier((X, LABELS), likelihood=Probit(), **_options()),
     "PEPClassifier of robust-max": lambda: PEPClassifier((X, CLASSES), likelihood=None, **_options()),
     "fewer chunks than devices": lambda: PEPR((X[:10], Y[:10]), **_options() | {"chunk_size": 9}, blocks=10),
