@@ -451,15 +451,16 @@ def _number(chunk: Any) -> tf.Tensor:
     return chunk.number if isinstance(chunk, LocalChunk) else chunk
 
 
-def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int) -> int:
+def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int, num_rows: int = _MOST_ROWS) -> int:
     """
     Return how many rows are worked on together.
 
     :param device: where the data are, as a variable's ``device`` says it.
+    :param num_rows: those of each of several devices, none of which is to be left without.
     """
     if tf.DeviceSpec.from_string(device).device_type != "GPU":
         return ROWS_PER_CHUNK
-    return max(ROWS_PER_CHUNK, _GPU_BYTES // (num_inducing * bytes_per_number))
+    return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number)))
 
 
 def _rows_per_chunk(chunk_size: int | None) -> int:
@@ -515,11 +516,17 @@ def concatenate(
     if isinstance(count, list):
         runs = [_concatenate_run(run, part, dtype, shapes) for run in count]
         return tuple(tf.concat(values, axis=0) for values in zip(*runs, strict=True))
-    if tf.get_static_value(count) == 0:
+    if tf.get_static_value(count) == 0:  # which TensorFlow does not concatenate when it runs eagerly
         return tuple(tf.zeros([0, *shape[1:]], dtype) for shape in shapes)
-    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False, element_shape=shape) for shape in shapes)
+    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False, element_shape=_of_chunk(shape)) for shape in shapes)
     arrays = _written(count, part, arrays)
     return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+
+
+def _of_chunk(shape: Any) -> tf.TensorShape:
+    """The static shape of some rows, given that of all: TensorFlow needs it where there are no chunks."""
+    shape = tf.TensorShape(shape)
+    return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
 
 
 def _written(count: Any, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], arrays: Any) -> Any:

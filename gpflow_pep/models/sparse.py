@@ -91,8 +91,13 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         self._chunk_size = self._default_chunk_size() if size is None else size
 
     def _default_chunk_size(self) -> int:
-        device = "" if isinstance(self._data, DatasetRows) else self._data[0].device
-        return default_chunk_size(device, int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size)
+        size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
+        if isinstance(self._data, DatasetRows):
+            return default_chunk_size("", *size)
+        X = self._data[0]
+        if self._devices is None:
+            return default_chunk_size(X.device, *size)
+        return default_chunk_size(X.device, *size, -(-int(tf.shape(X)[0]) // len(self._devices.names)))
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
