@@ -47,7 +47,7 @@ class Devices:
 
     @classmethod
     def of_strategy(cls) -> "Devices | None":
-        """Return the devices of the strategy in whose scope this is called; None if there is one."""
+        """Return the devices of the strategy in whose scope this is called; None if it has only one."""
         strategy = tf.distribute.get_strategy()
         if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
             return None
