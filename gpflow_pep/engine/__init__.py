@@ -17,11 +17,13 @@ from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
 from .dataset_rows import DatasetRows
+from .devices import Devices
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
+from .replicas import in_every_replica, in_replica
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
@@ -37,6 +39,7 @@ __all__ = [
     "Blocks",
     "Chunks",
     "DatasetRows",
+    "Devices",
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
@@ -64,6 +67,8 @@ __all__ = [
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",
+    "in_every_replica",
+    "in_replica",
     "independent_parts",
     "kernel_matrix",
     "local_variable",

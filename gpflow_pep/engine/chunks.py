@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
-from ..graphs import in_xla
+from ..graphs import in_xla, refuse_xla
+from .devices import Devices, LocalChunk, Share, side_by_side
 from .workers import local_variable
 
 ROWS_PER_CHUNK = 1024
@@ -17,6 +19,8 @@ _GPU_BYTES = 2**28  # of V [M, n] in a chunk: a GPU waits for small operations i
 # Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
 CHUNKS_IN_FLIGHT = 3
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
+
+_Result = TypeVar("_Result")
 
 
 class Span(NamedTuple):
@@ -77,9 +81,13 @@ class Chunks(tf.Module):
     def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
         """P."""
 
+    def spread(self, data: Sequence[tf.Tensor]) -> Any:
+        """Return X [N, D] and Y [N, P] as `rows` reads them: each of several devices has those of its share."""
+        return data
+
     @abstractmethod
-    def rows(self, data: Sequence[tf.Tensor], chunk: Any) -> tuple[tf.Tensor, ...]:
-        """The rows of a chunk: from X [N, D] and Y [N, P] to [n, D] and [n, P]."""
+    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, ...]:
+        """The rows of a chunk, [n, D] and [n, P], from what `spread` returns."""
 
     @abstractmethod
     def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
@@ -122,7 +130,7 @@ class NumberedChunks(Chunks):
         return int(data[1].shape[-1])
 
     @override
-    def rows(self, data: Sequence[tf.Tensor], chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, ...]:
         return tuple(self.take(values, chunk) for values in data)
 
     @override
@@ -149,26 +157,113 @@ class NumberedChunks(Chunks):
         self, data: Sequence[tf.Tensor], part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
     ) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
         """Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it."""
-        chunks = self.count(tf.shape(data[0])[0])
-        shapes: list[list[int | None]] = []
-        arrays = tuple(tf.TensorArray(dtype, chunks, clear_after_read=False, infer_shape=False) for _ in range(count))
+        return _keep(self.count(tf.shape(data[0])[0]), part, dtype, count)
 
-        def with_shapes(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            values = part(chunk)
-            shapes[:] = [[*value.shape[:-1], None] for value in values]
-            return values
 
-        arrays = _written(chunks, with_shapes, arrays)
-        return lambda chunk: tuple(
-            tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True)
+class Shard(NamedTuple):
+    """The rows of a device's share, in the order in which they are visited."""
+
+    begin: tf.Tensor  # How many rows are visited before them, []
+    values: tuple[tf.Tensor, ...]  # [n, D] and [n, P]
+
+
+class SharedChunks(NumberedChunks):
+    """Chunks that several devices may share."""
+
+    def __init__(self, devices: Devices | None):
+        """
+        :param devices: None: TensorFlow chooses one for all chunks.
+        """
+        super().__init__()
+        self._devices = devices
+
+    @abstractmethod
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """How many rows are visited before a chunk and up to its end, [] each; the latter may exceed N."""
+
+    @abstractmethod
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        """Rows `begin` to `end` of `values` [N, ...], in the order in which they are visited: [n, ...]."""
+
+    @override
+    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
+        return self._visited(values, *self._bounds(_number(chunk)))
+
+    @override
+    def spread(self, data: Sequence[tf.Tensor]) -> Any:
+        if self._devices is None:
+            return data
+        shards = []
+        for share in self._shares(self._devices, data):
+            begin, end = self._num_before(share.first), self._num_before(share.first + share.count)
+            shards.append(Shard(begin, tuple(self._visited(values, begin, end) for values in data)))
+        return shards
+
+    def _num_before(self, number: tf.Tensor) -> tf.Tensor:
+        """How many rows are visited before a chunk; before the one after the last, all."""
+        _, end = self._bounds(tf.maximum(number - 1, 0))
+        return tf.where(number > 0, end, tf.zeros_like(end))
+
+    @override
+    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, ...]:
+        if not isinstance(chunk, LocalChunk):
+            return super().rows(data, chunk)
+        before, shard = data[chunk.device]
+        begin, end = self._bounds(chunk.number)
+        return tuple(values[begin - before : end - before] for values in shard)
+
+    @override
+    def sum(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        if self._devices is None:
+            return super().sum(data, part, zero)
+        sums = self._on_each(
+            self._devices, data, lambda share: sum_over_chunks(share.count, share.each(part), tuple(zero))
         )
+        return tuple(map(tf.add_n, zip(*sums, strict=True)))
+
+    @override
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        if self._devices is None:
+            return super().concatenate(data, part, dtype, shapes)
+        parts = self._on_each(
+            self._devices, data, lambda share: concatenate(share.count, share.each(part), dtype, shapes)
+        )
+        return tuple(tf.concat(values, axis=0) for values in zip(*parts, strict=True))
+
+    @override
+    def keep(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
+    ) -> Callable[[Any], tuple[tf.Tensor, ...]]:
+        if self._devices is None:
+            return super().keep(data, part, dtype, count)
+        kept = self._on_each(self._devices, data, lambda share: _keep(share.count, share.each(part), dtype, count))
+        return lambda chunk: kept[chunk.device](chunk.local_number)
+
+    def _shares(self, devices: Devices, data: Sequence[tf.Tensor]) -> list[Share]:
+        refuse_xla("a model whose rows are divided among several devices")
+        return devices.shares(self.count(tf.shape(data[0])[0]))
+
+    def _on_each(
+        self, devices: Devices, data: Sequence[tf.Tensor], function: Callable[[Share], _Result]
+    ) -> list[_Result]:
+        """What a function of its share computes on each device."""
+        with side_by_side():
+            return [share.compute(partial(function, share)) for share in self._shares(devices, data)]
 
 
-class SingleRows(NumberedChunks):
+class SingleRows(SharedChunks):
     """Every row is a block of its own (B = N); chunks are runs of consecutive rows."""
 
-    def __init__(self, chunk_size: int | None = None):
-        super().__init__()
+    def __init__(self, chunk_size: int | None = None, devices: Devices | None = None):
+        super().__init__(devices)
         self.chunk_size = _rows_per_chunk(chunk_size)
 
     @override
@@ -188,13 +283,19 @@ class SingleRows(NumberedChunks):
 
     @override
     def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
-        if isinstance(chunk, Span):
-            return chunk.take(values)
-        return values[chunk * self.chunk_size : (chunk + 1) * self.chunk_size]
+        return chunk.take(values) if isinstance(chunk, Span) else super().take(values, chunk)
 
     @override
-    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         return values if values.shape.rank == 0 else self.take(values, chunk)
+
+    @override
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return number * self.chunk_size, (number + 1) * self.chunk_size
+
+    @override
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        return values[begin:end]
 
 
 class AllRows(NumberedChunks):
@@ -240,20 +341,22 @@ class AllRows(NumberedChunks):
         return lambda chunk: whole
 
 
-class Blocks(NumberedChunks):
+class Blocks(SharedChunks):
     """
     Blocks of any size, not necessarily of consecutive rows.
 
     Blocks of one size share chunks, so that a chunk is a dense array [G, b, ...] and nothing is padded.
     """
 
-    def __init__(self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None):
+    def __init__(
+        self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None, devices: Devices | None = None
+    ):
         """
         :param rows: a permutation of 0..N-1, block after block.
         :param sizes: how many of these rows each block has, [B].
         :param chunk_size: rows worked on together, at least; a block is never divided.
         """
-        super().__init__()
+        super().__init__(devices)
         self._chunk_size = _rows_per_chunk(chunk_size)
         plan = self._plan(rows, sizes)
         self._rows, self._blocks, self._table, self.sizes = (
@@ -313,8 +416,7 @@ class Blocks(NumberedChunks):
     def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         if isinstance(chunk, Span):
             return tf.gather(values, chunk.take(tf.convert_to_tensor(self._rows)))
-        row, _, groups, size = tf.unstack(self._table[chunk])
-        return tf.gather(values, self._rows[row : row + groups * size])
+        return super().take(values, chunk)
 
     @override
     def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
@@ -322,7 +424,7 @@ class Blocks(NumberedChunks):
             return values
         if isinstance(chunk, Span):
             return tf.gather(values, chunk.take_blocks(tf.convert_to_tensor(self._blocks)))
-        _, block, groups, _ = tf.unstack(self._table[chunk])
+        _, block, groups, _ = tf.unstack(self._table[_number(chunk)])
         return tf.gather(values, self._blocks[block : block + groups])
 
     @override
@@ -331,19 +433,34 @@ class Blocks(NumberedChunks):
 
     def divide(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
         """A chunk's rows [n, D] as blocks [G, b, D]."""
-        _, _, groups, size = chunk if isinstance(chunk, Span) else tf.unstack(self._table[chunk])
+        _, _, groups, size = chunk if isinstance(chunk, Span) else tf.unstack(self._table[_number(chunk)])
         return tf.reshape(values, [groups, size, values.shape[-1]])
 
+    @override
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        row, _, groups, size = tf.unstack(self._table[number])
+        return row, row + groups * size
 
-def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int) -> int:
+    @override
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, self._rows[begin:end])
+
+
+def _number(chunk: Any) -> tf.Tensor:
+    """Of a chunk among all, []."""
+    return chunk.number if isinstance(chunk, LocalChunk) else chunk
+
+
+def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int, num_rows: int = _MOST_ROWS) -> int:
     """
     Return how many rows are worked on together.
 
     :param device: where the data are, as a variable's ``device`` says it.
+    :param num_rows: those of each of several devices, none of which is to be left without.
     """
     if tf.DeviceSpec.from_string(device).device_type != "GPU":
         return ROWS_PER_CHUNK
-    return max(ROWS_PER_CHUNK, _GPU_BYTES // (num_inducing * bytes_per_number))
+    return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number)))
 
 
 def _rows_per_chunk(chunk_size: int | None) -> int:
@@ -375,6 +492,23 @@ def _sum(count: Any, part: Callable[[tf.Tensor], Any], start: Any) -> tuple[tf.T
     return tuple(total)
 
 
+def _keep(
+    chunks: Count, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
+) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
+    shapes: list[list[int | None]] = []
+    arrays = tuple(tf.TensorArray(dtype, chunks, clear_after_read=False, infer_shape=False) for _ in range(count))
+
+    def with_shapes(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        values = part(chunk)
+        shapes[:] = [[*value.shape[:-1], None] for value in values]
+        return values
+
+    arrays = _written(chunks, with_shapes, arrays)
+    return lambda chunk: tuple(
+        tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True)
+    )
+
+
 def concatenate(
     count: Count, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
 ) -> tuple[tf.Tensor, ...]:
@@ -382,9 +516,17 @@ def concatenate(
     if isinstance(count, list):
         runs = [_concatenate_run(run, part, dtype, shapes) for run in count]
         return tuple(tf.concat(values, axis=0) for values in zip(*runs, strict=True))
-    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False) for _ in shapes)
+    if tf.get_static_value(count) == 0:  # which TensorFlow does not concatenate when it runs eagerly
+        return tuple(tf.zeros([0, *shape[1:]], dtype) for shape in shapes)
+    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False, element_shape=_of_chunk(shape)) for shape in shapes)
     arrays = _written(count, part, arrays)
     return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+
+
+def _of_chunk(shape: Any) -> tf.TensorShape:
+    """The static shape of some rows, given that of all: TensorFlow needs it where there are no chunks."""
+    shape = tf.TensorShape(shape)
+    return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
 
 
 def _written(count: Any, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], arrays: Any) -> Any:

@@ -72,6 +72,7 @@ class RegressionRows(RowSource):
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
         self._data, self._workers = tuple(map(tf.convert_to_tensor, data)), workers
+        self._spread = chunks.spread(self._data)
         self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
@@ -94,7 +95,7 @@ class RegressionRows(RowSource):
     @override
     def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
         noise, *prior_inputs = inputs
-        X, Y = self._chunks.rows(self._data, chunk)  # [n, D], [n, P]
+        X, Y = self._chunks.rows(self._spread, chunk)  # [n, D], [n, P]
         if isinstance(self._chunks, Blocks):
             Kff = self._prior.Kff(self._chunks.divide(X, chunk), *prior_inputs)  # [G, b, b]
         else:

@@ -61,6 +61,7 @@ class LatentRows:
         self._workers = workers
         self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
         self._data = tuple(map(tf.convert_to_tensor, data))
+        self._spread = chunks.spread(self._data)
         self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
         self.inputs = self._prior.inputs
         self.variables = floating_variables(kernel, inducing_variable, mean_function)
@@ -138,7 +139,7 @@ class LatentRows:
 
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
-        X, _ = self.chunks.rows(self._data, chunk)  # [n, D]
+        X, _ = self.chunks.rows(self._spread, chunk)  # [n, D]
         return PriorRows(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(self._mean(X)))
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
@@ -148,13 +149,13 @@ class LatentRows:
         """Compute m(x) of all rows, [N, C]."""
 
         def part(chunk: Any) -> tuple[tf.Tensor]:
-            return (self._mean(self.chunks.rows(self._data, chunk)[0]),)
+            return (self._mean(self.chunks.rows(self._spread, chunk)[0]),)
 
         return self.concatenate(part, self._alpha.dtype, [[None, self.num_latent_gps]])[0]
 
     def observations(self, chunk: Any) -> Observations:
         """Return inputs and observations of one chunk."""
-        return Observations(*self.chunks.rows(self._data, chunk))
+        return Observations(*self.chunks.rows(self._spread, chunk))
 
     def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""

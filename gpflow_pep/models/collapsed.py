@@ -108,10 +108,10 @@ class CollapsedRegression(SparseGP):
         if isinstance(held, DatasetRows):
             self._chunks, self.single_chunk = held, False
         else:
-            num_data, single_rows = len(held[0]), SingleRows(self._chunk_size)
+            num_data, single_rows = len(held[0]), SingleRows(self._chunk_size, self._devices)
             self._chunks = single_rows
             if blocks is not None:
-                self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size)
+                self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size, self._devices)
             self.single_chunk = num_data <= single_rows.chunk_size
         self._sites = self._make_sites()
         if self._workers is not None:
@@ -202,7 +202,9 @@ class CollapsedRegression(SparseGP):
 
     def _independent_rows(self) -> Chunks:
         """Return all rows as blocks of their own, whatever the model's blocks."""
-        return self._chunks if isinstance(self._chunks, DatasetRows) else self._visited(SingleRows(self._chunk_size))
+        if isinstance(self._chunks, DatasetRows):
+            return self._chunks
+        return self._visited(SingleRows(self._chunk_size, self._devices))
 
     def _accumulate_sums(
         self,

@@ -195,7 +195,7 @@ class PEP(SiteProperties, SparseGP):
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
         self._sites = Sites(num_data, C, default_float())
         self._set_sizes(num_data)
-        self._chunks = held if isinstance(held, DatasetRows) else SingleRows(self._chunk_size)
+        self._chunks = held if isinstance(held, DatasetRows) else SingleRows(self._chunk_size, self._devices)
         self._options = ConvergenceOptions(
             local_variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),

@@ -5,6 +5,7 @@ Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for ea
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from tensorflow.python.eager import record
 from .. import validation
 from ..checks import asserted, check, plainly, warn
 from ..derivatives import derivatives
-from ..engine import SiteSums
+from ..engine import SiteSums, in_replica
 from ..ep import (
     CONVERGED,
     IMPROPER,
@@ -244,6 +245,15 @@ def minibatch_step(
     model: "PEP", key: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
+    result: tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]] = in_replica(
+        partial(_updated_minibatch, model), A, c, indices, damping
+    )
+    return result
+
+
+def _updated_minibatch(
+    model: "PEP", A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     variables = model.trainable_variables
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)

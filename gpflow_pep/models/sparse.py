@@ -21,6 +21,7 @@ from .. import validation
 from ..checks import asserted
 from ..engine import (
     DatasetRows,
+    Devices,
     OldPosterior,
     OldPosteriorSite,
     Prior,
@@ -84,14 +85,19 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._workers = Workers.of_strategy()
+        self._workers, self._devices = Workers.of_strategy(), Devices.of_strategy()
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
 
     def _default_chunk_size(self) -> int:
-        device = "" if isinstance(self._data, DatasetRows) else self._data[0].device
-        return default_chunk_size(device, int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size)
+        size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
+        if isinstance(self._data, DatasetRows):
+            return default_chunk_size("", *size)
+        X = self._data[0]
+        if self._devices is None:
+            return default_chunk_size(X.device, *size)
+        return default_chunk_size(X.device, *size, -(-int(tf.shape(X)[0]) // len(self._devices.names)))
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:

@@ -1,6 +1,7 @@
 """Adam steps, with natural gradients of q(u) if they apply; all state is in variables."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -10,12 +11,13 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
+from ..engine import in_every_replica
 from ..graphs import compiled
 from .history import History
 from .objectives import Objective
 from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
-from .workers import in_replica, workers_of
+from .workers import workers_of
 
 
 class Adam:
@@ -80,13 +82,14 @@ class Adam:
             parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
                 of_q = [pair for pair, is_of_q in parts if is_of_q]
-                # A linear function of q(u) with these derivatives, so that they are not computed twice.
-                self._natural.minimize(
-                    lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in of_q), [self._q]
-                )
+                in_every_replica(partial(self._apply_to_q, self._q, of_q))
             others = [pair for pair, is_of_q in parts if not is_of_q]
             # The gradient is that of all rows already, where several workers have them.
-            in_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
+            in_every_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
+
+    def _apply_to_q(self, q: tuple[Parameter, Parameter], gradient: list[tuple[tf.Tensor, tf.Variable]]) -> None:
+        # A linear function of q(u) with these derivatives, so that they are not computed twice.
+        self._natural.minimize(lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in gradient), [q])
 
     def _check(self, step: int) -> None:
         """Raise an error if loss or gradient is not finite at the parameters."""

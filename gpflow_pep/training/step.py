@@ -10,9 +10,9 @@ from gpflow.models import GPModel
 
 from ..checks import plainly
 from ..derivatives import derivatives
+from ..engine import in_replica
 from ..graphs import compiled
 from ..models.retracing import StructureCounter
-from .workers import in_replica
 
 _KEY = "_training_step"
 _ABORTED = "Collective ops is aborted"

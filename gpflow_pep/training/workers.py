@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,15 +60,6 @@ def workers_of(model: Any) -> Workers | None:
             "are not divided among them."
         )
     return workers
-
-
-def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """Call a function in a replica of the strategy in whose scope this is: TensorFlow differentiates only there."""
-    if not (tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()):
-        return function(*arguments)
-    strategy = tf.distribute.get_strategy()
-    results = strategy.run(function, args=arguments)
-    return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,3 +109,9 @@ def test_chunks_of_a_gpu_are_as_wide_as_memory_allows(device, num_inducing, rows
     """V [M, n] of 64 bits has 256 MiB."""
     name = f"/job:localhost/replica:0/task:0/device:{device}" if device else ""
     assert default_chunk_size(name, num_inducing, 8) == rows
+
+
+def test_chunks_of_several_gpus_leave_none_without_rows():
+    name = "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert default_chunk_size(name, 256, 8, num_rows=50_000) == 50_000
+    assert default_chunk_size(name, 256, 8, num_rows=500) == 1024

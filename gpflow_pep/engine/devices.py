@@ -1,0 +1,83 @@
+"""Several devices of one process: each has a share of the chunks, and a loop of its own over them.
+
+All loops belong to one graph, and TensorFlow runs what is on different devices at the same time. What the loops return
+is added up, or put together, on the first device, where everything is computed that does not grow with N M.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import tensorflow as tf
+
+_Result = TypeVar("_Result")
+
+
+class LocalChunk(NamedTuple):
+    """A chunk of a device's share."""
+
+    device: int  # Which device
+    number: tf.Tensor  # Of the chunk among all, []
+    local_number: tf.Tensor  # In the share, []
+
+
+class Share(NamedTuple):
+    """The chunks that one device works on."""
+
+    device: int
+    name: str  # Of the device
+    first: tf.Tensor  # The first chunk, []
+    count: tf.Tensor  # How many, []
+
+    def compute(self, function: Callable[[], _Result]) -> _Result:
+        """Return what a function computes on the device."""
+        with tf.device(self.name):
+            return function()
+
+    def each(self, part: Callable[[LocalChunk], Any]) -> Callable[[tf.Tensor], Any]:
+        """Return `part`, computed on the device, as a function of the number of a chunk in the share."""
+        return lambda number: self.compute(lambda: part(LocalChunk(self.device, self.first + number, number)))
+
+
+class Devices:
+    """The devices of a `tf.distribute.MirroredStrategy`."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = tuple(names)
+
+    @classmethod
+    def of_strategy(cls) -> "Devices | None":
+        """Return the devices of the strategy in whose scope this is called; None if it has only one."""
+        strategy = tf.distribute.get_strategy()
+        if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
+            return None
+        return cls(strategy.extended.worker_devices)
+
+    def shares(self, count: tf.Tensor) -> list[Share]:
+        """Divide `count` chunks, so that shares differ by one chunk at most."""
+        limits = [count * device // len(self.names) for device in range(len(self.names) + 1)]
+        return [
+            Share(device, name, limits[device], limits[device + 1] - limits[device])
+            for device, name in enumerate(self.names)
+        ]
+
+
+@contextmanager
+def side_by_side() -> Iterator[None]:
+    """
+    Let TensorFlow run the loops that are made in this context at the same time, also if checks in them may fail.
+
+    In a function it would run such loops one after the other, unless they read variables: then it knows what must be in
+    order. (How to tell it is private to TensorFlow; in another version the loops may run one after the other.)
+    """
+    if tf.executing_eagerly():
+        yield
+        return
+    graph = tf.compat.v1.get_default_graph()
+    first = len(graph.get_operations())
+    yield
+    manager = getattr(graph, "experimental_acd_manager", None)
+    for operation in graph.get_operations()[first:]:
+        reads = any(value.dtype == tf.resource for value in operation.inputs)
+        if manager is not None and operation.type == "While" and not reads:
+            manager.run_independently(operation)

@@ -1,0 +1,127 @@
+"""The devices of a `tf.distribute.MirroredStrategy`, two virtual CPUs here, give what one gives, each for its rows."""
+
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from quick import some_slow
+
+SCRIPT = Path(__file__).parents[1] / "support" / "devices_process.py"
+TOLERANCE = 1e-12  # sums over rows in another order
+AFTER_TRAINING = 1e-10  # amplified by line searches and by sites
+QUICK = ("PEPR", "BTSGPR", "PEPClassifier")
+SLOW = (
+    "VFE in one loop per device and pass",
+    "PITC of a power for each block",
+    "TSGPR with a mean function",
+    "PEPClassifier of robust-max",
+    "fewer chunks than devices",
+)
+
+
+def printed(log, *tasks):
+    """What a process with two devices found, and what it wrote to its log, with every operation's device if asked."""
+    paths = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
+    command = [sys.executable, str(SCRIPT), "log" if log else "no log", *tasks]
+    environment = os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout.splitlines()[-1]), process.stderr
+
+
+@pytest.fixture(scope="module")
+def found():
+    return printed(True, *QUICK, "without_data", "checkpoint", "in_every_replica of PEPR", "xla")
+
+
+@pytest.fixture(scope="module")
+def found_of_others():
+    return printed(False, *SLOW, "minibatches_of_rows_with_sites", "in_every_replica of PEPClassifier")
+
+
+def numbers_in(values):
+    """All numbers of a nested list."""
+    return [number for part in values for number in numbers_in(part)] if isinstance(values, list) else [values]
+
+
+def assert_close(actual, expected, tolerance):
+    """Numbers of one kind, up to the largest of them."""
+    actual, expected = numbers_in(actual), numbers_in(expected)
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=tolerance * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("name", some_slow((*QUICK, *SLOW), quick=QUICK))
+def test_two_devices_give_what_one_gives(request, name):
+    numbers, _ = request.getfixturevalue("found" if name in QUICK else "found_of_others")
+    both, one = numbers[name]
+    assert both.keys() == one.keys()
+    for kind in one:
+        at_start = kind in ("loss", "step")
+        assert_close(both[kind], one[kind], TOLERANCE if at_start else AFTER_TRAINING)
+    first, second = both["parameters"]
+    assert first == second  # on both devices, to the last digit
+
+
+def test_minibatch_models_are_trained_as_with_one_device(found):
+    for both, one in found[0]["without_data"]:  # with natural gradients, and without
+        for kind in one:
+            assert_close(both[kind], one[kind], AFTER_TRAINING)
+        assert both["parameters"][0] == both["parameters"][1]
+
+
+def test_one_device_continues_the_training_of_two(found):
+    _, one = found[0]["PEPR"]
+    assert_close(found[0]["checkpoint"], one["adam"], AFTER_TRAINING)
+
+
+@pytest.mark.slow
+def test_minibatches_of_rows_with_sites(found_of_others):
+    actual, expected = found_of_others[0]["minibatches_of_rows_with_sites"]
+    assert_close(actual, expected, AFTER_TRAINING)
+
+
+@pytest.mark.parametrize("name", some_slow(["PEPR", "PEPClassifier"], first=1))
+def test_a_step_in_all_replicas_gives_each_the_gradient(request, name):
+    numbers, _ = request.getfixturevalue("found" if name in QUICK[:1] else "found_of_others")
+    *replicas, expected = numbers[f"in_every_replica of {name}"]
+    assert len(replicas) == 2
+    for values in replicas:
+        assert_close(values, expected, TOLERANCE)
+
+
+def test_xla_is_refused(found):
+    assert "XLA cannot compile a model whose rows are divided among several devices" in found[0]["xla"]
+
+
+def products_of_loops(log, name, devices):
+    """How many of the products and triangular solves in the loops of a step TensorFlow has placed on each device."""
+    text = log.split(f"\nstep of {name} on {devices}\n")[1].split("\nend of step\n")[0]
+    placed = re.findall(
+        r"^.*\] \S*/body/\S*: \((MatMul|BatchMatMulV2|MatrixTriangularSolve)\): \S*(CPU:\d)$", text, re.M
+    )
+    return collections.Counter(device for _, device in placed)
+
+
+@pytest.mark.parametrize("name", ["PEPR", "BTSGPR"])
+def test_every_device_works_on_its_rows(found, name):
+    """There is one loop on each device for each pass, forward and back, and no other loop."""
+    counts = products_of_loops(found[1], name, 2)
+    assert counts["CPU:0"] == counts["CPU:1"] > 5
+
+
+def test_every_device_works_on_its_sites(found):
+    """The loop over sweeps is on the first device; in it each device has a loop over its rows."""
+    counts = products_of_loops(found[1], "PEPClassifier", 2)
+    assert counts["CPU:0"] > counts["CPU:1"] > 5
+
+
+def test_without_a_strategy_one_device_works(found):
+    counts = products_of_loops(found[1], "PEPR", 1)
+    assert counts["CPU:0"] > 5
+    assert counts["CPU:1"] == 0

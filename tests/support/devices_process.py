@@ -1,0 +1,164 @@
+"""What models give on two virtual devices and on one, in a process of its own, printed as JSON; where their rows go."""
+
+import json
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
+from gpflow_pep.engine.devices import Devices
+from gpflow_pep.likelihoods import Probit
+from gpflow_pep.training.step import training_step
+
+tf.debugging.set_log_device_placement("log" in sys.argv[1])
+(CPU,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
+STRATEGY = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+_RNG = np.random.default_rng(0)
+X = _RNG.normal(size=(65, 2))  # chunks of 10, the last one shorter: 3 and 4 for the devices
+Y = np.sin(X[:, :1]) + 0.3 * _RNG.normal(size=(65, 1))
+LABELS = (Y > 0.0).astype(float)
+CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
+Z = X[:6].copy()
+
+
+def _options():
+    return {"kernel": gpflow.kernels.Matern52(), "inducing_variable": Z.copy(), "chunk_size": 10}
+
+
+MODELS = {
+    "PEPR": lambda: PEPR((X, Y), **_options(), alpha=0.5),
+    "VFE in one loop per device and pass": lambda: PEPR((X, Y), **_options(), alpha=0.0),
+    "BTSGPR": lambda: BTSGPR((X, Y), **_options(), blocks=4),
+    "PITC of a power for each block": lambda: PEPR((X, Y), **_options(), blocks=3, alpha=np.linspace(0.0, 1.0, 22)),
+    "TSGPR with a mean function": lambda: TSGPR(
+        (X, Y), **_options(), mean_function=gpflow.functions.Linear(np.ones((2, 1)))
+    ),
+    "PEPClassifier": lambda: PEPClassifier((X, LABELS), likelihood=Probit(), **_options()),
+    "PEPClassifier of robust-max": lambda: PEPClassifier((X, CLASSES), likelihood=None, **_options()),
+    "fewer chunks than devices": lambda: PEPR((X[:10], Y[:10]), **_options() | {"chunk_size": 9}, blocks=10),
+}
+
+
+def numbers_of(name):
+    """Objective and gradient, training, sites and predictions of a model, and the parameters on every device."""
+    model = MODELS[name]()
+    with _logged(name):
+        step = training_step(model)()
+    found = {"loss": model.training_loss(), "step": step}
+    start = gpflow.utilities.read_values(model)
+    for optimizer in ("lbfgs", "adam"):
+        gpflow.utilities.multiple_assign(model, start)
+        found[optimizer] = fit(model, max_iterations=3, optimizer=optimizer).objective
+    if isinstance(model, PEP):
+        found["sites"] = model.update_sites().log_evidence, *model.surrogate()
+    found["predictions"] = model.predict_f(X[:3] + 0.1)
+    found["leave-one-out"] = model.loo_log_predictive_density()
+    return found | {"parameters": _on_every_device(model)}
+
+
+def _on_every_device(model):
+    """The parameters that each device has; those of the only one, once for each device."""
+    values = [STRATEGY.experimental_local_results(variable) for variable in model.trainable_variables]
+    return [[copies[device % len(copies)] for copies in values] for device in range(2)]
+
+
+@contextmanager
+def _logged(name):
+    """Mark what TensorFlow writes to its log meanwhile."""
+    devices = 1 if Devices.of_strategy() is None else len(Devices.of_strategy().names)
+    print(f"\nstep of {name} on {devices}", file=sys.stderr, flush=True)
+    yield
+    print("\nend of step", file=sys.stderr, flush=True)
+
+
+def without_data():
+    """Training of a minibatch model by Adam, with natural gradients and without, and the parameters on all devices."""
+
+    def numbers(natural_step):
+        model = APEP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(), Z.copy(), num_data=len(X))
+        options = {"optimizer": "adam", "batch_size": 20, "max_iterations": 5, "interval": 1}
+        trained = fit(model, (X, Y), natural_step=natural_step, **options).objective
+        return {"trained": trained, "predictions": model.predict_f(X[:3]), "parameters": _on_every_device(model)}
+
+    with STRATEGY.scope():
+        both = [numbers(0.1), numbers(None)]
+    return list(zip(both, [numbers(0.1), numbers(None)], strict=True))
+
+
+def checkpoint():
+    """Training by one device that continues where that with two devices has stopped."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "training.npz"
+        with STRATEGY.scope():
+            fit(MODELS["PEPR"](), optimizer="adam", max_iterations=1, checkpoint=path)
+        return fit(MODELS["PEPR"](), optimizer="adam", max_iterations=3, checkpoint=path).objective
+
+
+def minibatches_of_rows_with_sites():
+    """Training by minibatches of a model with sites."""
+
+    def trained():
+        return fit(MODELS["PEPClassifier"](), optimizer="adam", batch_size=30, max_iterations=4).objective
+
+    with STRATEGY.scope():
+        found = trained()
+    return [found, trained()]
+
+
+def in_every_replica(name):
+    """Loss and gradient where users call a step in all replicas, of each of these, and of one device."""
+
+    def step(model):
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return [loss, *tape.gradient(loss, model.trainable_variables)]
+
+    with STRATEGY.scope():
+        model = MODELS[name]()
+        values = tf.function(lambda: STRATEGY.run(step, args=(model,)))()
+    copies = [STRATEGY.experimental_local_results(value) for value in values]
+    return [*(list(each) for each in zip(*copies, strict=True)), tf.function(step)(MODELS[name]())]
+
+
+def xla():
+    """What is said to a user who asks for XLA."""
+    with STRATEGY.scope():
+        model = MODELS["PEPR"]()
+        try:
+            fit(model, max_iterations=1, jit_compile=True)
+        except NotImplementedError as error:
+            return str(error)
+    return ""
+
+
+def _plain(values):
+    """Tensors and arrays, in any structure, as lists of numbers."""
+    if isinstance(values, dict):
+        return {name: _plain(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_plain(value) for value in values]
+    return np.asarray(values.numpy() if isinstance(values, tf.Variable) else values).tolist()
+
+
+def main(names):
+    """Do the named tasks: models, with both devices and with one, or functions of this file."""
+    found = {}
+    for name in names:
+        if name in MODELS:
+            with STRATEGY.scope():
+                both = numbers_of(name)
+            found[name] = _plain([both, numbers_of(name)])
+        else:
+            task, *arguments = name.split(" of ")
+            found[name] = _plain(globals()[task](*arguments))
+    print(json.dumps(found))
+
+
+main(sys.argv[2:])
