@@ -17,7 +17,6 @@ from .history import History
 from .objectives import Objective
 from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
-from .workers import workers_of
 
 
 class Adam:
@@ -26,15 +25,9 @@ class Adam:
     def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
         """
         :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
-        :raises ValueError: if there are natural gradients and several workers.
         """
         self._objective = objective
         self._q = _quadratic_in(objective.model) if natural_step is not None else None
-        if self._q is not None and workers_of(objective.model) is not None:
-            raise ValueError(
-                f"natural_step must be None with several workers, got {natural_step}: pass natural_step=None to train "
-                "q(u) with Adam."
-            )
         self._natural = NaturalGradient(natural_step or 0.0)
         of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
         self._is_of_q = [any(variable is other for other in of_q) for variable in objective.variables]

@@ -100,6 +100,12 @@ MINIBATCH_MODELS = {
     ),
     "TSVGP": lambda kernel: TSVGP(kernel, gpflow.likelihoods.Gaussian(), Z.copy(), num_latent_gps=2, num_data=N),
 }
+# How these are trained: without q(u) apart, with natural gradients of q(u), and by L-BFGS.
+MINIBATCH_OPTIONS = {
+    "adam": {"optimizer": "adam", "natural_step": None},
+    "natural": {"optimizer": "adam", "natural_step": 0.1},
+    "lbfgs": {"optimizer": "lbfgs"},
+}
 
 
 def minibatch_model(name):

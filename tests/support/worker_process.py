@@ -11,7 +11,17 @@ from pathlib import Path
 import gpflow
 import numpy as np
 import tensorflow as tf
-from worker_models import MINIBATCH_MODELS, MODELS, data_of, minibatch_model, mixed_model, model_of, numbers_of, rows_of
+from worker_models import (
+    MINIBATCH_MODELS,
+    MINIBATCH_OPTIONS,
+    MODELS,
+    data_of,
+    minibatch_model,
+    mixed_model,
+    model_of,
+    numbers_of,
+    rows_of,
+)
 
 from gpflow_pep import PEPR, PEPClassifier, StreamingSGPR, fit
 
@@ -68,10 +78,13 @@ def minibatch_models():
     """Models without data, trained on all of this worker's rows in each step."""
     found = {}
     for name in MINIBATCH_MODELS:
-        for options in ({"optimizer": "adam", "batch_size": len(SHARD), "natural_step": None}, {"optimizer": "lbfgs"}):
+        for optimizer, options in MINIBATCH_OPTIONS.items():
+            size = {"batch_size": len(SHARD)} if options["optimizer"] == "adam" else {}
             with STRATEGY.scope():
-                result = fit(minibatch_model(name), (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options)
-            found[f"{name} {options['optimizer']}"] = result.objective
+                model = minibatch_model(name)
+                result = fit(model, (X[SHARD], Y[SHARD]), max_iterations=3, interval=1, **options, **size)
+                q = [np.ravel(values).tolist() for values in (model.q_mu, model.q_sqrt)]
+            found[f"{name} {optimizer}"] = [result.objective, q]
     return found
 
 
@@ -132,9 +145,6 @@ def refused():
         labels = data_of("PEP")[1]
         return X[SHARD], labels[SHARD]
 
-    def natural_gradients():
-        fit(minibatch_model("SVGP"), (X[SHARD], Y[SHARD]), max_iterations=1)
-
     def of_gpflow():
         fit(gpflow.models.SGPR((X[SHARD], Y[SHARD]), kernel(), Z), max_iterations=1)
 
@@ -146,7 +156,6 @@ def refused():
         another_optimizer_setting,
         a_stream,
         updates_in_batches,
-        natural_gradients,
         of_gpflow,
         another_checkpoint,
         new_data,
