@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 
 from .checks import asserted
 from .derivatives import once_differentiable
-from .graphs import in_xla, on_demand
+from .graphs import compiled, in_xla
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _HALVINGS = 2  # of a triangular factor that is inverted
@@ -108,7 +108,7 @@ def _listed(matrix: tf.Tensor, succeeded: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     return tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0)), tf.reshape(succeeded, [-1])
 
 
-@on_demand
+@compiled(reduce_retracing=True)  # once for all factorizations
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
     The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has
