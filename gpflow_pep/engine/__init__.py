@@ -23,7 +23,7 @@ from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
-from .replicas import in_every_replica, in_replica
+from .replicas import heed_set_trainable, in_every_replica, in_replica, scope_of
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
@@ -67,6 +67,7 @@ __all__ = [
     "factored_log_det_ratio",
     "factorize_B",
     "floating_variables",
+    "heed_set_trainable",
     "in_every_replica",
     "in_replica",
     "independent_parts",
@@ -77,6 +78,7 @@ __all__ = [
     "mahalanobis",
     "precision_B",
     "scale_terms",
+    "scope_of",
     "sum_over_chunks",
     "watched",
     "with_checked_variance",

@@ -168,7 +168,7 @@ class Shard(NamedTuple):
 
 
 class SharedChunks(NumberedChunks):
-    """Chunks that several devices may share."""
+    """Chunks that may be divided among several devices."""
 
     def __init__(self, devices: Devices | None):
         """

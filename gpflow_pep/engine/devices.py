@@ -65,10 +65,10 @@ class Devices:
 @contextmanager
 def side_by_side() -> Iterator[None]:
     """
-    Let TensorFlow run the loops that are made in this context at the same time, also if checks in them may fail.
+    Let TensorFlow run the loops that are made in this context at the same time, even if checks in them may fail.
 
-    In a function it would run such loops one after the other, unless they read variables: then it knows what must be in
-    order. (How to tell it is private to TensorFlow; in another version the loops may run one after the other.)
+    In a function it runs loops with checks one after the other. Only of loops that read variables it knows what must be
+    in order. (The way to tell TensorFlow is private; in another version the loops may run one after the other.)
     """
     if tf.executing_eagerly():
         yield

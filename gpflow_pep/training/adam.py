@@ -11,7 +11,7 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
-from ..engine import in_every_replica
+from ..engine import in_every_replica, scope_of
 from ..graphs import compiled
 from .history import History
 from .objectives import Objective
@@ -25,16 +25,18 @@ class Adam:
     def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
         """
         :param natural_step: natural gradient step size, if the objective is quadratic in q(u); None: use Adam only.
+        :raises ValueError: if the model was not constructed in the scope of the strategy in which it is trained.
         """
         self._objective = objective
         self._q = _quadratic_in(objective.model) if natural_step is not None else None
         self._natural = NaturalGradient(natural_step or 0.0)
         of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
         self._is_of_q = [any(variable is other for other in of_q) for variable in objective.variables]
-        self._optimizer = tf_keras.optimizers.Adam(learning_rate)
-        self._optimizer.build([v for v, of_q in zip(objective.variables, self._is_of_q, strict=True) if not of_q])
-        self._changing = [*objective.variables, *self._optimizer.variables]
-        self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
+        with scope_of(objective.variables):
+            self._optimizer = tf_keras.optimizers.Adam(learning_rate)
+            self._optimizer.build([v for v, of_q in zip(objective.variables, self._is_of_q, strict=True) if not of_q])
+            self._changing = [*objective.variables, *self._optimizer.variables]
+            self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
 
     @property
@@ -51,7 +53,8 @@ class Adam:
         with restore_on_failure(self._objective, history, self._restore) as failure:
             while not history.is_over:
                 loss, gradient = self._objective.evaluate(history.iterations)
-                self._step(tf.constant(0.0 if loss is None else loss), gradient)
+                with scope_of(self._objective.variables):
+                    self._step(tf.constant(0.0 if loss is None else loss), gradient)
                 losses += [] if loss is None else [loss]
                 if history.will_record:
                     history.step(self._objective.recorded(losses))

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from .. import validation
 from ..checks import warn
+from ..engine import heed_set_trainable
 from ..ep import SitesStatus
 from ..identity import fingerprint, run_identity
 from ..minibatches import Minibatches
@@ -122,6 +123,7 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
+    heed_set_trainable(model.variables)
     rows = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer = _checked_optimizer(model, optimizer, batch_size)

@@ -125,8 +125,11 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
                 restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
             if gained and not (history.is_over or is_flat()) and objective.tighten():
-                best.loss = np.inf  # it may be too low
-                loss(best.values)
+                best.loss, previous = np.inf, best.loss  # it may be too low
+                try:
+                    loss(best.values)
+                except FAILURES:
+                    best.loss, gained = previous, False
                 recent.clear()
         history.record_last(-best.loss)
         if history.is_interrupted:

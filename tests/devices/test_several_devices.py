@@ -15,6 +15,7 @@ from quick import some_slow
 SCRIPT = Path(__file__).parents[1] / "support" / "devices_process.py"
 TOLERANCE = 1e-12  # sums over rows in another order
 AFTER_TRAINING = 1e-10  # amplified by line searches and by sites
+SCOPES = ("used_outside", "constructed_outside")
 QUICK = ("PEPR", "BTSGPR", "PEPClassifier")
 SLOW = (
     "VFE in one loop per device and pass",
@@ -37,7 +38,7 @@ def printed(log, *tasks):
 
 @pytest.fixture(scope="module")
 def found():
-    return printed(True, *QUICK, "without_data", "checkpoint", "in_every_replica of PEPR", "xla")
+    return printed(True, *QUICK, "without_data", "checkpoint", "in_every_replica of PEPR", "xla", *SCOPES)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,16 @@ def test_minibatch_models_are_trained_as_with_one_device(found):
 def test_one_device_continues_the_training_of_two(found):
     _, one = found[0]["PEPR"]
     assert_close(found[0]["checkpoint"], one["adam"], AFTER_TRAINING)
+
+
+def test_training_outside_of_the_scope_and_parameters_that_are_fixed(found):
+    actual, expected = found[0]["used_outside"]
+    assert_close(actual, expected, AFTER_TRAINING)
+    assert actual[-1] == 1.0
+
+
+def test_adam_needs_the_scope_in_which_the_model_was_constructed(found):
+    assert "must be constructed in the scope of the strategy in which Adam trains it" in found[0]["constructed_outside"]
 
 
 @pytest.mark.slow

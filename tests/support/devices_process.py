@@ -101,6 +101,30 @@ def checkpoint():
         return fit(MODELS["PEPR"](), optimizer="adam", max_iterations=3, checkpoint=path).objective
 
 
+def used_outside():
+    """Training by Adam, with a parameter that is not trainable, of a model that was constructed in the scope."""
+
+    def trained(model):
+        gpflow.set_trainable(model.kernel.variance, False)
+        result = fit(model, optimizer="adam", max_iterations=3)
+        return [result.objective, model.kernel.variance.numpy()]
+
+    with STRATEGY.scope():
+        model = MODELS["PEPR"]()
+    return [trained(model), trained(MODELS["PEPR"]())]
+
+
+def constructed_outside():
+    """What is said to a user who trains a model by Adam in a scope in which it was not constructed."""
+    model = MODELS["PEPR"]()
+    with STRATEGY.scope():
+        try:
+            fit(model, optimizer="adam", max_iterations=1)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
 def minibatches_of_rows_with_sites():
     """Training by minibatches of a model with sites."""
 
