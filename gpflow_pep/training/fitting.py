@@ -123,7 +123,6 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
-    heed_set_trainable(model.variables)
     rows = _checked_data(model, data)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer = _checked_optimizer(model, optimizer, batch_size)
@@ -136,6 +135,7 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
+    heed_set_trainable(model.variables)
     objective = _objective(model, rows, optimizer, batch_size, seed)
     objective.jit_compile = _checked_jit_compile(model, jit_compile, batch_size)
     interval = _checked_interval(objective, interval)
