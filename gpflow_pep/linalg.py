@@ -43,11 +43,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            message = (
-                ()
-                if in_xla()
-                else (_diagnosis(*_listed(matrix, succeeded), *map(tf.convert_to_tensor, (name, advice))),)
-            )
+            message = [] if in_xla() else [_message(matrix, succeeded, name, advice)]
             factor = asserted(factor, succeeded, *message)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -103,9 +99,10 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(factor))
 
 
-def _listed(matrix: tf.Tensor, succeeded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A matrix or a batch of them as a list, [B, M, M], and whether the factorization of each succeeded, [B]."""
-    return tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0)), tf.reshape(succeeded, [-1])
+def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
+    """What the error says of a matrix, or of the first of a batch that failed."""
+    matrices = tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0))  # [B, M, M]
+    return _diagnosis(matrices, tf.reshape(succeeded, [-1]), tf.convert_to_tensor(name), tf.convert_to_tensor(advice))
 
 
 @compiled(reduce_retracing=True)  # once for all factorizations

@@ -10,11 +10,10 @@ import tensorflow as tf
 from .densities import LogDensity
 from .forms import weights
 from .rule import Cavity, Observations, Size, Tilted
-from .shared_points import is_narrow, on_shared_points
+from .shared_points import HALF, is_narrow, on_shared_points
 from .trapezoid import Approximation, Window, next_window, trapezoid
 
 _FEW, _MORE, _MANY = 60, 96, 160  # points: of most first windows, of those of wide cavities, and of further windows
-_HALF = 8.5  # of the first window, in standard deviations of the cavity
 _WIDE = 5.0  # of the radius of a density: standard deviation of a wide cavity
 _MAX_LEVELS = 24
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
@@ -35,7 +34,7 @@ def first_points(
 ) -> tuple[tf.Tensor, Approximation]:
     """Return the points f that all rows are begun with, [K, R], and the tilted distributions from these alone."""
     m, v = cavity
-    window = Window(tf.zeros_like(m), tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype)))
+    window = Window(tf.zeros_like(m), tf.fill(tf.shape(m), tf.constant(HALF, m.dtype)))
     integrated = trapezoid(density, cavity, observations, alpha, window, tf.constant(weights(_FEW), m.dtype))
     return m + tf.sqrt(v) * integrated.points.x, integrated
 
@@ -126,7 +125,7 @@ def compute_on_windows(
     def begun(joins: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """These rows, and others with their first window."""
         zero = tf.zeros(tf.shape(joins), dtype)
-        parts = (row, joins), (middle, zero), (half, zero + _HALF)
+        parts = (row, joins), (middle, zero), (half, zero + HALF)
         return tuple(tf.concat(pair, axis=0) for pair in parts)
 
     none = tf.zeros([0], dtype)
@@ -217,7 +216,7 @@ def locate_all(
 
     shared = on_shared_points(density, cavity, observations, alpha, least)
     rest = ~(is_narrow(density, cavity, observations) & shared.is_accurate)
-    state = _State(Window(zero, zero + _HALF), rest, _results(*shared, cavity, alpha))
+    state = _State(Window(zero, zero + HALF), rest, _results(*shared, cavity, alpha))
     state = level(1, _MORE, rest, state)
     any_rows = tf.TensorShape([None])
     _, state = tf.while_loop(

@@ -17,19 +17,19 @@ from .forms import Moments, best_form, weights
 from .rule import Cavity, Observations, Size, Tilted
 from .trapezoid import ACCURATE, ALIAS, LARGEST_STEP, SMALLEST_POWER
 
-_HALF = 8.5  # of the window, in standard deviations of the cavity
+HALF = 8.5  # of the window, and of every first window, in standard deviations of the cavity
 _NUMBERS = (36, 48)  # of points: where the step is a small part of the radius, and elsewhere
 _SMALL_STEP = 0.17  # in units of the radius
 
 
 def _step(number: int) -> float:
-    return 2.0 * _HALF / (number - 1)
+    return 2.0 * HALF / (number - 1)
 
 
 def _points(number: int) -> AnyNDArray:
     """Return x and the weights of 15 sums over the points, [16, K]: of N(f; m, v) √v times 1, x and x²."""
     unit, *sums = weights(number)
-    x = _HALF * unit
+    x = HALF * unit
     normal = _step(number) * np.exp(-0.5 * np.square(x))
     return np.stack([x, *(normal * x**power * each for power in range(3) for each in sums)])
 
@@ -62,7 +62,7 @@ def on_shared_points(
     z = power * density.log_prob(m + sd * x[:, None], *observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     zero = tf.zeros_like(m)
-    reach = tf.fill(tf.shape(m), tf.constant(_HALF, m.dtype))
+    reach = tf.fill(tf.shape(m), tf.constant(HALF, m.dtype))
     of_pi, of_q = (
         Moments(tf.reshape(sums_of @ values, [3, 5, -1]), zero, reach) for values in (tf.exp(z), T / (1.0 - T))
     )
