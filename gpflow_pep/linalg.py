@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 
 from .checks import asserted
 from .derivatives import once_differentiable
-from .graphs import compiled, in_xla
+from .graphs import in_xla, shared
 
 _GROWTH = 10.0  # of the jitter, per attempt
 _HALVINGS = 2  # of a triangular factor that is inverted
@@ -105,7 +105,7 @@ def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | t
     return _diagnosis(matrices, tf.reshape(succeeded, [-1]), tf.convert_to_tensor(name), tf.convert_to_tensor(advice))
 
 
-@compiled(reduce_retracing=True)  # once for all factorizations
+@shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
     The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has

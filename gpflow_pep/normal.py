@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from .graphs import compiled, on_demand
+from .graphs import on_demand, shared
 
 _SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
 _UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
@@ -25,7 +25,7 @@ def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
 
 
-@compiled(reduce_retracing=True)  # once for all uses
+@shared
 def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
     limit = _UNDERFLOW_BELOW_IN_SINGLE if x.dtype == tf.float32 else _UNDERFLOW_BELOW
     far = x < limit
@@ -48,7 +48,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
     return log_cdf, slope, drop
 
 
-@compiled(reduce_retracing=True)
+@shared
 def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     far = x < _SERIES_BELOW
     log_cdf = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
@@ -66,7 +66,8 @@ def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
 def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:
     magnitude = tf.where(x > 0.0, x, -x)  # tf.abs has no derivative at 0, log Phi has
     tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * magnitude)  # Phi(-|x|)
-    return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(tail))
+    left = tf.where(x > 0.0, tf.ones_like(tail), tail)  # far to the right it is 0, and the slope of its logarithm NaN
+    return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(left))
 
 
 @on_demand

@@ -189,7 +189,9 @@ class _ManyChunks(NamedTuple):
             return self.rows.sum_over_chunks(part, zero)
 
         def linear() -> tuple[tf.Tensor, ...]:
-            adjoint = LinearAdjoint.of(self.L, self.powers, bar, self._is_well_conditioned(sums.A, num_single))
+            well_conditioned = self._is_well_conditioned(sums.A, num_single)
+            in_single = self.single is not None
+            adjoint = LinearAdjoint.of(self.L, self.powers, bar, well_conditioned, in_single=in_single)
 
             def part(chunk: Any) -> tuple[tf.Tensor, ...]:
                 def in_precision(dtype: tf.DType) -> tuple[tf.Tensor, ...]:

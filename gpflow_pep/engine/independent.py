@@ -117,33 +117,48 @@ class LinearAdjoint(NamedTuple):
 
         L^-T (S V + c_bar r') diag(w),
 
-    and V diag(d_bar) V' is a multiple of A. A chunk needs a triangular solve for V = L^-1 Kuf and one product, with
-    P = L^-T S; or only one product, with H = P L^-1, whose rounding error grows with the condition number of Kuu and
-    with the precision of the sites (that of V with the roots).
+    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, where
+    Kuu is well-conditioned: its rounding error grows with the condition number of Kuu and with the precision of the
+    sites. Elsewhere V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
+    grows with the roots of these; in double precision that with S and another solve, as S V and c_bar r' nearly cancel
+    before it.
     """
 
     by_one_product: tf.Tensor  # Whether H is used, []
+    solves_last: tf.Tensor  # Whether S is used, []
     L: tf.Tensor
-    left: tf.Tensor  # H or P, [..., M, M]
-    c: tf.Tensor  # L^-T c_bar, [..., M, P]
-    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar or c_bar
+    left: tf.Tensor  # H, P or S, [..., M, M]
+    c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
+    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar with H, c_bar elsewhere
     trace: tf.Tensor  # Derivative in x, [..., 1]
     quadratic: tf.Tensor  # Derivatives of the objective, [...]
     log_noise: tf.Tensor
 
     @classmethod
-    def of(cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor) -> "LinearAdjoint":
-        """Return the adjoint for derivatives `bar` of the objective in the sums."""
+    def of(
+        cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor, *, in_single: bool
+    ) -> "LinearAdjoint":
+        """
+        Return the adjoint for derivatives `bar` of the objective in the sums.
+
+        :param in_single: whether chunks may be evaluated in single precision.
+        """
         trace = powers.weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
-        P = tf.linalg.triangular_solve(L, S, adjoint=True)
-        c = tf.linalg.triangular_solve(L, bar.c, adjoint=True)
-        left, right_c = tf.cond(
-            by_one_product,
-            lambda: (tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(P), adjoint=True), c),
-            lambda: (P, bar.c),
-        )
-        return cls(by_one_product, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
+
+        def solved(value: tf.Tensor) -> tf.Tensor:
+            return tf.linalg.triangular_solve(L, value, adjoint=True)
+
+        def with_H() -> tuple[tf.Tensor, ...]:
+            c = solved(bar.c)
+            return solved(tf.linalg.matrix_transpose(solved(S))), c, c
+
+        def with_V() -> tuple[tf.Tensor, ...]:
+            return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
+
+        left, c, right_c = tf.cond(by_one_product, with_H, with_V)
+        solves_last = tf.constant(False) if in_single else ~by_one_product
+        return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
 
     def VDV(self, A: tf.Tensor) -> tf.Tensor:
         """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
@@ -160,9 +175,15 @@ class LinearAdjoint(NamedTuple):
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
         q_bar = self.quadratic[..., None, None]
 
-        w_bar = 0.5 * column_products(G, rows.Kuf) + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
+        VSV = column_products(G, tf.cond(self.solves_last, lambda: right, lambda: rows.Kuf))
+        w_bar = 0.5 * VSV + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
+        product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
         return Rows(
-            Kuf=G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True),
+            Kuf=tf.cond(
+                self.solves_last,
+                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
+                lambda: product,
+            ),
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
             residual=w[..., None] * (cV + 2.0 * q_bar * r),

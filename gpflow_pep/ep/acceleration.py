@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ..graphs import in_xla
+from .choice import choose
+
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
@@ -51,7 +54,7 @@ class Secants(NamedTuple):
         place = tf.where(add, self.count % self.depth, self.depth)[None, None]
 
         def put(ring: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_update(ring, place, tf.where(add, value, tf.zeros_like(value))[None])
+            return tf.tensor_scatter_nd_update(ring, place, choose(add, value, tf.zeros_like(value))[None])
 
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
@@ -67,16 +70,24 @@ class Secants(NamedTuple):
 
         :param sum_over_workers: adds up sums of the workers.
         """
-        places = self.depth + 1
-        used = tf.range(places) < tf.minimum(self.count, self.depth)
-        F = tf.reshape(normalized(self.changes), [places, -1])
+        count = tf.minimum(self.count, self.depth)
+        places = self.depth + 1 if in_xla() else count  # XLA needs to know it beforehand
+        used = tf.range(places) < count
+        steps, changes = self.steps[:places], self.changes[:places]
+        F = tf.reshape(normalized(changes), [places, tf.size(update)])
         f = tf.reshape(normalized(update), [1, -1])
-        sums = sum_over_workers(tf.matmul(F, tf.concat([F, f], axis=0), transpose_b=True))  # [K + 1, K + 2]
-        products = tf.where(used[:, None] & used, sums[:, :-1], tf.zeros([], F.dtype))
+        sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
+        unused = self.depth + 1 - places
+        sums = tf.pad(sums, [[0, unused], [0, unused]])  # workers add up tensors of the same shape in every sweep
+        sums = sum_over_workers(sums)[:places, : places + 1]
+        products = tf.where(used[:, None] & used, sums[:, 1:], tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
-        target = tf.where(used[:, None], sums[:, -1:], tf.zeros([], F.dtype))
+        target = tf.where(used[:, None], sums[:, :1], tf.zeros([], F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]
-        return Step(-tf.tensordot(gamma, self.steps, 1), update - tf.tensordot(gamma, self.changes, 1))
+        step, change = (
+            tf.reshape(gamma[None] @ tf.reshape(each, tf.shape(F)), tf.shape(update)) for each in (steps, changes)
+        )
+        return Step(-step, update - change)

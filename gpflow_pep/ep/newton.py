@@ -8,6 +8,7 @@ update smaller.
 import tensorflow as tf
 
 from .acceleration import Step
+from .choice import choose
 from .loop_state import (
     NEWTON_STEP,
     PROBING,
@@ -55,7 +56,7 @@ def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
     size = 0.5 * loop.step_size
     fails = size < _SMALLEST_STEP
     return loop._replace(
-        candidate=tf.where(fails, loop.iterate.sites, loop.iterate.sites + size * loop.newton),
+        candidate=choose(fails, loop.iterate.sites, loop.iterate.sites + size * loop.newton),
         kind=tf.where(fails, SWEEPING, NEWTON_STEP),
         fraction=tf.where(fails, largest_fraction(options, loop.attempt), loop.fraction),
         comparable=loop.comparable & ~fails,
@@ -71,7 +72,7 @@ def probe_on(problem: SitesProblem, loop: Loop, accepted: tf.Tensor, step: Step)
     left, whole = (problem.rows.norm(iterate.normalized(change)) for change in (step.left, iterate.update))
     enough = ~accepted | (loop.secants.count >= loop.secants.depth) | (left < _SOLVED * whole)
     return loop._replace(
-        candidate=tf.where(enough, iterate.sites + step.newton, _nearby(problem, iterate, step.left)),
+        candidate=choose(enough, iterate.sites + step.newton, _nearby(problem, iterate, step.left)),
         kind=tf.where(enough, NEWTON_STEP, PROBING),
         newton=step.newton,
         step_size=tf.ones_like(loop.step_size),

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..graphs import compiled
+from ..graphs import shared
 from .rule import Cavity, Tilted
 
 _FREQUENCY = 0.93  # at which spectra are estimated, in units of the Nyquist frequency
@@ -50,7 +50,7 @@ class BestForm(NamedTuple):
     is_second: tf.Tensor  # Whether the second form is used
 
 
-@compiled(reduce_retracing=True)
+@shared
 def best_form(
     of_pi: Moments,
     of_q: Moments,

@@ -10,12 +10,13 @@ import tensorflow as tf
 from .densities import LogDensity
 from .forms import weights
 from .rule import Cavity, Observations, Size, Tilted
-from .shared_points import HALF, is_narrow, on_shared_points
+from .shared_points import HALF, is_narrow, is_very_narrow, on_shared_points, points_of
 from .trapezoid import Approximation, Window, next_window, trapezoid
 
 _FEW, _MORE, _MANY = 60, 96, 160  # points: of most first windows, of those of wide cavities, and of further windows
 _WIDE = 5.0  # of the radius of a density: standard deviation of a wide cavity
 _MAX_LEVELS = 24
+_DIVIDED = 600  # rows from which on very narrow cavities have points of their own
 _WINDOW_RATIO = 0.5  # ratio of windows that differ
 _FLAG, _CENTER = 4, 5  # columns of the results
 _TABLE = np.concatenate([weights(number) for number in (_FEW, _MORE, _MANY)], axis=1)
@@ -57,13 +58,15 @@ def locate(
     """
     on_windows = partial(compute_on_windows, density) if on_windows is None else on_windows
     least, rows = _finite(negligible, alpha.dtype), Given(*cavity, alpha, *observations)
-    is_shared = is_narrow(density, cavity, observations)
-    shared = tf.where(is_shared)[:, 0]
-    at = rows.taken(shared)
-    values = _results(*on_shared_points(density, *at, least), *at[::2])
-    results = tf.tensor_scatter_nd_update(tf.zeros([tf.size(alpha), 6], least.dtype), shared[:, None], values)
-    rest = ~is_shared | (results[:, _FLAG] == 0.0)
-    results = tf.cond(tf.reduce_any(rest), lambda: on_windows(rows, rest, results, least), lambda: results)
+    narrow, very_narrow = (is_so(density, cavity, observations) for is_so in (is_narrow, is_very_narrow))
+    divided = (tf.size(alpha) >= _DIVIDED) | ~tf.reduce_any(narrow & ~very_narrow)
+    first = narrow & (very_narrow | ~divided)
+    results = tf.zeros([tf.size(alpha), 6], least.dtype)
+    results = _with_shared(density, rows, first, divided, results, least)
+    rest = results[:, _FLAG] == 0.0
+    results = tf.cond(
+        tf.reduce_any(rest), lambda: on_windows(rows, rest, narrow & divided, results, least), lambda: results
+    )
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Located(Tilted(*tilted), flag > 0.5, center)
 
@@ -83,16 +86,39 @@ class Given(NamedTuple):
         return Cavity(mean, variance), Observations(X, Y), alpha
 
 
+def _with_shared(
+    density: LogDensity,
+    rows: Given,
+    which: tf.Tensor,
+    very_narrow: tf.Tensor,
+    results: tf.Tensor,
+    least: tf.Tensor,
+) -> tf.Tensor:
+    """
+    Compute the tilted distributions of some rows on points that they share; [R, 6] with those of the others.
+
+    :param very_narrow: whether their cavities are all very narrow, [].
+    """
+    row = tf.where(which)[:, 0]
+    at = rows.taken(row)
+    points = points_of(density, *at[:2], very_narrow=very_narrow)
+    values = _results(*on_shared_points(density, *at, points, least), *at[::2])
+    return tf.tensor_scatter_nd_update(results, row[:, None], values)
+
+
 def compute_on_windows(
-    density: LogDensity, rows: Given, rest: tf.Tensor, results: tf.Tensor, least: tf.Tensor
+    density: LogDensity, rows: Given, rest: tf.Tensor, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
 ) -> tf.Tensor:
     """
     Compute tilted distributions on windows about the cavity's mean, then where π is, with more and more points.
 
     :param rest: which rows, [R].
+    :param narrow: those of them that are begun with equispaced points that they share, [R].
     :param results: [R, 6]; those of the other rows are returned as they are.
     """
     dtype = least.dtype
+    results = _with_shared(density, rows, narrow & rest, tf.constant(False), results, least)
+    rest &= results[:, _FLAG] == 0.0
     table, sizes = tf.constant(_TABLE, dtype), tf.constant([_FEW, _MORE, _MANY])
     is_wide = _is_wide(density, rows.variance, rows.X)
     others, wide = tf.where(rest & ~is_wide)[:, 0], tf.where(rest & is_wide)[:, 0]
@@ -214,7 +240,8 @@ def locate_all(
         results = tf.where(rows[:, None], values, state.results)
         return _State(window, tf.where(rows, fails & again, state.goes_on), results)
 
-    shared = on_shared_points(density, cavity, observations, alpha, least)
+    points = points_of(density, cavity, observations, very_narrow=tf.constant(False))
+    shared = on_shared_points(density, cavity, observations, alpha, points, least)
     rest = ~(is_narrow(density, cavity, observations) & shared.is_accurate)
     state = _State(Window(zero, zero + HALF), rest, _results(*shared, cavity, alpha))
     state = level(1, _MORE, rest, state)

@@ -26,7 +26,7 @@ class QuadratureRule(TiltedRule):
 
     The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3;
     where one of them is less than 1/100 of the integral of its modulus, near a change of sign, the error is below 1e-8
-    of that integral.
+    of that integral. Fewer digits are right of values below 1e-15, where a label is all but certain.
     Rows for which the trapezoid rule estimates a larger error are integrated on adaptive panels.
     """
 

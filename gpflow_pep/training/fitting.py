@@ -186,7 +186,7 @@ def fit(
         if outcome.status == EARLY and not outcome.resumes:
             history.restore_best()
         status = _converged_sites(model)
-    result = _result(history, outcome, status)
+    result = _result(history, outcome, status, float(model.log_prior_density()))
     if result.status == FAILED or interruption.requested:
         warn(result.reason)
     return result
@@ -292,18 +292,18 @@ def _converged_sites(model: GPModel) -> SitesStatus | None:
         return converge_sites(model)
 
 
-def _result(history: History, outcome: Outcome, sites: SitesStatus | None) -> FitResult:
+def _result(history: History, outcome: Outcome, sites: SitesStatus | None, log_prior: float) -> FitResult:
     recorded, objective = list(history.recorded), list(history.objective)
     status, reason = outcome.status, outcome.reason
     if sites is not None:
         before = objective[-1] if objective else -np.inf
         recorded.append(history.iterations)
-        objective.append(sites.log_evidence)
-        if status == CONVERGED and sites.log_evidence < before - _MAX_LOSS * (1.0 + abs(before)):
+        objective.append(sites.log_evidence + log_prior)
+        if status == CONVERGED and objective[-1] < before - _MAX_LOSS * (1.0 + abs(before)):
             status = FAILED
             reason += (
                 f" The sites had not converged in training: at converged sites the objective is "
-                f"{sites.log_evidence:.6g}, not {before:.6g}. Try a larger max_sweeps."
+                f"{objective[-1]:.6g}, not {before:.6g}. Try a larger max_sweeps."
             )
         if not sites.converged:
             status = FAILED if status == CONVERGED else status

@@ -128,8 +128,9 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
                 best.loss, previous = np.inf, best.loss  # it may be too low
                 try:
                     loss(best.values)
-                except FAILURES:
-                    best.loss, gained = previous, False
+                except FAILURES as error:
+                    best.loss, best.failure, gained = previous, reason_of(error), False
+                    objective.restore_best()
                 recent.clear()
         history.record_last(-best.loss)
         if history.is_interrupted:

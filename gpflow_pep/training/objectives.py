@@ -279,6 +279,7 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def tighten(self) -> bool:
         was_loose, self._loosest = self._loosest > 0.0, 0.0
+        self._best_loss = np.inf  # it may be too low, and a gain negative
         return was_loose
 
     @override

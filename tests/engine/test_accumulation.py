@@ -228,11 +228,13 @@ def test_a_partition_and_its_power_stay_together_in_any_order(dense):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
-    """By one product, by a triangular solve and a product, and the general one, which all rows in one chunk use."""
+    """By one product, by two triangular solves and a product, and the general one, which one chunk of all rows uses."""
     problem = dense.problem(seed)
     used = []
     linear = ENGINE.LinearAdjoint.of
-    monkeypatch.setattr(ENGINE.LinearAdjoint, "of", lambda *args: used.append(bool(args[-1])) or linear(*args))
+    monkeypatch.setattr(
+        ENGINE.LinearAdjoint, "of", lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single)
+    )
     gradients = []
     for chunks, threshold in ((AllRows(), 0.0), (SingleRows(4), 0.0), (SingleRows(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)

@@ -76,3 +76,18 @@ def test_no_change_of_the_update_is_no_secant():
     secants = Secants.none(DEPTH, sites(FIXED)).updated(sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO)
     move = secants.step(sites(FIXED), normalized).move(constant(0.5))
     np.testing.assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
+
+
+def test_workers_add_up_the_same_shape_in_every_sweep():
+    """However many secants there are: a collective operation refuses another shape than that of its first run."""
+    shapes = []
+
+    def recorded(sums):
+        shapes.append(sums.shape)
+        return sums
+
+    secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
+    for count in range(DEPTH + 2):
+        secants.step(update, normalized, recorded)
+        secants = secants.updated(sites(MAP[0] ** count), sites(FIXED + count), add=YES, forget=NO)
+    assert set(shapes) == {(DEPTH + 1, DEPTH + 2)}

@@ -79,8 +79,11 @@ def test_log_ndtr_of_extremes():
 
 
 def test_log_ndtr_gradient():
-    """φ(x)/Phi(x), also at 0 (where that of |x| is 0) and beside values for which the other branch is taken."""
-    x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0], tf.float64)
+    """
+    φ(x)/Phi(x), also at 0 (where that of |x| is 0), beside values for which the other branch is taken, and where
+    Phi(-x) underflows.
+    """
+    x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0, 40.0, 1e10], tf.float64)
     with tf.GradientTape() as tape:
         tape.watch(x)
         value = log_ndtr(x)

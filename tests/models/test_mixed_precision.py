@@ -126,10 +126,14 @@ def differences(evaluated):
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_rows_of_more_variance_than_the_inducing_variables(differences, alpha):
-    """A linear kernel far from the origin: single precision would be wrong by 4 to 15 %."""
+    """
+    A linear kernel far from the origin: single precision would be wrong by 4 to 15 %.
+
+    Derivatives in double precision have another form there, which differs by rounding errors.
+    """
     far, points = 1e3 * X, np.eye(D)
     found = differences((far, 1e-3 * far[:, :1]), gpflow.kernels.Linear(), points, noise_variance=0.1, alpha=alpha)
-    assert max(found) == 0.0
+    assert found[0] == 0.0 and found[1] < 1e-8
 
 
 @pytest.mark.parametrize(("noise_variance", "limit"), [(2e-5, 0.0), (1.0 / 800.0, 3e-5)])

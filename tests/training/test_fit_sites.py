@@ -207,6 +207,35 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
     assert any(all(np.array_equal(values[name], found[name]) for name in found) for values in calls[:2])
 
 
+def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
+    """It is a failure, with the best parameters, though SciPy has reported convergence."""
+    evaluate, losses = ConvergedSitesObjective.evaluate, []
+
+    def failing(objective, step):
+        if objective._loosest == 0.0:
+            raise FloatingPointError("An accurate evaluation fails.")
+        losses.append(evaluate(objective, step)[0])
+        return losses[-1], evaluate(objective, step)[1]
+
+    monkeypatch.setattr(ConvergedSitesObjective, "evaluate", failing)
+    with pytest.warns(UserWarning, match="An accurate evaluation fails"):
+        result = fit(model, max_iterations=100)
+    assert result.status == "failed" and "An accurate evaluation fails." in result.reason
+    np.testing.assert_allclose(result.objective[-1], -min(losses), rtol=1e-4)
+
+
+def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
+    """They may be too low. The square root of a negative gain would be a warning of NumPy's."""
+    objective = ConvergedSitesObjective(model)
+    objective.evaluate(0)
+    objective.mark_best()
+    objective._best_loss -= 1.0
+    assert objective.tighten() and not objective.tighten()
+    objective.mark_best()
+    with np.errstate(all="raise"):
+        objective.evaluate(1)
+
+
 def test_the_options_of_the_model_are_used_and_stay(model):
     """Its tolerance may be loosened on the way, not in the end; a limit of few sweeps is kept on the way."""
     model.tol, model.max_sweeps = 1e-8, 700
@@ -266,8 +295,10 @@ def test_priors_are_honored(model, way):
     if way == "minibatches":
         fit(model, **{**options, "max_iterations": 1})  # compiled before there was a prior
     model.kernel.variance.prior = tfp.distributions.LogNormal(np.float64(np.log(2.0)), np.float64(1e-2))
-    fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
+    result = fit(model, **({"max_iterations": 60} if way == "lbfgs" else options))
     assert np.log(model.kernel.variance.numpy()) == pytest.approx(np.log(2.0), abs=0.1)
+    assert result.status in ("converged", "limit")
+    assert result.objective[-1] == pytest.approx(-model.training_loss().numpy(), rel=1e-6)  # with the prior
 
 
 def test_the_optimum_is_stationary(model):
