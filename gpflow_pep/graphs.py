@@ -87,13 +87,27 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return functools.partial(_Compiled, **options) if function is None else _Compiled(function, **options)
 
 
+def shared(function: Callable[..., Any], **options: Any) -> Any:
+    """
+    Decorate a part of larger functions: it is traced once for all graphs that call it, and not where it runs eagerly.
+
+    :param options: those of ``tf.function``.
+    """
+    run = compiled(function, reduce_retracing=True, **options)
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        return (function if tf.executing_eagerly() else run)(*args)
+
+    return call
+
+
 def on_demand(function: Callable[..., Any]) -> Any:
     """
-    Compile a function whose graph is optimized and instantiated when it is first run, not with the graphs that call it.
-
-    Callers do not pay for a branch that rarely runs. The function is traced once for all of them.
+    Let a function be :func:`shared`, and its graph be optimized and instantiated when it is first run, not with the
+    graphs that call it: callers do not pay for a branch that rarely runs.
     """
-    return compiled(function, reduce_retracing=True, experimental_attributes={"_noinline": True})
+    return shared(function, experimental_attributes={"_noinline": True})
 
 
 class _Compiled:
@@ -104,15 +118,19 @@ class _Compiled:
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
         self._new = functools.partial(_Compiled, function, **options)
+        self._traced, self._options = no_autograph(function), options
         # Functions that XLA compiles need graphs of their own, but tf.function would give them what it has traced.
-        self._run, self._in_xla = (tf.function(no_autograph(function), autograph=False, **options) for _ in range(2))
-        for run in (self._run, self._in_xla):
-            # TensorFlow counts how often all instances of a class trace a method, and warns after a few models.
-            run._omit_frequent_tracing_warning = True
+        self._functions: dict[bool, Any] = {}  # by whether it is for XLA
 
     def _function(self) -> Any:
         """The ``tf.function`` for where it is called."""
-        return self._in_xla if in_xla() else self._run
+        of_xla = in_xla()
+        if of_xla not in self._functions:
+            function = tf.function(self._traced, autograph=False, **self._options)
+            # TensorFlow counts how often all instances of a class trace a method, and warns after a few models.
+            function._omit_frequent_tracing_warning = True
+            self._functions.setdefault(of_xla, function)
+        return self._functions[of_xla]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function()(*args, **kwargs)

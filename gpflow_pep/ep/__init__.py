@@ -3,7 +3,7 @@
 from .convergence import converge
 from .energy import EnergyInputs, energy_derivatives
 from .leave_one_out import leave_one_out
-from .loop_state import CONVERGED, IMPROPER, ConvergenceOptions, LoopResult, SitesProblem
+from .loop_state import CONVERGED, IMPROPER, RUNNING, ConvergenceOptions, LoopResult, SitesProblem
 from .minibatch import minibatch_objective, old_objective, update_rows
 from .rows import LatentRows, ProjectedRows, project
 from .sites import Sites, SitesStatus
@@ -12,6 +12,7 @@ from .sweep import sum_sites
 __all__ = [
     "CONVERGED",
     "IMPROPER",
+    "RUNNING",
     "ConvergenceOptions",
     "EnergyInputs",
     "LatentRows",

@@ -8,15 +8,16 @@ Fixed points may be unstable at any fraction: if labels contradict each other, s
 Newton's method continues from the best sites (:mod:`.newton`).
 """
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
 from ..checks import asserted
 from ..engine import InducingPosterior, SiteSums, precision_B
-from ..graphs import in_xla
+from ..graphs import in_xla, on_demand
 from .acceleration import Secants, Step
+from .choice import choose
 from .loop_state import (
     ATTEMPT_DAMPING,
     CONVERGED,
@@ -61,6 +62,7 @@ def converge(
     *,
     num_data: int,
     fraction: tf.Tensor | None = None,
+    interrupt_after: int | None = None,
 ) -> LoopResult:
     """
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
@@ -68,6 +70,7 @@ def converge(
     :param num_data: N when this is traced, which decides whether secants are remembered.
     :param fraction: the largest fraction of the first update to take; None: the damping. After a loop that ended at
         its limit pass its last fraction: with few sweeps at a time, the same step would otherwise be repeated.
+    :param interrupt_after: sweeps after which the loop is left as it is, RUNNING; None: never.
     """
     fraction = options.damping if fraction is None else fraction
     fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * options.damping, options.damping)
@@ -108,6 +111,7 @@ def converge(
         lambda loop: [_step(problem, options, loop)],
         [first],
         parallel_iterations=1,
+        maximum_iterations=interrupt_after,
     )[0]
     return LoopResult(last.iterate, last.sweeps, last.fraction, last.status)
 
@@ -119,9 +123,10 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
     evaluated, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift)
     last, sweeping, probing = loop.iterate, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
-    accepted &= probing | (
-        _keeps_bound(problem, options, loop, evaluated) & (sweeping | is_nearer(problem, loop, evaluated))
-    )
+    # What few loops ever do is compiled when it first runs.
+    nearer, recover = on_demand(partial(is_nearer, problem)), on_demand(partial(_recover, problem, options))
+    serves = tf.cond(sweeping | probing, lambda: tf.constant(True), lambda: nearer(loop, evaluated))
+    accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & serves)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     preliminary_ends = _preliminary_ends(options, loop, evaluated)
 
@@ -133,28 +138,49 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
         add=accepted & (probing | (sweeping & loop.comparable)),
         forget=tf.where(sweeping, ~accepted | (evaluated.change > limit) | preliminary_ends, moves),
     )
-    iterate: Iterate = _select(moves, evaluated, last)
+    iterate: Iterate = choose(moves, evaluated, last)
     step = secants.step(iterate.update, iterate.normalized, problem.rows.sum_over_workers)
     better = tf.where(problem.is_bound, iterate.log_evidence >= loop.best_evidence, iterate.change < loop.best_change)
     is_best = moves & ~loop.preliminary & better
     loop = loop._replace(
         iterate=iterate,
         secants=secants,
-        best=tf.where(is_best, iterate.sites, loop.best),
+        best=choose(is_best, iterate.sites, loop.best),
         best_change=tf.where(is_best, iterate.change, loop.best_change),
         best_evidence=tf.where(is_best, iterate.log_evidence, loop.best_evidence),
     )
     converged = moves & ~loop.preliminary & (iterate.change <= options.tol)
+    goes_on = tf.equal(loop.final_status, RUNNING) & (converged | (loop.sweeps < options.max_sweeps))
+    followed = _accept(problem, options, loop, last, step, preliminary_ends)
+    following: Loop = tf.cond(
+        sweeping & accepted & goes_on,
+        lambda: followed._replace(status=tf.where(converged, CONVERGED, RUNNING)),
+        lambda: recover(loop, followed, step, accepted, converged),
+    )
+    return following
 
-    swept = _select(accepted, _accept(problem, options, loop, last, step, preliminary_ends), _reject(options, loop))
-    tried = _select(accepted, follow(problem, loop, step), halve(options, loop))
-    loop = _select(sweeping, swept, _select(probing, probe_on(problem, loop, accepted, step), tried))
+
+def _recover(
+    problem: SitesProblem,
+    options: ConvergenceOptions,
+    loop: Loop,
+    followed: Loop,
+    step: Step,
+    accepted: tf.Tensor,
+    converged: tf.Tensor,
+) -> Loop:
+    """
+    Go on from sites that were rejected, from a probe or from a Newton step; or end, after `max_sweeps` say.
+
+    :param followed: the state after a sweep that was accepted.
+    """
+    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    moves = accepted & ~probing
+    tried = choose(accepted, follow(problem, loop, step), halve(options, loop))
+    swept = choose(accepted, followed, _reject(options, loop))
+    loop = choose(sweeping, swept, choose(probing, probe_on(problem, loop, accepted, step), tried))
     status = tf.where(moves, loop.final_status, loop.status)
     return _end(options, loop._replace(status=tf.where(converged, CONVERGED, status)))
-
-
-def _select(condition: tf.Tensor, one: Any, two: Any) -> Any:
-    return tf.nest.map_structure(lambda x, y: x if x is y else tf.where(condition, x, y), one, two)
 
 
 def _evaluate(
@@ -211,8 +237,8 @@ def _without_common_shift(
     e = -tf.reduce_mean(narrowed(common), axis=0)
     b = q.b + narrowed(e)
     helps = allowed & (tf.norm(tf.reduce_mean(b, axis=0)) < tf.norm(common))
-    e = tf.where(helps, e, tf.zeros_like(e))
-    return q._replace(b=tf.where(helps, b, q.b)), c + A @ e, e[:, 0]
+    e = choose(helps, e, tf.zeros_like(e))
+    return q._replace(b=choose(helps, b, q.b)), c + A @ e, e[:, 0]
 
 
 def _keeps_bound(problem: SitesProblem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
@@ -243,10 +269,10 @@ def _accept(
     progress = iterate.change < 0.5 * loop.change_at_progress
     stalled = tf.where(progress, 0, loop.stalled + 1)
     enters = (stalled >= loop.patience) & (loop.secants.depth >= _NEWTON_DEPTH) & (loop.sweeps < options.max_sweeps - 1)
-    following = tf.where(preliminary_ends, iterate.sites, iterate.sites + step.move(fraction))
+    following = choose(preliminary_ends, iterate.sites, iterate.sites + step.move(fraction))
     return loop._replace(
         is_valid=~preliminary_ends,  # the sites are evaluated again
-        candidate=tf.where(enters, loop.best, following),
+        candidate=choose(enters, loop.best, following),
         kind=tf.where(enters, NEWTON_STEP, SWEEPING),
         is_plain=tf.equal(loop.secants.count, 0),
         fraction=fraction,
@@ -284,7 +310,7 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
     stuck = loop.is_valid & (fraction < _SMALLEST_FRACTION * options.damping)
     return loop._replace(
-        candidate=tf.where(loop.is_valid, update, kept * loop.candidate),
+        candidate=choose(loop.is_valid, update, kept * loop.candidate),
         is_plain=tf.constant(True),
         fraction=fraction,
         comparable=tf.constant(False),
@@ -315,13 +341,13 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     # The last evaluation is of sites that were proper before, unless none were.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
-    last = tf.where(has_best, loop.best, tf.where(loop.preliminary, loop.iterate.sites, empty))
-    candidate = tf.where(returns, last, loop.candidate)
+    last = choose(has_best, loop.best, choose(loop.preliminary, loop.iterate.sites, empty))
+    candidate = choose(returns, last, loop.candidate)
     attempt = loop.attempt + tf.cast(restarts, tf.int32)
     inf = tf.constant(np.inf, loop.change_at_progress.dtype)
     return loop._replace(
         iterate=loop.iterate._replace(change=tf.where(restarts, inf, loop.iterate.change)),
-        candidate=tf.where(restarts, empty, candidate),
+        candidate=choose(restarts, empty, candidate),
         kind=tf.where(restarts | returns, SWEEPING, loop.kind),
         stalled=tf.where(restarts, 0, loop.stalled),
         patience=tf.where(restarts, _PATIENCE, loop.patience),

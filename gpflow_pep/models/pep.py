@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..checks import asserted
-from ..derivatives import once_differentiable
+from ..derivatives import once_differentiable, unrecorded
 from ..engine import (
     AllRows,
     Chunks,
@@ -115,6 +115,9 @@ class PEP(SiteProperties, SparseGP):
     _sum_sites_step = site_updates.sum_sites_step
     _sweep_in_batches_step = site_updates.sweep_in_batches_step
     _minibatch_step = site_updates.minibatch_step
+
+    _eager_sweeps = 40
+    """Sweeps at one chunk that may still run without a graph: together they take about as long as to trace one."""
 
     has_sites = True
     """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
@@ -244,9 +247,8 @@ class PEP(SiteProperties, SparseGP):
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in dependencies]
                 sites = asserted(posterior.sites, ~differ(before, now), _CHANGED)
-                gradients = once_differentiable(
-                    *self._energy_derivatives(key, sites, posterior.tilted_derivatives, posterior.A, posterior.c)
-                )
+                quantities = sites, posterior.tilted_derivatives, posterior.A, posterior.c
+                gradients = once_differentiable(*unrecorded(self._energy_derivatives, key, *quantities), of=now)
                 pairs = zip(self._floating_variables(), gradients, strict=True)
                 by_variable = {component(variable).ref(): derivative for variable, derivative in pairs}
                 scaled = [

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
 
 from .. import validation
 from ..checks import asserted, check, plainly, warn
-from ..derivatives import derivatives
-from ..engine import SiteSums, in_replica
+from ..derivatives import derivatives, unrecorded
+from ..engine import SingleRows, SiteSums, in_replica
 from ..ep import (
     CONVERGED,
     IMPROPER,
+    RUNNING,
     ConvergenceOptions,
     EnergyInputs,
+    LoopResult,
     SitesProblem,
     SitesStatus,
     converge,
@@ -74,11 +77,10 @@ def converged(model: "PEP") -> UpdatedPosterior:
 
 
 def _converged_now(model: "PEP") -> UpdatedPosterior:
-    # Traced before recording stops, or the tapes that differentiate a likelihood's density would record nothing.
     key = model._retracing_key()
-    converge = model._converge_step.get_concrete_function(key)
-    with record.stop_recording():  # derivatives are written out
-        posterior: UpdatedPosterior = plainly(converge, key)
+    posterior: UpdatedPosterior | None = _converged_eagerly(model)
+    if posterior is None:
+        posterior = plainly(unrecorded, model._converge_step, key)
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
@@ -96,21 +98,56 @@ def _print_warning(model: "PEP") -> tf.Tensor:
         return tf.constant(True)
 
 
+def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
+    """
+    Converge the sites without a graph, as long as that takes less time than to trace one: in a model's first calls.
+
+    :return: None, with the sites as they were, where a graph is at hand, a gradient tape records, rows belong to a
+        dataset or to several devices or workers, or too many sweeps would be taken.
+    """
+    in_one_place = isinstance(model._chunks, SingleRows) and model._workers is None and model._devices is None
+    if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
+        return None
+    # Tapes would record the sweeps; and where recording has stopped, so have the tapes in densities.
+    if record.could_possibly_record() or pywrap_tfe.TFE_Py_TapeSetIsStopped():
+        return None
+    chunks = -(-model._num_rows // model._chunk_size)
+    most = model._eager_sweeps // chunks
+    if most == 0 or model._converge_step.experimental_get_tracing_count() > 0:
+        return None
+    inputs, result = _sweep_until_converged(model, interrupt_after=most)
+    model._eager_sweeps -= chunks * (int(result.sweeps) + 1)
+    return None if result.status == RUNNING else _accept(model, inputs, result)
+
+
 @compiled
 def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     """Converge the sites, from their current values, and assign them and their status."""
+    return _accept(model, *_sweep_until_converged(model))
+
+
+def _sweep_until_converged(model: "PEP", interrupt_after: int | None = None) -> tuple[EnergyInputs, LoopResult]:
     inputs = model._energy_inputs()
     problem = SitesProblem(inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound())
     options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
-    fraction = tf.where(model._status[0] > 0.0, options.damping, model._status[4])
-    before = model._sites.stacked()
-    iterate, sweeps, fraction, outcome = converge(
-        problem, before, options, num_data=model._num_rows_of_all_workers, fraction=fraction
+    result = converge(
+        problem,
+        model._sites.stacked(),
+        options,
+        num_data=model._num_rows_of_all_workers,
+        fraction=tf.where(model._status[0] > 0.0, options.damping, model._status[4]),
+        interrupt_after=interrupt_after,
     )
+    return inputs, result
+
+
+def _accept(model: "PEP", inputs: EnergyInputs, result: LoopResult) -> UpdatedPosterior:
+    """Assign the sites that the loop ended with, and their status; raise an error where none are proper."""
+    iterate, sweeps, fraction, outcome = result
     proper = outcome != IMPROPER
     sites = iterate.sites
     if in_xla():
-        sites = tf.where(proper, sites, before)
+        sites = tf.where(proper, sites, model._sites.stacked())
         iterate = tf.nest.map_structure(lambda value: asserted(value, proper), iterate)
     log_evidence = iterate.log_evidence + inputs.terms
     is_converged = tf.cast(tf.equal(outcome, CONVERGED), iterate.change.dtype)

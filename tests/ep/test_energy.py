@@ -126,6 +126,22 @@ def test_second_derivatives_are_refused(model):
         second()
 
 
+@pytest.mark.parametrize("compile", [True, False])
+def test_persistent_tapes(compile):
+    """They do not record the sweeps, of which each function would be differentiated several times over."""
+    model = PEP((X, Y), gpflow.kernels.Matern52(3.0), Probit(), X.copy(), alpha=1.0)
+    variables = model.trainable_variables
+
+    def gradients(persistent):
+        with tf.GradientTape(persistent=persistent) as tape:
+            loss = model.training_loss()
+        return tape.gradient(loss, variables)
+
+    found = (tf.function(gradients, autograph=False) if compile else gradients)(True)
+    for one, other in zip(found, gradients(False), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0.0, atol=CLOSE)
+
+
 class Narrower(gpflow.kernels.Matern52):
     """Of prior variances that are smaller by a part than the covariances say, by as little as may be rounding."""
 

@@ -79,6 +79,7 @@ def test_predictions_in_many_threads(compiled, monkeypatch):
     model, _ = compiled
     expected = [each.numpy() for each in model.predict_f(X)]
     watched = Watched(model._converge_step)
+    monkeypatch.setattr(model, "_eager_sweeps", 0)
     monkeypatch.setitem(model.__dict__, "_converge_step", watched)
 
     def task(number):

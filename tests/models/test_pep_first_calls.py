@@ -1,0 +1,111 @@
+"""The first calls of a model converge its sites without a graph: to the same results, and while that is less work.
+
+Sums in another order: 1e-12 leaves room for the condition of Kuu, 1e2, and for sites that converge to 1e-6.
+"""
+
+import copy
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep import PEP, PEPClassifier
+
+RNG = np.random.default_rng(12)
+X = RNG.uniform(-2.0, 2.0, (30, 1))
+LABELS = np.where(np.sin(2.5 * X) + 0.4 * RNG.normal(size=X.shape) > 0.0, 1.0, 0.0)
+COUNTS = np.floor(np.exp(np.sin(2.0 * X)) + RNG.uniform(size=X.shape))
+Z = np.linspace(-1.8, 1.8, 5)[:, None]
+
+
+def classifier(**options):
+    return PEPClassifier((X, LABELS), gpflow.kernels.Matern52(), inducing_variable=Z.copy(), **options)
+
+
+class OwnDensity(gpflow.likelihoods.Exponential):
+    """Differentiated by tapes, since no rule knows it."""
+
+
+MODELS = {
+    "labels": classifier,
+    "bound": lambda: classifier(alpha=0.0),
+    "chunks": lambda: classifier(chunk_size=15),
+    "wasserstein": lambda: classifier(projection="wasserstein"),
+    "density of its own": lambda: PEP((X, COUNTS + 0.5), gpflow.kernels.Matern52(), OwnDensity(), Z.copy()),
+    "three classes": lambda: PEPClassifier((X, COUNTS % 3), gpflow.kernels.Matern52(), inducing_variable=Z.copy()),
+}
+
+
+def is_traced(model):
+    return model._converge_step.experimental_get_tracing_count() > 0
+
+
+def results(model):
+    return [model.training_loss(), *model.predict_f(X[:3]), *model.predict_y(X[:3]), *model.sites.values()]
+
+
+def assert_equal(some, others):
+    for one, other in zip(some, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_results_are_those_of_the_graph(name):
+    first, compiled = MODELS[name](), MODELS[name]()
+    compiled._eager_sweeps = 0
+    assert_equal(results(first), results(compiled))
+    assert not is_traced(first) and is_traced(compiled)
+    assert first.sites_status.sweeps == compiled.sites_status.sweeps
+
+
+def test_many_calls_are_compiled():
+    model = classifier()
+    expected = results(model)
+    for _ in range(50):
+        model.update_sites()
+    assert is_traced(model)
+    assert_equal(results(model), expected)
+
+
+@pytest.mark.parametrize("tape", [False, True])
+def test_a_graph_that_is_at_hand_is_used(tape):
+    model = classifier()
+    if tape:
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        assert all(np.all(np.isfinite(each)) for each in tape.gradient(loss, model.trainable_variables))
+    else:
+        tf.function(model.training_loss, autograph=False)()
+    assert is_traced(model)
+    left = model._eager_sweeps
+    model.update_sites()
+    assert model._eager_sweeps == left
+
+
+def test_too_many_sweeps_begin_anew_in_a_graph():
+    """From the sites that there were: the number of sweeps is that of a graph."""
+    model, compiled = classifier(tol=1e-9), classifier(tol=1e-9)
+    model._eager_sweeps, compiled._eager_sweeps = 4, 0
+    assert model.update_sites().sweeps == compiled.update_sites().sweeps > 4
+    assert is_traced(model) and model._eager_sweeps == 0
+
+
+def test_copies_have_their_own_first_calls():
+    model = classifier()
+    for _ in range(50):
+        model.update_sites()
+    again = copy.deepcopy(model)
+    assert_equal(results(again), results(model))
+
+
+def test_an_error_names_the_matrix_and_keeps_the_sites():
+    model = classifier()
+    model.update_sites()
+    before = [value.numpy() for value in model.sites.values()]
+    model.kernel.variance.unconstrained_variable.assign(np.nan)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu has size 5 x 5, 25 of its entries are not finite"):
+        model.update_sites()
+    assert not is_traced(model)
+    for value, kept in zip(model.sites.values(), before, strict=True):
+        np.testing.assert_array_equal(value, kept)
