@@ -26,7 +26,7 @@ from gpflow_pep import (
 
 N, M, C = 12, 4, 3
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
-EXACT = 1e-11  # Other orders of sums, as for the models of the registry.
+EXACT = 1e-11  # Other orders of sums: as for the models of the registry, or without a graph, as in first calls.
 FORMS = {
     (False, False): lambda n: [n, C],
     (True, False): lambda n: [C, n, n],
@@ -123,7 +123,7 @@ def compiled_loss_of(model):
 def settle(model):
     """
     Let sites converge. Where classes were shifted their sums are those of the sites but for rounding; from the next
-    evaluation on results repeat to the last digit.
+    evaluation on results repeat.
     """
     loss_of(model)()
 
@@ -422,7 +422,7 @@ def test_samples(model):
 def test_posteriors_predict_what_the_model_predicts(model, contract, cache):
     settle(model)
     posterior = model.posterior(cache)
-    contract.same_predictions(posterior.fused_predict_f(XNEW), model.predict_f(XNEW))
+    contract.same_predictions(posterior.fused_predict_f(XNEW), model.predict_f(XNEW), EXACT)
     if cache is None:
         with pytest.raises(ValueError, match="Cache has not been precomputed"):
             posterior.predict_f(XNEW)
@@ -444,16 +444,16 @@ def test_a_copy_is_independent(model, contract):
     loss, predictions = float(loss_of(model)()), model.predict_f(XNEW)
     other = gpflow.utilities.deepcopy(model)
     assert type(other) is type(model)
-    assert float(loss_of(other)()) == loss
+    assert float(loss_of(other)()) == pytest.approx(loss, rel=EXACT)
     contract.perturb(other, size=0.1)
     choose_others(other)
     changed = float(loss_of(other)())
-    assert changed != loss
-    assert float(loss_of(model)()) == loss
-    contract.same_predictions(model.predict_f(XNEW), predictions)
+    assert changed != pytest.approx(loss, rel=EXACT)
+    assert float(loss_of(model)()) == pytest.approx(loss, rel=EXACT)
+    contract.same_predictions(model.predict_f(XNEW), predictions, EXACT)
     contract.perturb(model, seed=9, size=0.1)
-    assert float(loss_of(model)()) != loss
-    assert float(loss_of(other)()) == changed
+    assert float(loss_of(model)()) != pytest.approx(loss, rel=EXACT)
+    assert float(loss_of(other)()) == pytest.approx(changed, rel=EXACT)
 
 
 def test_parameters_go_round(make, model, contract):
@@ -487,16 +487,16 @@ def test_a_checkpoint_restores_what_was_learned_and_chosen(make, model, contract
         tf.train.Checkpoint(model=fresh).restore(path)  # sites, which other data made void
     for actual, expected in zip(settings(fresh), settings(trained), strict=True):
         np.testing.assert_array_equal(actual, expected)
-    assert float(loss_of(fresh)()) == float(loss_of(trained)())
-    contract.same_predictions(fresh.predict_f(XNEW), trained.predict_f(XNEW))
+    assert float(loss_of(fresh)()) == pytest.approx(float(loss_of(trained)()), rel=EXACT)
+    contract.same_predictions(fresh.predict_f(XNEW), trained.predict_f(XNEW), EXACT)
 
 
 def test_a_frozen_model_predicts_the_same(model, contract):
     frozen = freeze(model)
     assert frozen.trainable_variables == ()
-    assert float(loss_of(frozen)()) == float(loss_of(model)())
+    assert float(loss_of(frozen)()) == pytest.approx(float(loss_of(model)()), rel=EXACT)
     for full_cov in (False, True):
-        contract.same_predictions(frozen.predict_f(XNEW, full_cov), model.predict_f(XNEW, full_cov))
+        contract.same_predictions(frozen.predict_f(XNEW, full_cov), model.predict_f(XNEW, full_cov), EXACT)
 
 
 def test_what_is_exported(model, contract, tmp_path):

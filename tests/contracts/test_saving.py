@@ -10,7 +10,7 @@ from gpflow.utilities import freeze, multiple_assign, parameter_dict, print_summ
 from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
-EXACT = 1e-12  # A graph fuses and reorders a few operations of order one.
+EXACT = 1e-12  # A graph fuses and reorders a few operations of order one; first calls may do without one.
 SETTINGS = [
     "PEPR alpha per block",
     "T-PEP learned",
@@ -54,17 +54,17 @@ def test_a_copy_is_independent(model, contract, duplicate):
     loss, predictions = float(model.training_loss()), model.predict_f(contract.Xnew)
     other = duplicate(model)
     assert type(other) is type(model)
-    assert float(other.training_loss()) == loss
+    assert float(other.training_loss()) == pytest.approx(loss, rel=EXACT)
     contract.perturb(other)
     other.data[1].assign(-other.data[1])
     if hasattr(other, "alpha"):
         other.alpha.assign(0.0 * other.alpha)
-    assert float(other.training_loss()) != loss
-    assert float(model.training_loss()) == loss
+    assert float(other.training_loss()) != pytest.approx(loss, rel=EXACT)
+    assert float(model.training_loss()) == pytest.approx(loss, rel=EXACT)
     contract.same_predictions(model.predict_f(contract.Xnew), predictions)
     changed = float(other.training_loss())
     contract.perturb(model, seed=9)
-    assert float(other.training_loss()) == changed
+    assert float(other.training_loss()) == pytest.approx(changed, rel=EXACT)
 
 
 def test_a_copy_of_a_compiled_model_is_trained_on_its_own(model):
@@ -72,7 +72,7 @@ def test_a_copy_of_a_compiled_model_is_trained_on_its_own(model):
     before = float(model.training_loss())
     other = gpflow.utilities.deepcopy(model)
     gpflow.optimizers.Scipy().minimize(other.training_loss, other.trainable_variables, options={"maxiter": 2})
-    assert float(model.training_loss()) == before
+    assert float(model.training_loss()) == pytest.approx(before, rel=EXACT)
     assert float(other.training_loss()) < before
 
 
@@ -102,7 +102,7 @@ def test_a_checkpoint_restores_what_was_learned_and_chosen_without_the_data(make
     fresh.data = tuple(values.numpy() for values in trained.data)
     if by_row:  # which other data made void
         tf.train.Checkpoint(model=fresh).restore(path)
-    assert float(fresh.training_loss()) == float(trained.training_loss())
+    assert float(fresh.training_loss()) == pytest.approx(float(trained.training_loss()), rel=EXACT)
     contract.same_predictions(fresh.predict_f(contract.Xnew), trained.predict_f(contract.Xnew))
 
 
@@ -121,13 +121,13 @@ def test_a_checkpoint_of_the_optimizer_state_continues(make, tmp_path):
     second, resumed = make(), adam(0.1)
     tf.train.Checkpoint(model=second, optimizer=resumed).restore(path)
     steps(second, resumed)
-    assert float(second.training_loss()) == float(first.training_loss())
+    assert float(second.training_loss()) == pytest.approx(float(first.training_loss()), rel=EXACT)
 
 
 def test_a_frozen_model_predicts_the_same(model, contract):
     frozen = freeze(model)
     assert frozen.trainable_variables == ()
-    assert float(frozen.training_loss()) == float(model.training_loss())
+    assert float(frozen.training_loss()) == pytest.approx(float(model.training_loss()), rel=EXACT)
     for full_cov in (False, True):
         contract.same_predictions(frozen.predict_f(contract.Xnew, full_cov), model.predict_f(contract.Xnew, full_cov))
     compiled = tf.function(frozen.predict_f)
