@@ -117,7 +117,7 @@ class PEP(SiteProperties, SparseGP):
     _minibatch_step = site_updates.minibatch_step
 
     _eager_sweeps = 40
-    """Sweeps at one chunk that may still run without a graph: together they take about as long as to trace one."""
+    """Sweeps at one chunk that may still run without a graph: together they take about as long as to begin with one."""
 
     has_sites = True
     """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""

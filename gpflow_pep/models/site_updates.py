@@ -80,7 +80,7 @@ def _converged_now(model: "PEP") -> UpdatedPosterior:
     key = model._retracing_key()
     posterior: UpdatedPosterior | None = _converged_eagerly(model)
     if posterior is None:
-        posterior = plainly(unrecorded, model._converge_step, key)
+        posterior = _converged_in_graph(model, key)
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
@@ -100,10 +100,11 @@ def _print_warning(model: "PEP") -> tf.Tensor:
 
 def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
     """
-    Converge the sites without a graph, as long as that takes less time than to trace one: in a model's first calls.
+    Converge the sites without a graph, as long as that takes less time than to begin with one: in a model's first
+    calls, and in the first ones after training, whose graph is another.
 
-    :return: None, with the sites as they were, where a graph is at hand, a gradient tape records, rows belong to a
-        dataset or to several devices or workers, or too many sweeps would be taken.
+    :return: None, with the sites as they were, where a gradient tape records, rows belong to a dataset or to several
+        devices or workers, or too many sweeps would be taken.
     """
     in_one_place = isinstance(model._chunks, SingleRows) and model._workers is None and model._devices is None
     if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
@@ -113,11 +114,18 @@ def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
         return None
     chunks = -(-model._num_rows // model._chunk_size)
     most = model._eager_sweeps // chunks
-    if most == 0 or model._converge_step.experimental_get_tracing_count() > 0:
+    if most == 0:
         return None
     inputs, result = _sweep_until_converged(model, interrupt_after=most)
     model._eager_sweeps -= chunks * (int(result.sweeps) + 1)
     return None if result.status == RUNNING else _accept(model, inputs, result)
+
+
+def _converged_in_graph(model: "PEP", key: int) -> UpdatedPosterior:
+    if tf.executing_eagerly():
+        model._eager_sweeps = 0  # A graph that is at hand is faster.
+    posterior: UpdatedPosterior = plainly(unrecorded, model._converge_step, key)
+    return posterior
 
 
 @compiled
@@ -211,7 +219,7 @@ def _update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus]
     try:
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
-            plainly(model._converge_step, key)
+            _converged_in_graph(model, key)
             if callback is not None:
                 callback(model.sites_status)
             if model.sites_status.converged:
