@@ -6,7 +6,8 @@ graph's first run, and most graphs here run a few times; checks of shapes take a
 Modules that compare with references or with other processes, and those of contracts and arguments, have both, as users
 do.
 
-Models and graphs, which are cycles, are collected after each module, and on the way.
+Models and graphs, which are cycles, are collected after each module, and on the way. The allocator that comes with
+oneDNN never returns memory to the operating system, so that oneDNN is off.
 """
 
 import ctypes
@@ -14,6 +15,8 @@ import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
+
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # read when TensorFlow is imported
 
 import pytest
 import tensorflow as tf
