@@ -22,7 +22,16 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 _OF_PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 # Names, and attributes that change while a model is used.
 _IGNORED = frozenset(
-    {"_name", "_name_scope", "_num_rows", "_num_rows_of_all_workers", "_num_points", "_training_step", "_retracing"}
+    {
+        "_eager_sweeps",
+        "_name",
+        "_name_scope",
+        "_num_points",
+        "_num_rows",
+        "_num_rows_of_all_workers",
+        "_retracing",
+        "_training_step",
+    }
 )
 _IGNORED_PREFIXES = ("_self_", "_compiled ")
 _IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")

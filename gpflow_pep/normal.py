@@ -18,11 +18,15 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
 
     Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
     """
-    return _in_shape_of(x, _log_ndtr(tf.reshape(x, [-1])))
+    return _in_shape_of(x, _log_ndtr(_flat(x)))
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    return x if x.shape.rank == 1 else tf.reshape(x, [-1])
 
 
 def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    return tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
+    return values if x.shape.rank == 1 else tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
 
 
 @shared
@@ -44,7 +48,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
 
     In the tail from the series of Mills' ratio (1 - g)/|x|, where x + h = |x| g/(1 - g).
     """
-    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1])))
+    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(_flat(x)))
     return log_cdf, slope, drop
 
 

@@ -451,16 +451,23 @@ def _number(chunk: Any) -> tf.Tensor:
     return chunk.number if isinstance(chunk, LocalChunk) else chunk
 
 
-def default_chunk_size(device: str, num_inducing: int, bytes_per_number: int, num_rows: int = _MOST_ROWS) -> int:
+def default_chunk_size(
+    device: str,
+    num_inducing: int,
+    bytes_per_number: int,
+    *,
+    num_rows: int = _MOST_ROWS,
+    on_cpu: int = ROWS_PER_CHUNK,
+) -> int:
     """
     Return how many rows are worked on together.
 
     :param device: where the data are, as a variable's ``device`` says it.
     :param num_rows: those of each of several devices, none of which is to be left without.
+    :param on_cpu: how many where the device is no GPU.
     """
-    if tf.DeviceSpec.from_string(device).device_type != "GPU":
-        return ROWS_PER_CHUNK
-    return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number)))
+    is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
+    return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number) if is_gpu else on_cpu))
 
 
 def _rows_per_chunk(chunk_size: int | None) -> int:

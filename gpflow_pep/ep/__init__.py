@@ -3,7 +3,7 @@
 from .convergence import converge
 from .energy import EnergyInputs, energy_derivatives
 from .leave_one_out import leave_one_out
-from .loop_state import CONVERGED, IMPROPER, RUNNING, ConvergenceOptions, LoopResult, SitesProblem
+from .loop_state import CONVERGED, IMPROPER, RUNNING, ConvergenceOptions, Iterate, LoopResult, SitesProblem
 from .minibatch import minibatch_objective, old_objective, update_rows
 from .rows import LatentRows, ProjectedRows, project
 from .sites import Sites, SitesStatus
@@ -15,6 +15,7 @@ __all__ = [
     "RUNNING",
     "ConvergenceOptions",
     "EnergyInputs",
+    "Iterate",
     "LatentRows",
     "LoopResult",
     "ProjectedRows",

@@ -80,12 +80,12 @@ class Secants(NamedTuple):
         unused = self.depth + 1 - places
         sums = tf.pad(sums, [[0, unused], [0, unused]])  # workers add up tensors of the same shape in every sweep
         sums = sum_over_workers(sums)[:places, : places + 1]
-        products = tf.where(used[:, None] & used, sums[:, 1:], tf.zeros([], F.dtype))
+        products = tf.where(tf.expand_dims(used, 1) & used, sums[:, 1:], tf.zeros([], F.dtype))
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
         factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
-        target = tf.where(used[:, None], sums[:, :1], tf.zeros([], F.dtype))
+        target = tf.where(tf.expand_dims(used, 1), sums[:, :1], tf.zeros([], F.dtype))
         gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]
         step, change = (
             tf.reshape(gamma[None] @ tf.reshape(each, tf.shape(F)), tf.shape(update)) for each in (steps, changes)

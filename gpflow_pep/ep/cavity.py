@@ -43,7 +43,7 @@ class CavityOfW(NamedTuple):
 def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
     """Compute mean and variance of w = V'v under q(v)."""
     T = tf.linalg.triangular_solve(q.LB, V)  # [C, M, n]
-    return Marginals(project_mean(V, q.b[..., 0]), column_products(T, T))
+    return Marginals(project_mean(V, tf.squeeze(q.b, -1)), column_products(T, T))
 
 
 def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

@@ -121,13 +121,28 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
     # Sites that are given or returned to are evaluated as they are: converged ones stay so to the last digit.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~returns_to_best(loop)
     evaluated, cavity_ratio = _evaluate(problem, loop.candidate, loop.preliminary, may_shift)
-    last, sweeping, probing = loop.iterate, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
     # What few loops ever do is compiled when it first runs.
-    nearer, recover = on_demand(partial(is_nearer, problem)), on_demand(partial(_recover, problem, options))
+    nearer = on_demand(partial(is_nearer, problem))
     serves = tf.cond(sweeping | probing, lambda: tf.constant(True), lambda: nearer(loop, evaluated))
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & serves)
     loop = loop._replace(sweeps=loop.sweeps + 1)
+    converged = accepted & ~probing & ~loop.preliminary & (evaluated.change <= options.tol)
+    following: Loop = tf.cond(
+        converged,
+        lambda: loop._replace(iterate=evaluated, status=tf.constant(CONVERGED)),
+        lambda: _go_on(problem, options, loop, evaluated, accepted),
+    )
+    return following
+
+
+def _go_on(
+    problem: SitesProblem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor
+) -> Loop:
+    """Choose the next candidate after one that has not converged."""
+    last, sweeping, probing = loop.iterate, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    recover = on_demand(partial(_recover, problem, options))
     preliminary_ends = _preliminary_ends(options, loop, evaluated)
 
     moves = accepted & ~probing
@@ -149,13 +164,10 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
         best_change=tf.where(is_best, iterate.change, loop.best_change),
         best_evidence=tf.where(is_best, iterate.log_evidence, loop.best_evidence),
     )
-    converged = moves & ~loop.preliminary & (iterate.change <= options.tol)
-    goes_on = tf.equal(loop.final_status, RUNNING) & (converged | (loop.sweeps < options.max_sweeps))
+    goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     followed = _accept(problem, options, loop, last, step, preliminary_ends)
     following: Loop = tf.cond(
-        sweeping & accepted & goes_on,
-        lambda: followed._replace(status=tf.where(converged, CONVERGED, RUNNING)),
-        lambda: recover(loop, followed, step, accepted, converged),
+        sweeping & accepted & goes_on, lambda: followed, lambda: recover(loop, followed, step, accepted)
     )
     return following
 
@@ -167,7 +179,6 @@ def _recover(
     followed: Loop,
     step: Step,
     accepted: tf.Tensor,
-    converged: tf.Tensor,
 ) -> Loop:
     """
     Go on from sites that were rejected, from a probe or from a Newton step; or end, after `max_sweeps` say.
@@ -179,8 +190,7 @@ def _recover(
     tried = choose(accepted, follow(problem, loop, step), halve(options, loop))
     swept = choose(accepted, followed, _reject(options, loop))
     loop = choose(sweeping, swept, choose(probing, probe_on(problem, loop, accepted, step), tried))
-    status = tf.where(moves, loop.final_status, loop.status)
-    return _end(options, loop._replace(status=tf.where(converged, CONVERGED, status)))
+    return _end(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
 def _evaluate(

@@ -12,17 +12,18 @@ with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the 
 derivatives of SVGP's bound at q.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from ..derivatives import derivatives
-from ..engine import OldPosteriorSite, SiteSums, watched
+from ..engine import OldPosteriorSite, SiteSums
 from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .rows import LatentRows, PriorRows, project
+from .loop_state import Iterate
+from .rows import LatentRows, PriorRows, ProjectedRows
 
 
 class EnergyInputs(NamedTuple):
@@ -37,11 +38,11 @@ class EnergyInputs(NamedTuple):
 
 
 def energy_derivatives(
-    energy_inputs: Callable[[], EnergyInputs],
+    inputs: EnergyInputs,
+    tape: tf.GradientTape,
+    projected: ProjectedRows,
     rule: TiltedRule,
-    sites: tf.Tensor,
-    tilted_derivatives: tf.Tensor,
-    sums: tuple[tf.Tensor, tf.Tensor],
+    iterate: Iterate,
     variables: Sequence[tf.Variable],
     likelihood_variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
@@ -54,31 +55,27 @@ def energy_derivatives(
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
-    :param sites: [N, 2, C].
-    :param tilted_derivatives: d1 and d2 of the tilted distributions, [N, 2, C].
-    :param sums: A [C, M, M] and c [C, M, 1] of the sites.
+    :param tape: what recorded the inputs.
+    :param iterate: the converged sites, and what was computed at them.
     :param likelihood_variables: those of `variables` that belong to the likelihood.
     """
-    A, c = sums
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(variables)
-        rows, Kuu, factor, scale, old, terms = energy_inputs()
-    L = tf.stop_gradient(factor)
+    (rows, Kuu, L, scale, old, terms), A, c = inputs, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
-    b, P = q.b[..., 0], inverse_of_product(q.LB)
+    b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
     sources = [*rows.inputs, *variables]
     own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        prior, pull_back = watched(rows, chunk, rows.inputs, sources)
-        V, d, mean = here = project(L, prior, scale)
-        site, alpha = Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
-        d1, d2 = rows.take_natural(tilted_derivatives, chunk)  # [C, n]
+        here, pull_back = projected.watched(chunk, variables)
+        V, d, mean = here
+        site, alpha = Site(*rows.take_natural(iterate.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = rows.take_natural(iterate.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
-        Vd = V * (scale * d_bar)[..., None, :]
+        Vd = V * tf.expand_dims(scale * d_bar, -2)
         residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
-        half_V_bar = 0.5 * (b[..., None] * residual[:, None, :] - P @ (V * site.precision[:, None, :]))
+        Vt = V * tf.expand_dims(site.precision, 1)
+        half_V_bar = 0.5 * (tf.expand_dims(b, -1) * tf.expand_dims(residual, 1) - P @ Vt)
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
@@ -93,15 +90,15 @@ def energy_derivatives(
 
     zeros = tuple(map(tf.zeros_like, sources))
     VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
-    VV = tf.matmul(b[..., None], c - A @ b[..., None], transpose_b=True) - P @ A
+    VV = tf.matmul(tf.expand_dims(b, -1), c - A @ tf.expand_dims(b, -1), transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
     num_inputs = len(rows.inputs)
     values = [Kuu, *rows.inputs, scale, terms]
     bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(terms)]
     if old is not None:
-        A_bar = -0.5 * (P + tf.matmul(b[..., None], b[..., None], transpose_b=True))
+        A_bar = -0.5 * (P + tf.matmul(tf.expand_dims(b, -1), tf.expand_dims(b, -1), transpose_b=True))
         values += old
-        bars += OldPosteriorSite(A_bar, b[..., None], tf.ones_like(old.terms))
+        bars += OldPosteriorSite(A_bar, tf.expand_dims(b, -1), tf.ones_like(old.terms))
     indirect = derivatives(tape, values, variables, bars)
     return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
 

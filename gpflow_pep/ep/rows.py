@@ -18,6 +18,7 @@ from ..engine import (
     Workers,
     conditional_variance_of_f,
     floating_variables,
+    watched,
 )
 from ..graphs import in_xla
 from ..tilted import Observations
@@ -37,6 +38,14 @@ class Projected(NamedTuple):
     V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
     conditional_variance: tf.Tensor  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
     mean: tf.Tensor  # m(x), [C, n]
+
+
+class WatchedRows(NamedTuple):
+    """The rows of a chunk, and their derivatives."""
+
+    projected: Projected
+    pull_back: Callable[[PriorRows], tuple[tf.Tensor, ...]]
+    """From derivatives in the prior of the rows to those in the inputs of all rows, and in variables."""
 
 
 class LatentRows:
@@ -171,17 +180,43 @@ def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
 class ProjectedRows:
     """The rows given u, chunk by chunk: kept in memory, or computed anew at each call."""
 
-    def __init__(self, rows: LatentRows, L: tf.Tensor, scale: tf.Tensor, *, keep: bool):
+    def __init__(
+        self,
+        rows: LatentRows,
+        L: tf.Tensor,
+        scale: tf.Tensor,
+        *,
+        keep: bool,
+        variables: Sequence[tf.Variable] | None = None,
+    ):
         """
         :param keep: compute all chunks now and keep them, in memory that grows with N M.
+        :param variables: those in which :meth:`watched` rows will be differentiated; a single chunk is then computed
+            once for both.
         """
-        keep = keep and (isinstance(rows.chunks, AllRows) or not in_xla())  # arrays of chunks of several sizes
         self._rows, self._L, self._scale = rows, L, scale
-        self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields)) if keep else None
+        self._only: WatchedRows | None = None
+        self._kept: Callable[[Any], tuple[tf.Tensor, ...]] | None = None
+        in_one_chunk = isinstance(rows.chunks, AllRows)
+        if in_one_chunk and variables is not None:
+            self._only = self.watched(tf.constant(0), variables)
+        elif keep and (in_one_chunk or not in_xla()):  # which has no arrays of chunks of several sizes
+            self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields))
 
     def __call__(self, chunk: Any) -> Projected:
         """Return the rows of one chunk."""
+        if self._only is not None:
+            return self._only.projected
         return self._compute(chunk) if self._kept is None else Projected(*self._kept(chunk))
+
+    def watched(self, chunk: Any, variables: Sequence[tf.Variable]) -> WatchedRows:
+        """Return the rows of one chunk, to be differentiated once, also in variables."""
+        if self._only is not None:
+            return self._only
+        inputs = self._rows.inputs
+        prior, pull_back = watched(self._rows, chunk, inputs, [*inputs, *variables])
+        projected = project(self._L, prior, self._scale) if self._kept is None else self(chunk)
+        return WatchedRows(projected, pull_back)
 
     def _compute(self, chunk: Any) -> Projected:
         return project(self._L, self._rows(chunk, *self._rows.inputs), self._scale)

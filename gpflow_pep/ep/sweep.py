@@ -50,8 +50,10 @@ def sum_sites(
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         V, (precision, linear) = projected(chunk).V, rows.take_natural(sites, chunk)
-        Vt = V * precision[:, None, :]  # [C, M, n]
-        return symmetric_product(Vt, tf.broadcast_to(V, tf.shape(Vt))), accumulate_linear(V, linear)[..., None]
+        Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
+        C = rows.num_latent_gps
+        each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
+        return symmetric_product(Vt, each), tf.expand_dims(accumulate_linear(V, linear), -1)
 
     zero = tf.zeros_like(L) + tf.zeros([rows.num_latent_gps, 1, 1], L.dtype)
     A, c = rows.sum_over_chunks(part, (zero, zero[..., :1]))
@@ -88,7 +90,8 @@ def sweep(
         proper = w.ratio > 0.0
         update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
         by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear])  # [8, C, n]
-        return tf.transpose(by_row, [2, 0, 1]), row_terms(marginal, site, w, tilted, alpha)[None]
+        terms = row_terms(marginal, site, w, tilted, alpha)
+        return tf.transpose(by_row, [2, 0, 1]), tf.expand_dims(terms, 0)
 
     shapes = ([None, 8, rows.num_latent_gps], [None])
     by_row, terms = rows.concatenate(part, q.L.dtype, shapes)

@@ -13,11 +13,12 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
+from tensorflow.python.eager import record
 from typing_extensions import override
 
 from .. import validation
 from ..checks import asserted
-from ..derivatives import once_differentiable, unrecorded
+from ..derivatives import once_differentiable
 from ..engine import (
     AllRows,
     Chunks,
@@ -36,7 +37,6 @@ from ..ep import (
     LatentRows,
     ProjectedRows,
     Sites,
-    energy_derivatives,
     leave_one_out,
 )
 from ..graphs import compiled, no_autograph
@@ -46,17 +46,11 @@ from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties
-from .site_updates import differ
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
+_ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
-
-
-_CHANGED = (
-    "Data, alpha, hyperparameters or the old posterior have changed between the objective and its gradient. Take the "
-    "gradient first."
-)
 
 
 class Surrogate(NamedTuple):
@@ -112,6 +106,7 @@ class PEP(SiteProperties, SparseGP):
     minibatches = site_updates.minibatches
     _converged = site_updates.converged
     _converge_step = site_updates.converge_step
+    _differentiate_step = site_updates.differentiate_step
     _sum_sites_step = site_updates.sum_sites_step
     _sweep_in_batches_step = site_updates.sweep_in_batches_step
     _minibatch_step = site_updates.minibatch_step
@@ -160,8 +155,8 @@ class PEP(SiteProperties, SparseGP):
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
         :param damping: the largest fraction of an update to take, in (0, 1]; the fraction is reduced adaptively.
         :param mean_function: m(x), zero by default.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: 1024, more on a GPU.
-            Must be None for a dataset, whose batches are the chunks.
+        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: up to 5120, more on
+            a GPU. Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -215,7 +210,7 @@ class PEP(SiteProperties, SparseGP):
         Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n from the sites, 1/τ_n. A
         site of negative precision has a negative noise variance, one of precision 0 an infinite one and no target.
         """
-        precision, linear = tf.unstack(self._converged().sites, axis=1)
+        precision, linear = tf.unstack(self._converged().iterate.sites, axis=1)
         mean = self._rows().means()
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
@@ -232,24 +227,23 @@ class PEP(SiteProperties, SparseGP):
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
+        # Without a tape there is nothing to differentiate; in a graph there may be, later.
+        if tf.executing_eagerly() and not record.could_possibly_record():
+            return finite(self._converged().log_evidence, name="the energy", advice=_ADVICE)
         variables = self._floating_variables()
-        dependencies = (*variables, *self._other_variables())
         # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
         fixed = [variable for variable in variables if not variable.trainable]
-        key = self._retracing_key()
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            # Gradient tapes record these reads; they do not record the next line.
-            before = [tf.convert_to_tensor(variable) for variable in dependencies]
-            posterior = self._converged()
+            for variable in variables:
+                tf.convert_to_tensor(variable)  # gradient tapes record this, but not the next line
+            value, derivatives = site_updates.differentiated_energy(self)
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-                now = [tf.convert_to_tensor(variable) for variable in dependencies]
-                sites = asserted(posterior.sites, ~differ(before, now), _CHANGED)
-                quantities = sites, posterior.tilted_derivatives, posterior.A, posterior.c
-                gradients = once_differentiable(*unrecorded(self._energy_derivatives, key, *quantities), of=now)
-                pairs = zip(self._floating_variables(), gradients, strict=True)
+                floating = self._floating_variables()
+                once = once_differentiable(*derivatives, of=[tf.convert_to_tensor(variable) for variable in floating])
+                pairs = zip(floating, once, strict=True)
                 by_variable = {component(variable).ref(): derivative for variable, derivative in pairs}
                 scaled = [
                     bar * by_variable[place] if place in by_variable else tf.zeros_like(variable)
@@ -258,7 +252,7 @@ class PEP(SiteProperties, SparseGP):
                 ]
                 return scaled[: len(fixed)], scaled[len(fixed) :]
 
-            return tf.identity(posterior.log_evidence), gradient
+            return tf.identity(value), gradient
 
         return finite(energy(*map(tf.convert_to_tensor, fixed)), name="the energy", advice=_ADVICE)
 
@@ -274,22 +268,13 @@ class PEP(SiteProperties, SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converged()
-        densities = self._leave_one_out(self._retracing_key(), posterior.sites, posterior.total)
+        densities = self._leave_one_out(self._retracing_key(), posterior.iterate.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
     def _sums(self) -> SiteSums:
         L, A, c = self._converged().total
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
-
-    @compiled(reduce_retracing=True)
-    def _energy_derivatives(
-        self, key: int, sites: tf.Tensor, tilted_derivatives: tf.Tensor, A: tf.Tensor, c: tf.Tensor
-    ) -> list[tf.Tensor]:
-        variables, of_likelihood = self._floating_variables(), floating_variables(self.likelihood)
-        return energy_derivatives(
-            self._energy_inputs, self._rule, sites, tilted_derivatives, (A, c), variables, of_likelihood
-        )
 
     @compiled(reduce_retracing=True)
     def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -326,12 +311,17 @@ class PEP(SiteProperties, SparseGP):
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
         return asserted(X, same, message), Y
 
-    def _projected(self, inputs: EnergyInputs) -> ProjectedRows:
-        return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=self._keeps_projections())
+    def _projected(self, inputs: EnergyInputs, variables: Sequence[tf.Variable] | None = None) -> ProjectedRows:
+        keep = self._keeps_projections()
+        return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=keep, variables=variables)
+
+    @override
+    def _default_chunk_size(self, **options: int) -> int:
+        entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps  # of V, for each row
+        return super()._default_chunk_size(on_cpu=min(_ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP // entries), **options)
 
     def _single_chunk(self) -> bool:
-        in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows_of_all_workers <= self._chunk_size
+        return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
@@ -348,10 +338,6 @@ class PEP(SiteProperties, SparseGP):
         """Return the variables that the energy is differentiated with respect to."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
-
-    def _other_variables(self) -> tuple[tf.Variable, ...]:
-        """Return the other variables that the energy depends on."""
-        return *self._data_variables(), self._alpha, *self._old_variables()
 
     @override
     def _parts(self) -> tuple[tf.Module, ...]:

@@ -5,6 +5,7 @@ Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for ea
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,17 +18,20 @@ from tensorflow.python.eager import record
 from .. import validation
 from ..checks import asserted, check, plainly, warn
 from ..derivatives import derivatives, unrecorded
-from ..engine import SingleRows, SiteSums, in_replica
+from ..engine import SingleRows, SiteSums, floating_variables, in_replica
 from ..ep import (
     CONVERGED,
     IMPROPER,
     RUNNING,
     ConvergenceOptions,
     EnergyInputs,
+    Iterate,
     LoopResult,
+    ProjectedRows,
     SitesProblem,
     SitesStatus,
     converge,
+    energy_derivatives,
     minibatch_objective,
     old_objective,
     project,
@@ -56,11 +60,7 @@ _ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again
 class UpdatedPosterior(NamedTuple):
     """Sites after an update, and quantities computed from them."""
 
-    sites: tf.Tensor  # [N, 2, C]
-    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
-    L: tf.Tensor
-    A: tf.Tensor  # Of the sites, [C, M, M]
-    c: tf.Tensor  # Of the sites, [C, M, 1]
+    iterate: Iterate
     log_evidence: tf.Tensor
     total: SiteSums  # Of the sites, and of an old posterior if there is one
 
@@ -70,26 +70,34 @@ def converged(model: "PEP") -> UpdatedPosterior:
     Update the sites until they converge or max_sweeps is reached, one thread at a time; warn once if they have not
     converged.
     """
-    if tf.executing_eagerly():
-        with lock_of(model):
-            return _converged_now(model)
-    return _converged_now(model)
+    with _one_at_a_time(model):
+        key = model._retracing_key()
+        posterior = _converged_eagerly(model)
+        if posterior is None:
+            posterior = _converged_in_graph(model, key)
+        _warn_unless_converged(model)
+        return posterior
 
 
-def _converged_now(model: "PEP") -> UpdatedPosterior:
-    key = model._retracing_key()
-    posterior: UpdatedPosterior | None = _converged_eagerly(model)
-    if posterior is None:
-        posterior = _converged_in_graph(model, key)
+def differentiated_energy(model: "PEP") -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Do the same; return the energy and its derivatives, one for each of the model's floating variables."""
+    with _one_at_a_time(model):
+        energy, derivatives = plainly(unrecorded, model._differentiate_step, model._retracing_key())
+        _warn_unless_converged(model)
+        return energy, derivatives
+
+
+def _one_at_a_time(model: "PEP") -> AbstractContextManager[Any]:
+    return lock_of(model) if tf.executing_eagerly() else nullcontext()
+
+
+def _warn_unless_converged(model: "PEP") -> None:
     if tf.executing_eagerly():
         if not model.sites_status.converged and not model._warned:
             model._warned.assign(True)
             warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
-        return posterior
-    if in_xla():  # which prints nothing
-        return posterior
-    tf.cond((model._status[0] > 0.0) | model._warned, lambda: tf.constant(False), lambda: _print_warning(model))
-    return posterior
+    elif not in_xla():  # which prints nothing
+        tf.cond((model._status[0] > 0.0) | model._warned, lambda: tf.constant(False), lambda: _print_warning(model))
 
 
 def _print_warning(model: "PEP") -> tf.Tensor:
@@ -116,7 +124,8 @@ def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
     most = model._eager_sweeps // chunks
     if most == 0:
         return None
-    inputs, result = _sweep_until_converged(model, interrupt_after=most)
+    inputs = model._energy_inputs()
+    result = _sweep_until_converged(model, inputs, model._projected(inputs), interrupt_after=most)
     model._eager_sweeps -= chunks * (int(result.sweeps) + 1)
     return None if result.status == RUNNING else _accept(model, inputs, result)
 
@@ -131,14 +140,30 @@ def _converged_in_graph(model: "PEP", key: int) -> UpdatedPosterior:
 @compiled
 def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
     """Converge the sites, from their current values, and assign them and their status."""
-    return _accept(model, *_sweep_until_converged(model))
-
-
-def _sweep_until_converged(model: "PEP", interrupt_after: int | None = None) -> tuple[EnergyInputs, LoopResult]:
     inputs = model._energy_inputs()
-    problem = SitesProblem(inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound())
+    return _accept(model, inputs, _sweep_until_converged(model, inputs, model._projected(inputs)))
+
+
+@compiled
+def differentiate_step(model: "PEP", key: int) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Do the same; return the energy and its derivatives, one for each of the model's floating variables."""
+    variables, of_likelihood = model._floating_variables(), floating_variables(model.likelihood)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(variables)
+        inputs = model._energy_inputs()
+    inputs = inputs._replace(L=tf.stop_gradient(inputs.L))
+    projected = model._projected(inputs, variables)
+    posterior = _accept(model, inputs, _sweep_until_converged(model, inputs, projected))
+    parts = inputs, tape, projected, model._rule, posterior.iterate
+    return posterior.log_evidence, energy_derivatives(*parts, variables, of_likelihood)
+
+
+def _sweep_until_converged(
+    model: "PEP", inputs: EnergyInputs, projected: ProjectedRows, interrupt_after: int | None = None
+) -> LoopResult:
+    problem = SitesProblem(inputs.rows, projected, model._rule, inputs.L, inputs.old, model._is_bound())
     options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
-    result = converge(
+    return converge(
         problem,
         model._sites.stacked(),
         options,
@@ -146,7 +171,6 @@ def _sweep_until_converged(model: "PEP", interrupt_after: int | None = None) -> 
         fraction=tf.where(model._status[0] > 0.0, options.damping, model._status[4]),
         interrupt_after=interrupt_after,
     )
-    return inputs, result
 
 
 def _accept(model: "PEP", inputs: EnergyInputs, result: LoopResult) -> UpdatedPosterior:
@@ -168,9 +192,9 @@ def _accept(model: "PEP", inputs: EnergyInputs, result: LoopResult) -> UpdatedPo
             model._status.assign(tf.stack(status)),
         ]
     with tf.control_dependencies(assigned):
-        A, c = tf.identity(iterate.A), tf.identity(iterate.c)
-    total = SiteSums(inputs.L, A, c).with_old(inputs.old)
-    return UpdatedPosterior(iterate.sites, iterate.tilted_derivatives, inputs.L, A, c, log_evidence, total)
+        iterate = iterate._replace(A=tf.identity(iterate.A), c=tf.identity(iterate.c))
+    total = SiteSums(inputs.L, iterate.A, iterate.c).with_old(inputs.old)
+    return UpdatedPosterior(iterate, log_evidence, total)
 
 
 def update_sites(

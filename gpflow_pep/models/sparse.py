@@ -90,14 +90,14 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
 
-    def _default_chunk_size(self) -> int:
+    def _default_chunk_size(self, **options: int) -> int:
         size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
         if isinstance(self._data, DatasetRows):
-            return default_chunk_size("", *size)
+            return default_chunk_size("", *size, **options)
         X = self._data[0]
-        if self._devices is None:
-            return default_chunk_size(X.device, *size)
-        return default_chunk_size(X.device, *size, -(-int(tf.shape(X)[0]) // len(self._devices.names)))
+        if self._devices is not None:
+            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices.names))
+        return default_chunk_size(X.device, *size, **options)
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:

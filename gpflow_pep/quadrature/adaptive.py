@@ -71,7 +71,7 @@ def integrate(
         evaluated = evaluate(Panels(row, left, half))
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
         resolved = _resolved(number, evaluated, row, done[:, num_integrals:])
-        accepted, open_ = (tf.where(mask)[:, 0] for mask in (resolved, ~resolved))
+        accepted, open_ = (tf.squeeze(tf.where(mask), 1) for mask in (resolved, ~resolved))
         done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
         finished = (row, left, half, *evaluated.kept) if keep else ()
         kept = tuple(

@@ -158,7 +158,7 @@ class AdaptivePanels:
 def _centered(
     density: LogDensity, cavity: Cavity, observations: Observations, alpha: tf.Tensor, center: tf.Tensor
 ) -> Centered:
-    at = density(center[None], *observations)
+    at = density(tf.expand_dims(center, 0), *observations)
     sd = tf.sqrt(cavity.variance)
     shift = (center - cavity.mean) / sd
     return Centered(center, sd, shift, alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])

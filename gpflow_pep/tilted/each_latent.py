@@ -23,7 +23,10 @@ class EachLatent(TiltedRule):
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         tilted = self._rule.moments(*_flat(cavity, observations, alpha), negligible)
-        return Tilted(*(tf.reshape(value, tf.shape(cavity.mean)) for value in tilted))
+        if cavity.mean.shape[0] == 1:
+            return Tilted(*(tf.expand_dims(value, 0) for value in tilted))
+        shape = tf.shape(cavity.mean)
+        return Tilted(*(tf.reshape(value, shape) for value in tilted))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:

@@ -61,14 +61,19 @@ def locate(
     narrow, very_narrow = (is_so(density, cavity, observations) for is_so in (is_narrow, is_very_narrow))
     divided = (tf.size(alpha) >= _DIVIDED) | ~tf.reduce_any(narrow & ~very_narrow)
     first = narrow & (very_narrow | ~divided)
-    results = tf.zeros([tf.size(alpha), 6], least.dtype)
-    results = _with_shared(density, rows, first, divided, results, least)
-    rest = results[:, _FLAG] == 0.0
-    results = tf.cond(
-        tf.reduce_any(rest), lambda: on_windows(rows, rest, narrow & divided, results, least), lambda: results
-    )
-    *tilted, flag, center = tf.unstack(results, axis=1)
-    return Located(Tilted(*tilted), flag > 0.5, center)
+    # Of all rows: to pick some costs more than the few points of the others.
+    points = points_of(density, cavity, observations, first, very_narrow=divided)
+    tilted, is_accurate = on_shared_points(density, cavity, observations, alpha, points, least)
+    found = Located(tilted, is_accurate & first, _mean(tilted, cavity, alpha))
+
+    def with_windows() -> tuple[tf.Tensor, ...]:
+        results = tf.stack([*found.tilted, tf.cast(found.is_accurate, alpha.dtype), found.center], axis=1)
+        *tilted, flag, center = tf.unstack(on_windows(rows, narrow & divided, results, least), axis=1)
+        return *tilted, flag > 0.5, center
+
+    all_found = tf.reduce_all(found.is_accurate)
+    *of_all, is_accurate, center = tf.cond(all_found, lambda: (*found.tilted, *found[1:]), with_windows)
+    return Located(Tilted(*of_all), is_accurate, center)
 
 
 class Given(NamedTuple):
@@ -86,42 +91,25 @@ class Given(NamedTuple):
         return Cavity(mean, variance), Observations(X, Y), alpha
 
 
-def _with_shared(
-    density: LogDensity,
-    rows: Given,
-    which: tf.Tensor,
-    very_narrow: tf.Tensor,
-    results: tf.Tensor,
-    least: tf.Tensor,
-) -> tf.Tensor:
-    """
-    Compute the tilted distributions of some rows on points that they share; [R, 6] with those of the others.
-
-    :param very_narrow: whether their cavities are all very narrow, [].
-    """
-    row = tf.where(which)[:, 0]
-    at = rows.taken(row)
-    points = points_of(density, *at[:2], very_narrow=very_narrow)
-    values = _results(*on_shared_points(density, *at, points, least), *at[::2])
-    return tf.tensor_scatter_nd_update(results, row[:, None], values)
-
-
 def compute_on_windows(
-    density: LogDensity, rows: Given, rest: tf.Tensor, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
+    density: LogDensity, rows: Given, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
 ) -> tf.Tensor:
     """
     Compute tilted distributions on windows about the cavity's mean, then where π is, with more and more points.
 
-    :param rest: which rows, [R].
-    :param narrow: those of them that are begun with equispaced points that they share, [R].
-    :param results: [R, 6]; those of the other rows are returned as they are.
+    :param narrow: rows that are begun with equispaced points that they share, [R].
+    :param results: [R, 6]; those of accurate rows are returned as they are.
     """
     dtype = least.dtype
-    results = _with_shared(density, rows, narrow & rest, tf.constant(False), results, least)
-    rest &= results[:, _FLAG] == 0.0
+    row = tf.squeeze(tf.where(narrow & (results[:, _FLAG] == 0.0)), 1)
+    cavity, observations, alpha = at = rows.taken(row)
+    points = points_of(density, cavity, observations, tf.fill(tf.shape(row), True), very_narrow=tf.constant(False))
+    values = _results(*on_shared_points(density, *at, points, least), cavity, alpha)
+    results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
+    rest = results[:, _FLAG] == 0.0
     table, sizes = tf.constant(_TABLE, dtype), tf.constant([_FEW, _MORE, _MANY])
     is_wide = _is_wide(density, rows.variance, rows.X)
-    others, wide = tf.where(rest & ~is_wide)[:, 0], tf.where(rest & is_wide)[:, 0]
+    others, wide = tf.squeeze(tf.where(rest & ~is_wide), 1), tf.squeeze(tf.where(rest & is_wide), 1)
 
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
@@ -132,9 +120,9 @@ def compute_on_windows(
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
         integrated = trapezoid(density, *at, Window(middle, half), points, least)
         values = _results(integrated.tilted, integrated.is_accurate, *at[::2])
-        results = tf.tensor_scatter_nd_update(results, row[:, None], values)
+        results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
 
-        inaccurate = tf.where(~integrated.is_accurate)[:, 0]
+        inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
         log_pi, x = (tf.gather(value, inaccurate, axis=1) for value in (integrated.log_pi, integrated.points.x))
         row, mean, variance, peak, second_form, middle, half = (
             tf.gather(value, inaccurate)
@@ -143,7 +131,7 @@ def compute_on_windows(
         following, goes_on = _next(number, log_pi, x, peak, second_form, Window(middle, half))
         place = tf.stack([row, tf.fill(tf.shape(row), tf.constant(_CENTER, row.dtype))], axis=1)
         results = tf.tensor_scatter_nd_update(results, place, mean + tf.sqrt(variance) * peak)
-        again = tf.where(goes_on)[:, 0]
+        again = tf.squeeze(tf.where(goes_on), 1)
         row, middle, half = (tf.gather(value, again) for value in (row, *following))
         joins = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         return number + 1, *begun(joins, row, middle, half), results
@@ -179,8 +167,11 @@ def _is_wide(density: LogDensity, v: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 def _results(tilted: Tilted, is_accurate: tf.Tensor, cavity: Cavity, alpha: tf.Tensor) -> tf.Tensor:
     """Return the tilted distributions, whether they are accurate, and their means, [R, 6]."""
-    mean = cavity.mean + alpha * cavity.variance * tilted.d1
-    return tf.stack([*tilted, tf.cast(is_accurate, mean.dtype), mean], axis=1)
+    return tf.stack([*tilted, tf.cast(is_accurate, alpha.dtype), _mean(tilted, cavity, alpha)], axis=1)
+
+
+def _mean(tilted: Tilted, cavity: Cavity, alpha: tf.Tensor) -> tf.Tensor:
+    return cavity.mean + alpha * cavity.variance * tilted.d1
 
 
 def _next(
@@ -240,7 +231,7 @@ def locate_all(
         results = tf.where(rows[:, None], values, state.results)
         return _State(window, tf.where(rows, fails & again, state.goes_on), results)
 
-    points = points_of(density, cavity, observations, very_narrow=tf.constant(False))
+    points = points_of(density, cavity, observations, tf.fill(tf.shape(m), True), very_narrow=tf.constant(False))
     shared = on_shared_points(density, cavity, observations, alpha, points, least)
     rest = ~(is_narrow(density, cavity, observations) & shared.is_accurate)
     state = _State(Window(zero, zero + HALF), rest, _results(*shared, cavity, alpha))

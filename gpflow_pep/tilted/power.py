@@ -28,6 +28,13 @@ class AtPower(TiltedRule):
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
         is_there, power, other = self._split(alpha)
+        if alpha.shape.rank == 0:
+            one: tuple[tf.Tensor, ...] = tf.cond(
+                is_there,
+                lambda: tuple(self._there.moments(cavity, observations, power, negligible)),
+                lambda: tuple(self._elsewhere.moments(cavity, observations, other, negligible)),
+            )
+            return Tilted(*one)
         there = self._there.moments(cavity, observations, power, negligible)
         others = tf.cond(
             tf.reduce_all(is_there),

@@ -48,13 +48,13 @@ class QuadratureRule(TiltedRule):
         if in_xla():
             return self._of_all_rows(cavity, observations, alpha, negligible)
         tilted, is_accurate, center = self._locate(cavity, observations, alpha, negligible)
-        refused = tf.where(~is_accurate)[:, 0]
+        refused = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, start, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, center, *observations))
             better = self._on_panels(Cavity(m, v), Observations(X, Y), power, start)
             pairs = zip(tilted, better, strict=True)
-            return tuple(tf.tensor_scatter_nd_update(old, refused[:, None], new) for old, new in pairs)
+            return tuple(tf.tensor_scatter_nd_update(old, tf.expand_dims(refused, 1), new) for old, new in pairs)
 
         values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*values), center
@@ -102,7 +102,7 @@ class QuadratureRule(TiltedRule):
         accurate = derivatives(tape, total, sources)
         if in_xla():
             return tuple(asserted(value, integrated.is_accurate) for value in accurate)
-        refused = tf.where(~integrated.is_accurate)[:, 0]
+        refused = tf.squeeze(tf.where(~integrated.is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             m, v, power, weights, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, bar, *observations))

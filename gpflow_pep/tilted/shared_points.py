@@ -60,6 +60,9 @@ def _table(x: AnyNDArray, mass: AnyNDArray, sums: list[AnyNDArray]) -> AnyNDArra
     return np.stack([x, *(mass * x**power * each for power in range(3) for each in sums)])
 
 
+_TABLES = np.concatenate([_gauss_hermite(_NODES), *map(_equispaced, _NUMBERS)], axis=1)
+
+
 class OnSharedPoints(NamedTuple):
     """Tilted distributions of narrow cavities."""
 
@@ -78,24 +81,24 @@ def is_very_narrow(density: LogDensity, cavity: Cavity, observations: Observatio
 
 
 def points_of(
-    density: LogDensity, cavity: Cavity, observations: Observations, *, very_narrow: tf.Tensor
+    density: LogDensity, cavity: Cavity, observations: Observations, which: tf.Tensor, *, very_narrow: tf.Tensor
 ) -> SharedPoints:
     """
-    Return the points that serve all of these cavities, which are narrow.
+    Return the points that serve some of these cavities, which are narrow; none where there are no such cavities.
 
+    :param which: which of them, [R].
     :param very_narrow: whether to return those that serve very narrow ones only, [].
     """
     sd = tf.sqrt(cavity.variance)
     if in_xla():  # where the number of points cannot depend on values
         return SharedPoints(tf.constant(_equispaced(_NUMBERS[-1]), sd.dtype), tf.constant(ALIAS, sd.dtype))
-    suffice = tf.reduce_all(_step(_NUMBERS[0]) * sd <= _SMALL_STEP * density.radius(observations.X))
-    kind = tf.where(very_narrow, 0, tf.where(suffice, 1, 2))
-    sizes = tf.constant([_NODES, *_NUMBERS])
+    suffice = tf.reduce_all((_step(_NUMBERS[0]) * sd <= _SMALL_STEP * density.radius(observations.X)) | ~which)
+    kind = tf.where(tf.reduce_any(which), tf.where(very_narrow, 0, tf.where(suffice, 1, 2)), 3)
+    sizes = tf.constant([_NODES, *_NUMBERS, 0])
     first, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
-    tables = np.concatenate([_gauss_hermite(_NODES), *map(_equispaced, _NUMBERS)], axis=1)
-    table = tf.constant(tables, sd.dtype)[:, first : first + size]
+    table = tf.constant(_TABLES, sd.dtype)[:, first : first + size]
     alias = tf.where(very_narrow, tf.constant(_HERMITE_ALIAS, sd.dtype), tf.constant(ALIAS, sd.dtype))
-    return SharedPoints(tf.ensure_shape(table, [len(tables), None]), alias)
+    return SharedPoints(tf.ensure_shape(table, [len(_TABLES), None]), alias)
 
 
 def on_shared_points(
@@ -115,8 +118,8 @@ def on_shared_points(
     """
     m, v = cavity
     sd, power = tf.sqrt(v), tf.maximum(alpha, SMALLEST_POWER)
-    x, sums_of = points.table[0], points.table[1:]
-    z = power * density.log_prob(m + sd * x[:, None], *observations)
+    x, sums_of = tf.split(points.table, [1, len(_TABLES) - 1])
+    z = power * density.log_prob(m + sd * tf.transpose(x), *observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     zero = tf.zeros_like(m)
     reach = tf.fill(tf.shape(m), tf.constant(HALF, m.dtype))

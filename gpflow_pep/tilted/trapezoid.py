@@ -84,7 +84,7 @@ def stretched(
         scale = tf.sqrt(tf.square(radius) + tf.square(_PART_OF_DISTANCE * center))
         scale = tf.clip_by_value(scale, _SMALLEST_SCALE * half, even)
     first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
-    t = 0.5 * (first + last) + 0.5 * (last - first) * table[0][:, None]
+    t = 0.5 * (first + last) + 0.5 * (last - first) * tf.transpose(table[:1])
     step = (last - first) / tf.cast(tf.shape(table)[1] - 1, half.dtype)
     up = tf.exp(t)
     down, unit = 1.0 / up, 0.5 * scale

@@ -109,6 +109,10 @@ def test_chunks_of_a_gpu_are_as_wide_as_memory_allows(device, num_inducing, rows
     """V [M, n] of 64 bits has 256 MiB."""
     name = f"/job:localhost/replica:0/task:0/device:{device}" if device else ""
     assert default_chunk_size(name, num_inducing, 8) == rows
+    if "GPU" not in name:
+        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000) == 3000
+        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=2000) == 2000
+        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=20) == rows
 
 
 def test_chunks_of_several_gpus_leave_none_without_rows():

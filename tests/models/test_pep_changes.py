@@ -37,27 +37,36 @@ CHANGES = {
 }
 
 
+def gradient_of(model):
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    return tape.gradient(loss, model.trainable_variables)
+
+
 @pytest.mark.parametrize("change", some_slow(CHANGES, quick=["data", "kernel"]))
-def test_a_gradient_of_what_has_changed_is_refused(change):
+def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
     model = make()
+    expected = gradient_of(model)
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     CHANGES[change](model)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="have changed between the objective and its gradient"):
-        tape.gradient(loss, model.trainable_variables)
+    for one, other in zip(tape.gradient(loss, model.trainable_variables), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-def test_a_gradient_after_the_stream_has_gone_on_is_refused():
-    model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z)
+def test_a_gradient_after_the_stream_has_gone_on():
+    model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
+    expected = gradient_of(model)
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     model.update((X[9:18], Y[9:18]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the old posterior have changed"):
-        tape.gradient(loss, model.trainable_variables)
+    for one, other in zip(tape.gradient(loss, model.trainable_variables), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
 def test_in_a_compiled_function_too():
     model = make()
+    expected = gradient_of(model)
 
     @tf.function
     def step(alpha):
@@ -66,9 +75,9 @@ def test_in_a_compiled_function_too():
         model.alpha.assign(alpha)
         return tape.gradient(loss, model.trainable_variables)
 
-    step(model.alpha.read_value())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="have changed between"):
-        step(tf.constant(0.2, tf.float64))
+    for one, other in zip(step(tf.constant(0.2, tf.float64)), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
+    assert not np.allclose(gradient_of(model)[0], expected[0], rtol=1e-3)
 
 
 # --- settings that are no variables ---------------------------------------------------------------------------------

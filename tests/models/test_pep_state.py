@@ -161,6 +161,14 @@ def test_data_of_another_size(model):
     assert sites(model).shape == (2, 9, 1) and sites(model).all()
 
 
+@pytest.mark.parametrize(("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)])
+def test_rows_worked_on_at_a_time(M, classes, rows):
+    """As many as there are entries of V for, one for each of M inducing points and of C latent functions."""
+    labels = np.arange(6.0)[:, None] % classes
+    Z = np.linspace(0.0, 1.0, M)[:, None]
+    assert PEPClassifier((labels, labels), SquaredExponential(), inducing_variable=Z)._chunk_size == rows
+
+
 def test_reset_sites(model, energy_at_sites):
     """Without sites q is the prior, and the energy at them, for alpha = 1, the product of what the prior predicts."""
     model.alpha = 1.0

@@ -99,7 +99,9 @@ def test_nodes_of_very_narrow_cavities(panel_rule, moments, make):
     at = Cavity(tf.constant(mean), tf.fill([41], tf.constant(sd**2, tf.float64)))
     rows = Observations(tf.zeros([41, 1], tf.float64), tf.constant(y[:, None]))
     assert np.all(shared_points.is_very_narrow(density, at, rows))
-    points = shared_points.points_of(density, at, rows, very_narrow=tf.constant(True))
+    every = tf.fill([41], True)
+    points = shared_points.points_of(density, at, rows, every, very_narrow=tf.constant(True))
+    assert shared_points.points_of(density, at, rows, ~every, very_narrow=tf.constant(True)).table.shape[1] == 0
     for alpha in (0.01, 0.5, 1.0):
         powers = tf.fill([41], tf.constant(alpha, tf.float64))
         found, good = shared_points.on_shared_points(density, at, rows, powers, points)
