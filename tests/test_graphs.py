@@ -37,6 +37,13 @@ def existing():
     return sum(isinstance(each, FuncGraph) for each in gc.get_objects()), registered()
 
 
+@pytest.fixture(scope="module")
+def traced_for_all():
+    """What all models share is traced once in a process, and stays."""
+    train_regression()
+    train_classifier()
+
+
 def assert_released(run):
     """Nothing that `run` traces stays when it is over."""
     number, names = existing()
@@ -88,12 +95,12 @@ def train_a_stream_with_sites():
 
 
 @pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
-def test_models_leave_no_graphs(train):
+def test_models_leave_no_graphs(traced_for_all, train):
     assert_released(train)
 
 
 @pytest.mark.parametrize("train", some_slow([train_classifier, train_a_stream_with_sites], 1))
-def test_models_with_sites_leave_no_graphs(train):
+def test_models_with_sites_leave_no_graphs(traced_for_all, train):
     assert_released(train)
 
 

@@ -23,6 +23,7 @@ from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
+from .reductions import Reductions
 from .replicas import heed_set_trainable, in_every_replica, in_replica, scope_of
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
@@ -48,6 +49,7 @@ __all__ = [
     "OldPosteriorSite",
     "Powers",
     "Prior",
+    "Reductions",
     "RegressionRows",
     "RowSource",
     "Rows",

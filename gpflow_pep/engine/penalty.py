@@ -45,17 +45,19 @@ def scale_terms(
     :param sum_over_workers: adds up sums of the workers.
     """
 
-    def terms(scale: tf.Tensor) -> tf.Tensor:
-        return count * (tf.math.log(scale) - log1p_ratio(power, scale - 1.0))
-
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
         """Of all workers, of which each needs the derivative of all rows."""
-        slopes = count * (1.0 / scale - 1.0 / (1.0 + power * (scale - 1.0)))
-        sums = sum_over_workers(tf.stack([tf.reduce_sum(terms(scale)), tf.reduce_sum(slopes)]))
-        return sums[0], lambda bar: once_differentiable(bar * sums[1])[0]
+        change = scale - 1.0
+        terms = tf.math.log(scale) - log1p_ratio(power, change)
+        slopes = 1.0 / scale - 1.0 / (1.0 + power * change)
+        if power.shape.rank > 0:
+            both = sum_over_workers(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)]))
+            terms, slopes = tf.unstack(both)
+        half = 0.5 * count
+        return half * terms, lambda bar: once_differentiable(bar * half * slopes)[0]
 
-    return 0.5 * (terms(scale) if power.shape.rank == 0 else total(scale))
+    return total(scale)
 
 
 def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..checks import asserted
-from ..engine import InducingPosterior, SiteSums, precision_B
+from ..engine import InducingPosterior, Reductions, SiteSums, precision_B
 from ..graphs import in_xla, on_demand
 from .acceleration import Secants, Step
 from .choice import choose
@@ -78,10 +78,10 @@ def converge(
     zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
     A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
     nothing = tf.zeros_like(sites)
-    rows = problem.rows
-    is_empty = ~rows.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
+    rows, workers = problem.rows, problem.rows.all_workers
+    is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
-    is_preliminary = is_empty & rows.any(tf.reduce_any(rows.alpha_of_all < _PRELIMINARY_POWER))
+    is_preliminary = is_empty & workers.any(tf.reduce_any(rows.alpha_of_all < _PRELIMINARY_POWER))
     first = Loop(
         iterate=Iterate(sites, nothing, nothing, A, A[..., :1], sites[:, 0], sites[:, 0], inf, -inf, zero),
         is_valid=tf.constant(False),
@@ -124,8 +124,8 @@ def _step(problem: SitesProblem, options: ConvergenceOptions, loop: Loop) -> Loo
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
     # What few loops ever do is compiled when it first runs.
-    nearer = on_demand(partial(is_nearer, problem))
-    serves = tf.cond(sweeping | probing, lambda: tf.constant(True), lambda: nearer(loop, evaluated))
+    nearer = on_demand(partial(is_nearer, problem.rows.all_workers))
+    serves = tf.cond(sweeping | probing, lambda: tf.constant(True), lambda: nearer(problem.is_bound, loop, evaluated))
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & serves)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.preliminary & (evaluated.change <= options.tol)
@@ -142,7 +142,8 @@ def _go_on(
 ) -> Loop:
     """Choose the next candidate after one that has not converged."""
     last, sweeping, probing = loop.iterate, tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
-    recover = on_demand(partial(_recover, problem, options))
+    workers = problem.rows.all_workers
+    recover = on_demand(partial(_recover, workers))
     preliminary_ends = _preliminary_ends(options, loop, evaluated)
 
     moves = accepted & ~probing
@@ -154,7 +155,7 @@ def _go_on(
         forget=tf.where(sweeping, ~accepted | (evaluated.change > limit) | preliminary_ends, moves),
     )
     iterate: Iterate = choose(moves, evaluated, last)
-    step = secants.step(iterate.update, iterate.normalized, problem.rows.sum_over_workers)
+    step = secants.step(iterate.update, iterate.normalized, workers.sum)
     better = tf.where(problem.is_bound, iterate.log_evidence >= loop.best_evidence, iterate.change < loop.best_change)
     is_best = moves & ~loop.preliminary & better
     loop = loop._replace(
@@ -167,13 +168,15 @@ def _go_on(
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     followed = _accept(problem, options, loop, last, step, preliminary_ends)
     following: Loop = tf.cond(
-        sweeping & accepted & goes_on, lambda: followed, lambda: recover(loop, followed, step, accepted)
+        sweeping & accepted & goes_on,
+        lambda: followed,
+        lambda: recover(options, loop, followed, step, accepted),
     )
     return following
 
 
 def _recover(
-    problem: SitesProblem,
+    workers: Reductions,
     options: ConvergenceOptions,
     loop: Loop,
     followed: Loop,
@@ -187,9 +190,9 @@ def _recover(
     """
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves = accepted & ~probing
-    tried = choose(accepted, follow(problem, loop, step), halve(options, loop))
+    tried = choose(accepted, follow(workers, loop, step), halve(options, loop))
     swept = choose(accepted, followed, _reject(options, loop))
-    loop = choose(sweeping, swept, choose(probing, probe_on(problem, loop, accepted, step), tried))
+    loop = choose(sweeping, swept, choose(probing, probe_on(workers, loop, accepted, step), tried))
     return _end(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
@@ -204,8 +207,9 @@ def _evaluate(
     A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
-    is_proper = ~problem.rows.any(tf.reduce_any(~tf.math.is_finite(factor)))
-    LB = tf.where(is_proper, factor, tf.eye(tf.shape(factor)[-1], dtype=factor.dtype))
+    workers = problem.rows.all_workers
+    is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))
+    LB = tf.where(is_proper, factor, problem.L)  # any factor: the result is rejected
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
         q, c, shift = _without_common_shift(q, A, c, may_shift)
@@ -215,10 +219,10 @@ def _evaluate(
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
     swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
-    integral = rows.agreed(tf.where(is_proper, log_integral(q, total.c), np.nan))
+    integral = workers.agreed(tf.where(is_proper, log_integral(q, total.c), np.nan))
     of_marginals = swept.mean, swept.variance
     changes = tf.abs(normalized(swept.update, *of_marginals))
-    change = rows.largest(tf.reduce_max(changes))
+    change = workers.largest(tf.reduce_max(changes))
     if in_xla():  # where the largest one of numbers and NaN is a number
         change = asserted(change, tf.math.is_finite(changes))
     energy = integral + terms, tf.abs(integral) + tf.abs(terms)
@@ -301,10 +305,9 @@ def _adapted(problem: SitesProblem, loop: Loop, last: Iterate, largest: tf.Tenso
     """
     iterate = loop.iterate
     before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
-    norms = problem.rows.norm(before) * problem.rows.norm(now)
-    cosine = problem.rows.sum_over_workers(tf.reduce_sum(before * now)) / tf.where(
-        norms > 0.0, norms, tf.ones_like(norms)
-    )
+    workers = problem.rows.all_workers
+    norms = workers.norm(before) * workers.norm(now)
+    cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
     tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
     halve = (cosine < -0.3) | (iterate.change > tolerated)
     least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
 from ..engine import (
@@ -15,9 +13,9 @@ from ..engine import (
     Chunks,
     NumberedChunks,
     Prior,
+    Reductions,
     Workers,
     conditional_variance_of_f,
-    floating_variables,
     watched,
 )
 from ..graphs import in_xla
@@ -56,8 +54,7 @@ class LatentRows:
         data: RegressionData,
         chunks: Chunks,
         alpha: tf.Tensor,
-        kernel: Kernel,
-        inducing_variable: InducingVariables,
+        prior: Prior,
         mean_function: MeanFunction,
         num_latent_gps: int,
         workers: Workers | None = None,
@@ -67,13 +64,12 @@ class LatentRows:
         :param alpha: the power of all rows [], or one for each row [N].
         :param workers: those that have the other rows.
         """
-        self._workers = workers
+        self._workers, self.all_workers = workers, Reductions(workers)
         self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
         self._data = tuple(map(tf.convert_to_tensor, data))
         self._spread = chunks.spread(self._data)
-        self._prior, self._mean_function = Prior(inducing_variable, kernel), mean_function
-        self.inputs = self._prior.inputs
-        self.variables = floating_variables(kernel, inducing_variable, mean_function)
+        self._prior, self._mean_function = prior, mean_function
+        self.inputs = prior.inputs
 
     @property
     def alpha_of_all(self) -> tf.Tensor:
@@ -99,34 +95,6 @@ class LatentRows:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
         total = self.chunks.sum(self._data, part, zero)
         return total if self._workers is None else self._workers.sum(total)
-
-    def sum_over_workers(self, value: tf.Tensor) -> tf.Tensor:
-        """Add up sums of the workers."""
-        return value if self._workers is None else self._workers.sum([value])[0]
-
-    def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the maximum over the workers, []."""
-        return value if self._workers is None else self._workers.largest(value)
-
-    def smallest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the minimum over the workers, []."""
-        return value if self._workers is None else -self._workers.largest(-value)
-
-    def any(self, condition: tf.Tensor) -> tf.Tensor:
-        """Return whether a condition holds on any worker, []."""
-        return condition if self._workers is None else self._workers.any(condition)
-
-    def agreed(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""
-        return value if self._workers is None else self._workers.broadcast_from_chief([value])[0]
-
-    def norm(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the Euclidean norm, over the workers, of values [N, ...]."""
-        return (
-            tf.norm(values)
-            if self._workers is None
-            else tf.sqrt(self.sum_over_workers(tf.reduce_sum(tf.square(values))))
-        )
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

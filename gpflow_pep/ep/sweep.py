@@ -97,7 +97,8 @@ def sweep(
     by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
     sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
-    row_terms_of_all, least = rows.sum_over_workers(tf.reduce_sum(terms)), rows.smallest(tf.reduce_min(ratio))
+    over = rows.all_workers
+    row_terms_of_all, least = over.sum(tf.reduce_sum(terms)), over.smallest(tf.reduce_min(ratio))
     return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 

@@ -23,6 +23,7 @@ from ..engine import (
     AllRows,
     Chunks,
     DatasetRows,
+    Prior,
     SingleRows,
     SiteSums,
     check_shards,
@@ -282,24 +283,29 @@ class PEP(SiteProperties, SparseGP):
         return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
 
     def _energy_inputs(self) -> EnergyInputs:
-        Kuu = self._inducing_covariance()
+        prior = Prior(self.inducing_variable, self.kernel)
+        Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
-        alpha, scale = self._checked_alpha(), tf.convert_to_tensor(self.scale)
-        rows = self._rows()
+        rows, scale = self._rows(prior), tf.convert_to_tensor(self.scale)
+        alpha = rows.alpha_of_all
         count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
-        terms = self.num_latent_gps * scale_terms(alpha, scale, count, rows.sum_over_workers)
+        terms = self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum)
         return EnergyInputs(rows, Kuu, L, scale, self._old_site(L, alpha), terms)
 
-    def _rows(self, indices: tf.Tensor | None = None) -> LatentRows:
-        """All rows, or some in one chunk."""
+    def _rows(self, prior: Prior | None = None, indices: tf.Tensor | None = None) -> LatentRows:
+        """
+        All rows, or some in one chunk.
+
+        :param prior: that of kernel and inducing variable, where it is at hand.
+        """
         data, alpha = self._checked_data(), self._checked_alpha()
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        parts = self.kernel, self.inducing_variable, self.mean_function
+        prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
         workers = self._workers if indices is None else None
-        return LatentRows(data, chunks, alpha, *parts, self.num_latent_gps, workers)
+        return LatentRows(data, chunks, alpha, prior, self.mean_function, self.num_latent_gps, workers)
 
     def _checked_data(self) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the sites differ in their number of rows."""

@@ -332,7 +332,7 @@ def _updated_minibatch(
             q = sums.with_old(inputs.old).posterior()
         with tf.control_dependencies([sums.A]):  # the sites of the minibatch have been updated
             site = Site(*(tf.transpose(tf.gather(v, indices)) for v in (model._sites.precision, model._sites.linear)))
-            batch = model._rows(indices)
+            batch = model._rows(indices=indices)
             projected = project(inputs.L, batch(tf.constant(0), *batch.inputs), inputs.scale)
             objective = minibatch_objective(batch, projected, model._rule, site, q, model.num_data)
         loss = -objective - inputs.terms - model.log_prior_density()
@@ -343,7 +343,7 @@ def _updated_minibatch(
 
 def _updated(model: "PEP", inputs: EnergyInputs, sums: SiteSums, indices: tf.Tensor, damping: tf.Tensor) -> SiteSums:
     """Update the sites of some rows."""
-    rows = model._rows(indices)
+    rows = model._rows(indices=indices)
     return update_rows(rows, indices, model._rule, model._sites, sums, inputs.old, inputs.scale, damping)
 
 

@@ -1,7 +1,6 @@
 """The trapezoid rule, with more points for rows that need them, and on windows that follow the tilted distributions."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -47,16 +46,15 @@ def locate(
     alpha: tf.Tensor,
     negligible: Size = 0.0,
     *,
-    on_windows: Callable[..., tf.Tensor] | None = None,
+    on_windows: Callable[..., tf.Tensor],
 ) -> Located:
     """
     Compute tilted distributions on points that cavities share, then, for rows that need it, on windows of their own.
 
     :param alpha: [R].
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`; infinity is like 0, where no row is expensive.
-    :param on_windows: :func:`compute_on_windows` of the density, where that is compiled.
+    :param on_windows: :func:`compute_on_windows` of the density, :func:`~gpflow_pep.graphs.on_demand`.
     """
-    on_windows = partial(compute_on_windows, density) if on_windows is None else on_windows
     least, rows = _finite(negligible, alpha.dtype), Given(*cavity, alpha, *observations)
     narrow, very_narrow = (is_so(density, cavity, observations) for is_so in (is_narrow, is_very_narrow))
     divided = (tf.size(alpha) >= _DIVIDED) | ~tf.reduce_any(narrow & ~very_narrow)
@@ -68,7 +66,8 @@ def locate(
 
     def with_windows() -> tuple[tf.Tensor, ...]:
         results = tf.stack([*found.tilted, tf.cast(found.is_accurate, alpha.dtype), found.center], axis=1)
-        *tilted, flag, center = tf.unstack(on_windows(rows, narrow & divided, results, least), axis=1)
+        results = on_windows(rows, narrow & divided, results, least)
+        *tilted, flag, center = tf.unstack(results, axis=1)
         return *tilted, flag > 0.5, center
 
     all_found = tf.reduce_all(found.is_accurate)

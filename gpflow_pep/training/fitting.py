@@ -30,7 +30,6 @@ from .objectives import (
     Objective,
     SitesObjective,
     SweptMinibatchObjective,
-    converge_sites,
     rows_for,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
@@ -185,7 +184,7 @@ def fit(
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
         if outcome.status == EARLY and not outcome.resumes:
             history.restore_best()
-        status = _converged_sites(model)
+        status = _converged_sites(objective)
     result = _result(history, outcome, status, float(model.log_prior_density()))
     if result.status == FAILED or interruption.requested:
         warn(result.reason)
@@ -282,14 +281,14 @@ def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome
     )
 
 
-def _converged_sites(model: GPModel) -> SitesStatus | None:
-    if not has_sites(model):
+def _converged_sites(objective: Objective) -> SitesStatus | None:
+    if not isinstance(objective, SitesObjective):
         return None
     try:
-        return converge_sites(model)
+        return objective.converge()
     except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
-        model.reset_sites()
-        return converge_sites(model)
+        objective.reset()
+        return objective.converge()
 
 
 def _result(history: History, outcome: Outcome, sites: SitesStatus | None, log_prior: float) -> FitResult:

@@ -18,6 +18,7 @@ from .objectives import FAILURES, Objective
 from .recovery import NOT_FINITE, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
+_SECANTS = 20  # remembered; more than the 10 of SciPy, since hyperparameters are scaled badly against each other
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
 _EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
 FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends when so many iterations have gained less than this, in nats
@@ -114,6 +115,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         while gained and not history.is_over and not is_flat():
             previous, best.failure, best.any_failure = best.loss, "", ""
             options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
+            options["maxcor"] = _SECANTS
             try:
                 with threadpool_limits(1, user_api="blas"):  # other threads would wait in loops, at TensorFlow's cost
                     result = minimize(

@@ -184,6 +184,17 @@ class SitesObjective(Objective):
     def reset(self) -> None:
         self.model.reset_sites()
 
+    def converge(self) -> SitesStatus:
+        """Update the sites until they converge, even if `max_sweeps` was small in training."""
+        model, max_sweeps = self.model, self.model.max_sweeps
+        try:
+            model.max_sweeps = max(max_sweeps, _FINAL_SWEEPS)
+            if self._step.is_compiled:  # then this is faster, although it computes derivatives, too
+                self._step()
+            return model.update_sites()
+        finally:
+            model.max_sweeps = max_sweeps
+
 
 class SweptMinibatchObjective(SitesObjective):
     """Update a minibatch's sites and estimate derivatives from it; recompute the sums over all rows every epoch."""
@@ -286,13 +297,3 @@ class ConvergedSitesObjective(SitesObjective):
     def restore_best(self) -> None:
         if self._best is not None:
             self.model.sites.assign(self._best)
-
-
-def converge_sites(model: ModelWithSites) -> SitesStatus:
-    """Update the sites until they have converged, even if `max_sweeps` was small in training."""
-    max_sweeps = model.max_sweeps
-    try:
-        model.max_sweeps = max(max_sweeps, _FINAL_SWEEPS)
-        return model.update_sites()
-    finally:
-        model.max_sweeps = max_sweeps

@@ -50,6 +50,11 @@ class TrainingStep:
         if key != self._last_key:
             self._last_key, self._compiled = key, {}
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it has been called since it was last renewed."""
+        return bool(self._compiled)
+
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
         Compute the training loss [] and its gradient.

@@ -55,6 +55,10 @@ def of_a_bound(run, is_bound):
     return run.problem._replace(is_bound=tf.constant(is_bound))
 
 
+def compared(run, is_bound):
+    return run.problem.rows.all_workers, tf.constant(is_bound)
+
+
 def test_a_small_fraction_may_lower_a_bound(run, options, loop):
     """By what only rounding does; a larger one may not, unless the energy is no bound."""
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
@@ -128,9 +132,9 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
     trying = loop._replace(kind=tf.constant(loop_state.NEWTON_STEP), step_size=constant(step_size))
     found = loop.iterate._replace(update=left * loop.iterate.update)
-    assert bool(newton.is_nearer(of_a_bound(run, False), trying, found)) == is_nearer
+    assert bool(newton.is_nearer(*compared(run, False), trying, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
-    assert newton.is_nearer(of_a_bound(run, True), trying, higher)
+    assert newton.is_nearer(*compared(run, True), trying, higher)
 
 
 @pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.NEWTON_STEP)])

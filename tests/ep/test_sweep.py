@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
-from gpflow_pep.engine import AllRows, OldPosteriorSite, SingleRows, SiteSums
+from gpflow_pep.engine import AllRows, OldPosteriorSite, Prior, SingleRows, SiteSums
 from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
 from gpflow_pep.ep.sweep import normalized, sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
@@ -35,7 +35,7 @@ def rows(chunk_size=100, alpha=0.6, indices=None):
     chunks = AllRows() if chunk_size is None else SingleRows(chunk_size)
     if indices is not None:
         data, chunks = tuple(tf.gather(values, indices) for values in data), AllRows()
-    return LatentRows(data, chunks, constant(alpha), KERNEL, InducingPoints(Z), MEAN, C)
+    return LatentRows(data, chunks, constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
 
 
 def projected(given, *, keep):

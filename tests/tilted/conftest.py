@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 import tilted_references
 
-from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_density
+from gpflow_pep.tilted import Cavity, Observations, QuadratureRule, TiltedRule, log_density
 from gpflow_pep.tilted.adaptive import AdaptivePanels
-from gpflow_pep.tilted.levels import locate
 
 
 @pytest.fixture(scope="session")
@@ -38,12 +37,11 @@ class PanelRule(TiltedRule):
     """Adaptive panels for all rows; what the trapezoid rule says is not used, but for where to begin."""
 
     def __init__(self, likelihood):
-        self._density = log_density(likelihood)
+        self._panels, self._rule = AdaptivePanels(log_density(likelihood)), QuadratureRule(likelihood)
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        center = locate(self._density, cavity, observations, alpha).center
-        return AdaptivePanels(self._density).moments(cavity, observations, alpha, center)
+        return self._panels.moments(cavity, observations, alpha, self._rule._locate(cavity, observations, alpha).center)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ which sets no limit; the limit is the panels' tolerance, 2e-7, of whose square e
 """
 
 import dataclasses
+from functools import partial
 
 import gpflow
 import numpy as np
@@ -30,12 +31,17 @@ from gpflow_pep.tilted import (
     shared_points,
     tilted_rule,
 )
-from gpflow_pep.tilted.levels import first_points, locate
+from gpflow_pep.tilted.levels import compute_on_windows, first_points, locate
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED, CROSSING = 1e-8, 1e-2
 QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")
 ALPHAS = (0.0, 0.01, 0.5, 1.0)
+
+
+def located(density, *rows):
+    """What is found on shared points and on windows."""
+    return locate(density, *rows, on_windows=partial(compute_on_windows, density))
 
 
 def errors(found, cases):
@@ -242,7 +248,7 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
     rule, observed = QuadratureRule(make()), np.ones((40, 1))
     rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.zeros([40, 1], tf.float64), observed)
-    found = locate(rule._density, *rows, tf.constant(alphas))
+    found = rule._locate(*rows, tf.constant(alphas))
     first = first_points(rule._density, *rows, tf.constant(alphas))[1]
     expected = np.transpose([by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)])
     accurate = found.is_accurate.numpy()
@@ -260,7 +266,7 @@ def test_what_is_negligible_is_not_integrated_to_the_last_digit():
     rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.constant(one), tf.constant(one))
     refused = []
     for size in (0.0, 1e-4):
-        found = locate(rule._density, *rows, tf.zeros(len(sd), tf.float64), size)
+        found = rule._locate(*rows, tf.zeros(len(sd), tf.float64), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
         error = np.abs(np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
@@ -280,7 +286,7 @@ def test_rows_that_are_not_accurate_are_centered_on_their_mode(alpha):
 
     one = tf.ones([len(mean), 1], tf.float64)
     rows, density = Cavity(tf.constant(mean), tf.constant(variance)), QuadratureRule(OfUnknownRadius(scale))._density
-    found = locate(density, rows, Observations(one, y * one), alpha * one[:, 0])
+    found = located(density, rows, Observations(one, y * one), alpha * one[:, 0])
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
@@ -320,7 +326,7 @@ def points_per_row(make, cavities, y, alpha):
 
     observations = Observations(tf.zeros([len(y), 1], tf.float64), tf.constant(y))
     powers = tf.fill([len(y)], tf.constant(alpha, tf.float64))
-    found = locate(dataclasses.replace(density, log_prob=counted), cavities, observations, powers)
+    found = located(dataclasses.replace(density, log_prob=counted), cavities, observations, powers)
     return found, sum(count) / len(y)
 
 
@@ -498,7 +504,7 @@ def test_windows_that_never_settle():
 
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), zero)
-    found = locate(LogDensity(log_prob, radius=lambda X: 100.0), Cavity(zero, one), rows, one)
+    found = located(LogDensity(log_prob, radius=lambda X: 100.0), Cavity(zero, one), rows, one)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 
 

@@ -118,11 +118,11 @@ def test_adam_goes_on_exactly(as_new, tmp_path, name, options):
 
 
 def test_lbfgs_goes_on_with_the_sites(as_new, tmp_path):
-    """Not the same way, but to the same objective."""
+    """Not the same way, but to the same objective: a search ends where 20 iterations gain less than 0.001 nats."""
     expected = fit(as_new("PEPClassifier"), max_iterations=100)
     _, result = interrupted(as_new, "PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
     assert expected.converged and result.converged
-    assert result.objective[-1] == pytest.approx(expected.objective[-1], rel=1e-6)
+    assert result.objective[-1] == pytest.approx(expected.objective[-1], abs=1e-3)
     assert len(result.objective) == result.iterations + 1
     assert np.all(np.diff(result.objective[:-1]) >= 0.0)
 

@@ -378,12 +378,12 @@ def test_all_rows_of_a_minibatch_model():
 
 
 def test_evaluations_of_a_search_are_limited(monkeypatch):
-    """SciPy is told: four for each iteration that is left, and twenty."""
+    """SciPy is told: four for each iteration that is left, and twenty. Twenty secants are remembered."""
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
     monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
     assert fit(MAKERS["SGPR"](), max_iterations=7).status == "limit"
-    assert asked == [{"maxiter": 7, "maxfun": 48}]
+    assert asked == [{"maxiter": 7, "maxfun": 48, "maxcor": 20}]
 
 
 class Valley(gpflow.models.BayesianModel, InternalDataTrainingLossMixin):

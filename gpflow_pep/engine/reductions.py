@@ -1,0 +1,39 @@
+"""Sums, maxima and decisions over all rows, of which each worker has some; in one process they are this process's."""
+
+import tensorflow as tf
+
+from .workers import Workers
+
+
+class Reductions:
+    """Reduces what the workers have computed from their rows."""
+
+    def __init__(self, workers: Workers | None):
+        """
+        :param workers: None: there is one process.
+        """
+        self._workers = workers
+
+    def sum(self, value: tf.Tensor) -> tf.Tensor:
+        """Add up sums of the workers."""
+        return value if self._workers is None else self._workers.sum([value])[0]
+
+    def largest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the maximum over the workers, []."""
+        return value if self._workers is None else self._workers.largest(value)
+
+    def smallest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the minimum over the workers, []."""
+        return value if self._workers is None else -self._workers.largest(-value)
+
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds on any worker, []."""
+        return condition if self._workers is None else self._workers.any(condition)
+
+    def agreed(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""
+        return value if self._workers is None else self._workers.broadcast_from_chief([value])[0]
+
+    def norm(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the Euclidean norm, over the workers, of values [N, ...]."""
+        return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
