@@ -191,6 +191,8 @@ class SitesObjective(Objective):
             model.max_sweeps = max(max_sweeps, _FINAL_SWEEPS)
             if self._step.is_compiled:  # then this is faster, although it computes derivatives, too
                 self._step()
+                if model.sites_status.converged:
+                    return model.sites_status
             return model.update_sites()
         finally:
             model.max_sweeps = max_sweeps
