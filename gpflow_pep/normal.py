@@ -18,6 +18,7 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
 
     Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
     """
+    x = tf.convert_to_tensor(x)
     return _in_shape_of(x, _log_ndtr(_flat(x)))
 
 

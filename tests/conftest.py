@@ -13,6 +13,7 @@ oneDNN never returns memory to the operating system, so that oneDNN is off.
 import ctypes
 import gc
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
 from gpflow_pep.graphs import hand_over
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
 
 _C = ctypes.CDLL(None)
 _TESTS = Path(__file__).parent

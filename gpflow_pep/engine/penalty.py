@@ -49,13 +49,11 @@ def scale_terms(
     def total(scale: tf.Tensor) -> Any:
         """Of all workers, of which each needs the derivative of all rows."""
         change = scale - 1.0
-        terms = tf.math.log(scale) - log1p_ratio(power, change)
-        slopes = 1.0 / scale - 1.0 / (1.0 + power * change)
+        terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
+        slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
         if power.shape.rank > 0:
-            both = sum_over_workers(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)]))
-            terms, slopes = tf.unstack(both)
-        half = 0.5 * count
-        return half * terms, lambda bar: once_differentiable(bar * half * slopes)[0]
+            terms, slopes = tf.unstack(sum_over_workers(tf.stack([tf.reduce_sum(terms), tf.reduce_sum(slopes)])))
+        return terms, lambda bar: once_differentiable(bar * slopes)[0]
 
     return total(scale)
 
