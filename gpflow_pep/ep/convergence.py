@@ -209,7 +209,7 @@ def _evaluate(
     factor = tf.linalg.cholesky(precision_B(total.A))
     workers = problem.rows.all_workers
     is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))
-    LB = tf.where(is_proper, factor, problem.L)  # any factor: the result is rejected
+    LB = tf.where(is_proper, factor, precision_B(tf.zeros_like(factor)))  # the prior's: what follows is rejected
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
         q, c, shift = _without_common_shift(q, A, c, may_shift)

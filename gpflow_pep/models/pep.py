@@ -231,18 +231,17 @@ class PEP(SiteProperties, SparseGP):
         # Without a tape there is nothing to differentiate; in a graph there may be, later.
         if tf.executing_eagerly() and not record.could_possibly_record():
             return finite(self._converged().log_evidence, name="the energy", advice=_ADVICE)
-        variables = self._floating_variables()
+        floating = self._floating_variables()
         # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
-        fixed = [variable for variable in variables if not variable.trainable]
+        fixed = [variable for variable in floating if not variable.trainable]
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            for variable in variables:
+            for variable in floating:
                 tf.convert_to_tensor(variable)  # gradient tapes record this, but not the next line
             value, derivatives = site_updates.differentiated_energy(self)
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-                floating = self._floating_variables()
                 once = once_differentiable(*derivatives, of=[tf.convert_to_tensor(variable) for variable in floating])
                 pairs = zip(floating, once, strict=True)
                 by_variable = {component(variable).ref(): derivative for variable, derivative in pairs}

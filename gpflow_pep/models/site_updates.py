@@ -82,7 +82,8 @@ def converged(model: "PEP") -> UpdatedPosterior:
 def differentiated_energy(model: "PEP") -> tuple[tf.Tensor, list[tf.Tensor]]:
     """Do the same; return the energy and its derivatives, one for each of the model's floating variables."""
     with _one_at_a_time(model):
-        energy, derivatives = plainly(unrecorded, model._differentiate_step, model._retracing_key())
+        key = model._retracing_key()  # first: a new one drops the compiled steps
+        energy, derivatives = plainly(unrecorded, model._differentiate_step, key)
         _warn_unless_converged(model)
         return energy, derivatives
 

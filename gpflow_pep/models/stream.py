@@ -121,7 +121,8 @@ class Stream(CompiledSteps):
         """
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
-        posterior = plainly(self._absorb, self._retracing_key())
+        key = self._retracing_key()  # first: a new one drops the compiled steps
+        posterior = plainly(self._absorb, key)
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)

@@ -54,6 +54,16 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
+def test_a_gradient_after_a_part_was_replaced():
+    model = make()
+    expected, variables = gradient_of(model), model.trainable_variables
+    with tf.GradientTape() as tape:
+        loss = model.training_loss()
+    model.kernel = SquaredExponential() + SquaredExponential()
+    for one, other in zip(tape.gradient(loss, variables), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
+
+
 def test_a_gradient_after_the_stream_has_gone_on():
     model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
     expected = gradient_of(model)
