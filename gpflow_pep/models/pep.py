@@ -27,7 +27,6 @@ from ..engine import (
     SingleRows,
     SiteSums,
     check_shards,
-    component,
     floating_variables,
     local_variable,
     scale_terms,
@@ -232,29 +231,21 @@ class PEP(SiteProperties, SparseGP):
         if tf.executing_eagerly() and not record.could_possibly_record():
             return finite(self._converged().log_evidence, name="the energy", advice=_ADVICE)
         floating = self._floating_variables()
-        # TensorFlow hands the trainable variables to `gradient`; the others must be arguments.
-        fixed = [variable for variable in floating if not variable.trainable]
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            for variable in floating:
-                tf.convert_to_tensor(variable)  # gradient tapes record this, but not the next line
             value, derivatives = site_updates.differentiated_energy(self)
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-                once = once_differentiable(*derivatives, of=[tf.convert_to_tensor(variable) for variable in floating])
-                pairs = zip(floating, once, strict=True)
-                by_variable = {component(variable).ref(): derivative for variable, derivative in pairs}
-                scaled = [
-                    bar * by_variable[place] if place in by_variable else tf.zeros_like(variable)
-                    for variable in (*fixed, *variables)
-                    for place in [component(variable).ref()]
-                ]
-                return scaled[: len(fixed)], scaled[len(fixed) :]
+                now = [tf.convert_to_tensor(variable) for variable in floating]
+                scaled = [bar * derivative for derivative in once_differentiable(*derivatives, of=now)]
+                # TensorFlow may have seen that `value` depends on variables: these are the arguments.
+                return (scaled, [None] * len(variables)) if variables else scaled
 
             return tf.identity(value), gradient
 
-        return finite(energy(*map(tf.convert_to_tensor, fixed)), name="the energy", advice=_ADVICE)
+        # Arguments, whether or not they are trainable: that may be another when they are differentiated.
+        return finite(energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE)
 
     @check_shapes("return: [N]")
     @no_autograph

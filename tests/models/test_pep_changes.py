@@ -54,6 +54,21 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
+@pytest.mark.parametrize("part", ["kernel", "inducing_variable"])
+def test_what_was_fixed_when_a_loss_was_compiled_may_be_trained_later(part):
+    """The loss is first called, and traced, without a tape."""
+    model, fresh = make(), make()
+    gpflow.set_trainable(getattr(model, part), False)
+    loss = model.training_loss_closure()
+    value = loss()
+    gpflow.set_trainable(getattr(model, part), True)
+    with tf.GradientTape() as tape:
+        assert float(loss()) == pytest.approx(float(value), rel=REL)
+        again = loss()
+    for one, other in zip(tape.gradient(again, model.trainable_variables), gradient_of(fresh), strict=True):
+        np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
+
+
 def test_a_gradient_after_a_part_was_replaced():
     model = make()
     expected, variables = gradient_of(model), model.trainable_variables
