@@ -26,7 +26,7 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 # The largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS = 100  # per evaluation: sites that take more hardly come nearer, and a shorter step takes fewer
+_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
 _FINAL_SWEEPS = 1000  # after training
 _INTERVAL = 100  # steps of minibatch training between records
@@ -273,7 +273,7 @@ class ConvergedSitesObjective(SitesObjective):
         model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
         try:
             model.tol = max(tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-            model.max_sweeps = min(max_sweeps, _MAX_SWEEPS)
+            model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
             return super().evaluate(step)
         finally:
             model.tol, model.max_sweeps = tol, max_sweeps
