@@ -1,4 +1,4 @@
-"""Sums, maxima and decisions over all rows, of which each worker has some; in one process they are this process's."""
+"""Sums, maxima and decisions over the rows of all workers; with one process, over its own rows."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from .workers import Workers
 
 
 class Reductions:
-    """Reduces what the workers have computed from their rows."""
+    """Reduce what each worker has computed from its rows."""
 
     def __init__(self, workers: Workers | None):
         """

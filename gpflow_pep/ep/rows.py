@@ -39,7 +39,7 @@ class Projected(NamedTuple):
 
 
 class WatchedRows(NamedTuple):
-    """The rows of a chunk, and their derivatives."""
+    """The rows of a chunk given u, and how to differentiate them."""
 
     projected: Projected
     pull_back: Callable[[PriorRows], tuple[tf.Tensor, ...]]

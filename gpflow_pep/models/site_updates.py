@@ -80,7 +80,10 @@ def converged(model: "PEP") -> UpdatedPosterior:
 
 
 def differentiated_energy(model: "PEP") -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Do the same; return the energy and its derivatives, one for each of the model's floating variables."""
+    """
+    Update the sites as :func:`converged` does; return the energy and its derivatives, one for each of the model's
+    floating variables.
+    """
     with _one_at_a_time(model):
         key = model._retracing_key()  # first: a new one drops the compiled steps
         energy, derivatives = plainly(unrecorded, model._differentiate_step, key)
@@ -147,7 +150,10 @@ def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
 
 @compiled
 def differentiate_step(model: "PEP", key: int) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Do the same; return the energy and its derivatives, one for each of the model's floating variables."""
+    """
+    Converge the sites and assign them, as :func:`converge_step` does; return the energy and its derivatives, one for
+    each of the model's floating variables.
+    """
     variables, of_likelihood = model._floating_variables(), floating_variables(model.likelihood)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
