@@ -16,7 +16,11 @@ class Reductions:
 
     def sum(self, value: tf.Tensor) -> tf.Tensor:
         """Add up sums of the workers."""
-        return value if self._workers is None else self._workers.sum([value])[0]
+        return self.sums((value,))[0]
+
+    def sums(self, values: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
+        """Add up several sums of the workers, of one type, in one operation."""
+        return values if self._workers is None else self._workers.sum(values)
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
         """Return the maximum over the workers, []."""

@@ -56,6 +56,7 @@ def energy_derivatives(
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
     :param tape: what recorded the inputs.
+    :param projected: the rows, to be differentiated in `variables`.
     :param iterate: the converged sites, and what was computed at them.
     :param likelihood_variables: those of `variables` that belong to the likelihood.
     """
@@ -66,7 +67,7 @@ def energy_derivatives(
     own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        here, pull_back = projected.watched(chunk, variables)
+        here, pull_back = projected.watched(chunk)
         V, d, mean = here
         site, alpha = Site(*rows.take_natural(iterate.sites, chunk)), rows.alpha(chunk)
         d1, d2 = rows.take_natural(iterate.tilted_derivatives, chunk)  # [C, n]
@@ -75,7 +76,7 @@ def energy_derivatives(
         Vd = V * tf.expand_dims(scale * d_bar, -2)
         residual = site.linear - site.precision * project_mean(V, b)  # h - τ μ
         Vt = V * tf.expand_dims(site.precision, 1)
-        half_V_bar = 0.5 * (tf.expand_dims(b, -1) * tf.expand_dims(residual, 1) - P @ Vt)
+        half_V_bar = 0.5 * (q.b * tf.expand_dims(residual, 1) - P @ Vt)
         Kuf_bar = tf.linalg.triangular_solve(0.5 * L, _shared(half_V_bar, L) - Vd, adjoint=True)
         pulled = list(pull_back(PriorRows(Kuf_bar, scale * d_bar, d1)))
         if own:
@@ -90,15 +91,15 @@ def energy_derivatives(
 
     zeros = tuple(map(tf.zeros_like, sources))
     VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
-    VV = tf.matmul(tf.expand_dims(b, -1), c - A @ tf.expand_dims(b, -1), transpose_b=True) - P @ A
+    VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
     num_inputs = len(rows.inputs)
     values = [Kuu, *rows.inputs, scale, terms]
     bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(terms)]
     if old is not None:
-        A_bar = -0.5 * (P + tf.matmul(tf.expand_dims(b, -1), tf.expand_dims(b, -1), transpose_b=True))
+        A_bar = -0.5 * (P + tf.matmul(q.b, q.b, transpose_b=True))
         values += old
-        bars += OldPosteriorSite(A_bar, tf.expand_dims(b, -1), tf.ones_like(old.terms))
+        bars += OldPosteriorSite(A_bar, q.b, tf.ones_like(old.terms))
     indirect = derivatives(tape, values, variables, bars)
     return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
 

@@ -64,7 +64,7 @@ class LatentRows:
         :param alpha: the power of all rows [], or one for each row [N].
         :param workers: those that have the other rows.
         """
-        self._workers, self.all_workers = workers, Reductions(workers)
+        self.all_workers = Reductions(workers)
         self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
         self._data = tuple(map(tf.convert_to_tensor, data))
         self._spread = chunks.spread(self._data)
@@ -93,8 +93,7 @@ class LatentRows:
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-        total = self.chunks.sum(self._data, part, zero)
-        return total if self._workers is None else self._workers.sum(total)
+        return self.all_workers.sums(self.chunks.sum(self._data, part, zero))
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
@@ -162,12 +161,12 @@ class ProjectedRows:
         :param variables: those in which :meth:`watched` rows will be differentiated; a single chunk is then computed
             once for both.
         """
-        self._rows, self._L, self._scale = rows, L, scale
+        self._rows, self._L, self._scale, self._variables = rows, L, scale, variables or ()
         self._only: WatchedRows | None = None
         self._kept: Callable[[Any], tuple[tf.Tensor, ...]] | None = None
         in_one_chunk = isinstance(rows.chunks, AllRows)
         if in_one_chunk and variables is not None:
-            self._only = self.watched(tf.constant(0), variables)
+            self._only = self.watched(tf.constant(0))
         elif keep and (in_one_chunk or not in_xla()):  # which has no arrays of chunks of several sizes
             self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields))
 
@@ -177,12 +176,12 @@ class ProjectedRows:
             return self._only.projected
         return self._compute(chunk) if self._kept is None else Projected(*self._kept(chunk))
 
-    def watched(self, chunk: Any, variables: Sequence[tf.Variable]) -> WatchedRows:
-        """Return the rows of one chunk, to be differentiated once, also in variables."""
+    def watched(self, chunk: Any) -> WatchedRows:
+        """Return the rows of one chunk, to be differentiated once, also in the variables."""
         if self._only is not None:
             return self._only
         inputs = self._rows.inputs
-        prior, pull_back = watched(self._rows, chunk, inputs, [*inputs, *variables])
+        prior, pull_back = watched(self._rows, chunk, inputs, [*inputs, *self._variables])
         projected = project(self._L, prior, self._scale) if self._kept is None else self(chunk)
         return WatchedRows(projected, pull_back)
 

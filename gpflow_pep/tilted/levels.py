@@ -65,8 +65,7 @@ def locate(
     found = Located(tilted, is_accurate & first, _mean(tilted, cavity, alpha))
 
     def with_windows() -> tuple[tf.Tensor, ...]:
-        results = tf.stack([*found.tilted, tf.cast(found.is_accurate, alpha.dtype), found.center], axis=1)
-        results = on_windows(rows, narrow & divided, results, least)
+        results = on_windows(rows, narrow & divided, _results(*found[:2], cavity, alpha), least)
         *tilted, flag, center = tf.unstack(results, axis=1)
         return *tilted, flag > 0.5, center
 
