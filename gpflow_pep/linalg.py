@@ -101,8 +101,12 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
 
 def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """What the error says of a matrix, or of the first of a batch that failed."""
-    matrices = tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0))  # [B, M, M]
-    return _diagnosis(matrices, tf.reshape(succeeded, [-1]), tf.convert_to_tensor(name), tf.convert_to_tensor(advice))
+    if matrix.shape.rank == 2:
+        matrices, succeeded = tf.expand_dims(matrix, 0), tf.expand_dims(succeeded, 0)  # [B, M, M], [B]
+    else:
+        matrices = tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0))
+        succeeded = tf.reshape(succeeded, [-1])
+    return _diagnosis(matrices, succeeded, tf.convert_to_tensor(name), tf.convert_to_tensor(advice))
 
 
 @shared

@@ -68,6 +68,20 @@ def check_observations(
     return asserted(Y, mask, *([] if in_xla() else [message, tf.boolean_mask(values, ~mask)]))
 
 
+def check_assigned(likelihood: Likelihood, Y: tf.Tensor) -> tf.Tensor:
+    """
+    Refuse the same in a variable, to which anything may have been assigned since the model was constructed.
+
+    :return: Y itself; with ``jit_compile=True`` all of it is NaN if a value is not accepted.
+    :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming what is accepted.
+    """
+    if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
+        return Y  # all numbers, and what is not finite is found where it does harm
+    mask, what, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
+    message = f"{_NAME} must hold {what} for {type(likelihood).__name__}: set model.data = (X, Y) instead of assigning"
+    return asserted(Y, mask, message)
+
+
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
     """
     Refuse the same in a dataset of batches (X [n, D], Y [n, P]), in one pass.

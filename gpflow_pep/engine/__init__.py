@@ -2,17 +2,8 @@
 
 from .accumulation import accumulate_sums
 from .block import BlockSites
-from .chunks import (
-    CHUNKS_IN_FLIGHT,
-    AllRows,
-    Blocks,
-    Chunks,
-    NumberedChunks,
-    SingleRows,
-    concatenate,
-    default_chunk_size,
-    sum_over_chunks,
-)
+from .chunk_loops import CHUNKS_IN_FLIGHT, concatenate, sum_over_chunks
+from .chunks import AllRows, Chunks, NumberedChunks, default_chunk_size
 from .collapsed_leave_one_out import collapsed_leave_one_out
 from .conditional_variance import conditional_variance_of_f, with_checked_variance
 from .covariances import Prior, independent_parts
@@ -27,6 +18,7 @@ from .reductions import Reductions
 from .replicas import heed_set_trainable, in_every_replica, in_replica, scope_of
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
+from .shared_chunks import Blocks, SingleRows
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B

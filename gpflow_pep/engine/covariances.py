@@ -306,13 +306,14 @@ def _covariance(
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
-            D, factor = x.shape[-1], profile.factor(*rest[1:])
-            of_z, of_square = factor * left[..., :D], factor * left[..., D + 1 :]
+            factor, parts = profile.factor(*rest[1:]), [x.shape[-1], 1, 1]
+            of_x, _, of_square = tf.split(left, parts, axis=-1)
             left_bar = factor * tf.matmul(G, right)
-            twice_square_bar = 2.0 * tf.matmul(G, of_square, transpose_a=True)  # [..., n, 1]
+            of_x_bar, _, _ = tf.split(left_bar, parts, axis=-1)
+            twice_square_bar = 2.0 * tf.matmul(G, factor * of_square, transpose_a=True)  # [..., n, 1]
             # Nothing asks for the derivative in rows of data, whose product is then not computed.
-            x_bar = tf.matmul(G, of_z, transpose_a=True) + x * twice_square_bar
-            xx_bar = _rows_summed(left[..., :D] * left_bar[..., :D]) + _rows_summed(tf.square(x) * twice_square_bar)
+            x_bar = tf.matmul(G, factor * of_x, transpose_a=True) + x * twice_square_bar
+            xx_bar = _rows_summed(of_x * of_x_bar) + _rows_summed(tf.square(x) * twice_square_bar)
             return left_bar, x_bar / lengthscales, -xx_bar / lengthscales, *rest_bar
 
         return K, gradient

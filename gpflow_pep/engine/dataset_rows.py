@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from ..checks import asserted
 from ..graphs import refuse_xla
-from .chunks import CHUNKS_IN_FLIGHT, Chunks
+from .chunk_loops import CHUNKS_IN_FLIGHT
+from .chunks import Chunks
 from .row_hashes import mixed, row_hashes
 
 _NONE = tf.int64.max  # no such row

@@ -15,7 +15,9 @@ class Reductions:
         self._workers = workers
 
     def sum(self, value: tf.Tensor) -> tf.Tensor:
-        """Add up sums of the workers."""
+        """Add up sums of the workers; whole numbers of several workers have 64 bits."""
+        if self._workers is not None and value.dtype.is_integer:
+            value = tf.cast(value, tf.int64)
         return self.sums((value,))[0]
 
     def sums(self, values: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:

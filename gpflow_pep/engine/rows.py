@@ -13,8 +13,10 @@ from gpflow.mean_functions import MeanFunction, Zero
 from typing_extensions import override
 
 from ..derivatives import derivatives
-from .chunks import Blocks, Chunks
+from .chunks import Chunks
 from .covariances import Prior
+from .reductions import Reductions
+from .shared_chunks import Blocks
 from .workers import Workers
 
 
@@ -71,7 +73,7 @@ class RegressionRows(RowSource):
         :param workers: those that have the other rows, over which sums go too.
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
-        self._data, self._workers = tuple(map(tf.convert_to_tensor, data)), workers
+        self._data, self._all_workers = tuple(map(tf.convert_to_tensor, data)), Reductions(workers)
         self._spread = chunks.spread(self._data)
         self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
         noise = likelihood.variance
@@ -83,8 +85,7 @@ class RegressionRows(RowSource):
 
     @override
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        total = self._chunks.sum(self._data, part, zero)
-        return total if self._workers is None else self._workers.sum(total)
+        return self._all_workers.sums(self._chunks.sum(self._data, part, zero))
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]

@@ -16,7 +16,10 @@ class SitesStatus:
     """Whether the last change was at most the tolerance."""
 
     sweeps: int
-    """Sweeps over all rows, without the first evaluation."""
+    """
+    Sweeps over all rows, without the first evaluation; with the last one, of the best sites, where they have not
+    converged, so that there may be one more than `max_sweeps`.
+    """
 
     change: float
     """The largest change of a marginal, in its own standard deviations, that an undamped update would still make."""

@@ -41,9 +41,9 @@ from ..ep import (
 )
 from ..graphs import compiled, no_autograph
 from ..linalg import finite
-from ..observations import check_observations, check_observations_of
+from ..observations import check_assigned, check_observations, check_observations_of
 from ..tilted import Observations, Projection, TiltedRule, rule_for
-from . import site_updates
+from . import batch_updates, site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
@@ -103,13 +103,13 @@ class PEP(SiteProperties, SparseGP):
     )
 
     update_sites = site_updates.update_sites
-    minibatches = site_updates.minibatches
+    minibatches = batch_updates.minibatches
     _converged = site_updates.converged
     _converge_step = site_updates.converge_step
     _differentiate_step = site_updates.differentiate_step
-    _sum_sites_step = site_updates.sum_sites_step
-    _sweep_in_batches_step = site_updates.sweep_in_batches_step
-    _minibatch_step = site_updates.minibatch_step
+    _sum_sites_step = batch_updates.sum_sites_step
+    _sweep_in_batches_step = batch_updates.sweep_in_batches_step
+    _minibatch_step = batch_updates.minibatch_step
 
     _eager_sweeps = 40
     """Sweeps at one chunk that may still run without a graph: together they take about as long as to begin with one."""
@@ -298,14 +298,14 @@ class PEP(SiteProperties, SparseGP):
         return LatentRows(data, chunks, alpha, prior, self.mean_function, self.num_latent_gps, workers)
 
     def _checked_data(self) -> tuple[tf.Tensor, ...]:
-        """Return the data; raise an error if X, Y and the sites differ in their number of rows."""
+        """Return the data; raise an error if the likelihood does not accept Y, or numbers of rows differ."""
         if isinstance(self._data, DatasetRows):
             return ()
         X, Y = (tf.convert_to_tensor(values) for values in self._data)
         rows = tf.shape(X)[0]
         same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
-        return asserted(X, same, message), Y
+        return asserted(X, same, message), check_assigned(self.likelihood, Y)
 
     def _projected(self, inputs: EnergyInputs, variables: Sequence[tf.Variable] | None = None) -> ProjectedRows:
         keep = self._keeps_projections()

@@ -17,7 +17,10 @@ from ..linalg import finite
 from ..observations import check_observations
 from ..validation import inputs, real_numbers
 
-_ADVICE = "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values"
+_ADVICE = (
+    "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values, and the kernel for a "
+    "variance so large that p(y|f) overflows"
+)
 
 
 @check_shapes("Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]")

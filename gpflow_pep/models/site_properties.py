@@ -38,7 +38,8 @@ class SiteProperties:
         powers = validation.power(alpha, self._num_rows, "row")
         if powers.ndim != self._alpha.shape.rank:
             kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
-            raise ValueError(f"alpha must stay {kept}, got an array of shape {list(powers.shape)}.")
+            given = f"an array of shape {list(powers.shape)}" if powers.ndim else "one number"
+            raise ValueError(f"alpha must stay {kept}, as it was given to the constructor, got {given}.")
         self._alpha.assign(powers)
 
     @property

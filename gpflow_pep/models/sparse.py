@@ -25,6 +25,7 @@ from ..engine import (
     OldPosterior,
     OldPosteriorSite,
     Prior,
+    Reductions,
     SiteSums,
     Workers,
     default_chunk_size,
@@ -175,10 +176,7 @@ class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        """Sum over the workers; numbers of rows or blocks have 64 bits."""
-        if self._workers is None:
-            return count
-        return self._workers.sum([tf.cast(count, tf.int64) if count.dtype.is_integer else count])[0]
+        return Reductions(self._workers).sum(count)
 
     def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int

@@ -197,7 +197,10 @@ def _objective(
     if has_sites(model):
         if optimizer == "lbfgs":
             return ConvergedSitesObjective(model)
-        return SitesObjective(model) if batch_size is None else SweptMinibatchObjective(model, batch_size, seed)
+        if batch_size is None:
+            return SitesObjective(model)
+        _check_batch_size(batch_size, int(model.num_data))
+        return SweptMinibatchObjective(model, batch_size, seed)
     if data is None:
         return Objective(model)
     if isinstance(data, DatasetBatches):
@@ -206,8 +209,7 @@ def _objective(
     share = None if workers is None else Share(workers, own)
     N = own if share is None else share.num_data
     size = own if optimizer == "lbfgs" else batch_size or min(own, _BATCH_SIZE)
-    if size > own:
-        raise ValueError(f"batch_size must be at most the number of rows, {own}, got {batch_size}.")
+    _check_batch_size(size, own)
     num_data = getattr(model, "num_data", None)
     num_data = None if num_data is None else int(tf.convert_to_tensor(num_data))
     if num_data != N and not (num_data is None and size == N):
@@ -216,6 +218,11 @@ def _objective(
         return Objective(model, data, share)
     batches = Minibatches(own, size, fixed=declared_by(model).minibatch_is_block, seed=seed)
     return MinibatchObjective(model, data, batches, share)
+
+
+def _check_batch_size(batch_size: int, num_rows: int) -> None:
+    if batch_size > num_rows:
+        raise ValueError(f"batch_size must be at most the number of rows, {num_rows}, got {batch_size}.")
 
 
 def _checked_jit_compile(model: GPModel, jit_compile: bool, batch_size: int | None) -> bool:

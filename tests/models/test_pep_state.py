@@ -95,6 +95,22 @@ USES = {
 }
 
 
+@pytest.mark.parametrize("use", USES)
+def test_labels_that_are_assigned_are_checked(model, use):
+    """As those that the constructor is given: a Probit has no probability of a label 2."""
+    model.data[1].assign(1.0 + Y)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+        USES[use](model)
+
+
+def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
+    loss = tf.function(model.training_loss, autograph=False)
+    loss()
+    model.data[1].assign(1.0 + Y)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+        loss()
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_everything_follows_a_change(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""

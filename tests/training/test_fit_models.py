@@ -336,6 +336,11 @@ def test_tensorboard(tmp_path, name, columns):
         ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimizer="lbfgs"'),
         ("PEPR", {"batch_size": 10, "optimizer": "adam"}, "batch_size must be None, since PEPR needs all rows"),
         ("TSVGP", {"batch_size": 61}, "batch_size must be at most the number of rows, 60, got 61"),
+        (
+            "PEPClassifier",
+            {"batch_size": 61, "optimizer": "adam"},
+            "batch_size must be at most the number of rows, 60, got 61",
+        ),
         ("TSVGP", {"seed": -1}, "seed must be"),
         ("BTSVGP", {"optimizer": "lbfgs"}, 'optimizer must be "adam" for BTSVGP'),
         ("TSVGP", {"natural_step": 1.5}, "natural_step must be"),

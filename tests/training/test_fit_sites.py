@@ -14,7 +14,7 @@ from quick import some_slow
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import FitResult, fit
-from gpflow_pep.training.objectives import ConvergedSitesObjective
+from gpflow_pep.training.objectives import _LOOSEST, ConvergedSitesObjective
 
 rng = np.random.default_rng(21)
 X = rng.uniform(-2.0, 2.0, (30, 1))
@@ -212,7 +212,7 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
     evaluate, losses = ConvergedSitesObjective.evaluate, []
 
     def failing(objective, step):
-        if objective._loosest == 0.0:
+        if objective._loosest < _LOOSEST:
             raise FloatingPointError("An accurate evaluation fails.")
         losses.append(evaluate(objective, step)[0])
         return losses[-1], evaluate(objective, step)[1]
@@ -230,7 +230,7 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
     objective.evaluate(0)
     objective.mark_best()
     objective._best_loss -= 1.0
-    assert objective.tighten() and not objective.tighten()
+    assert [objective.tighten() for _ in range(6)] == [*[True] * 5, False]  # from 3e-2 or 1e-2 down to 1e-6
     objective.mark_best()
     with np.errstate(all="raise"):
         objective.evaluate(1)
