@@ -143,7 +143,9 @@ class _Compiled:
             return self
         if vars(instance).get(self._key) is None:
             vars(instance)[self._key] = self._new()
-        return vars(instance)[self._key]._function().__get__(instance, owner)
+        bound = vars(instance)[self._key]._function().__get__(instance, owner)
+        bound._omit_frequent_tracing_warning = True
+        return bound
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Copies, also pickled ones, have none yet."""

@@ -68,23 +68,25 @@ def check_observations(
     return asserted(Y, mask, *([] if in_xla() else [message, tf.boolean_mask(values, ~mask)]))
 
 
-def check_assigned(likelihood: Likelihood, Y: tf.Tensor) -> tf.Tensor:
+def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Refuse the same in a variable, to which anything may have been assigned since the model was constructed.
+    Refuse values that a likelihood does not accept, in a variable, to which anything may have been assigned.
 
-    :return: Y itself; with ``jit_compile=True`` all of it is NaN if a value is not accepted.
+    :param X: inputs [N, D] of the observations Y [N, P].
+    :return: X and Y themselves; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted: of NaN in Y
+        not all likelihoods make NaN.
     :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming what is accepted.
     """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
-        return Y  # all numbers, and what is not finite is found where it does harm
+        return X, Y  # all numbers, and what is not finite is found where it does harm
     mask, what, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
     message = f"{_NAME} must hold {what} for {type(likelihood).__name__}: set model.data = (X, Y) instead of assigning"
-    return asserted(Y, mask, message)
+    return asserted(X, mask, message), Y
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
     """
-    Refuse the same in a dataset of batches (X [n, D], Y [n, P]), in one pass.
+    Refuse values that a likelihood does not accept, in a dataset of batches (X [n, D], Y [n, P]), in one pass.
 
     :raises ValueError: naming the first such value of a batch and what is accepted.
     """
@@ -117,7 +119,11 @@ def _finite(Y: tf.Tensor) -> tf.Tensor:
 
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
-    """Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here."""
+    """
+    Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here.
+
+    Use operations of TensorFlow: compiled functions check, too, what has been assigned to a model's data.
+    """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
 

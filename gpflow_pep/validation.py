@@ -264,9 +264,19 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
 
 
 def scale(value: Any) -> Parameter:
-    """The scale m as a parameter: one that is given if it is a single positive number, or a fixed one."""
+    """
+    The scale m as a parameter: one that is given, or a fixed one.
+
+    :raises ValueError: if it is no single positive number, or of another type.
+    """
+    if isinstance(value, tf.Variable):
+        raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
     number = positive_number(value, "scale")
-    return value if isinstance(value, Parameter) else Parameter(number, transform=positive(), trainable=False)
+    if not isinstance(value, Parameter):
+        return Parameter(number, transform=positive(), trainable=False)
+    if value.dtype != default_float():
+        raise ValueError(f"scale must have the type {default_float().__name__}, got {value.dtype.name}.")
+    return value
 
 
 def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:

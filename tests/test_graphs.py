@@ -278,6 +278,13 @@ def test_each_instance_compiles_its_own():
     assert Scaled.times.__doc__ == "Multiply."
 
 
+def test_many_instances_are_no_reason_for_a_warning(caplog):
+    """Of too many traces, of which each instance makes one."""
+    for each in [Scaled(float(number)) for number in range(1, 9)]:
+        each.total(tf.ones([3]))
+    assert not caplog.records
+
+
 def test_options_are_those_of_tf_function():
     scaled = Scaled(2.0)
     for n in range(1, 6):

@@ -215,6 +215,11 @@ def test_scale_as_a_parameter(values):
     refused(["scale", "positive"], scale=gpflow.Parameter(values))
 
 
+def test_scale_of_another_type():
+    refused(["scale", "float64", "float32"], scale=gpflow.Parameter(1.0, dtype=tf.float32))
+    refused(["scale", "number or a gpflow.Parameter", "tf.Variable"], scale=tf.Variable(1.0, dtype=tf.float64))
+
+
 @pytest.mark.parametrize("alpha", some_slow([0.5, 1.0, [0.0, 1e-9]], quick=[0.5, [0.0, 1e-9]]))
 def test_the_optimal_scale_is_that_of_alpha_0(alpha):
     refused(["scale", '"optimal"', "alpha=0"], scale="optimal", alpha=alpha, blocks=6)

@@ -77,7 +77,7 @@ def classifier_title(config: Mapping[str, Any]) -> str:
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
-    """Whether the model's objective is a lower bound of the log evidence, once sites have converged."""
+    """Whether the model's objective is a lower bound on the log evidence, once sites have converged."""
     return bool(config["model"] == "SVGP" or config["alpha"] == 0)
 
 

@@ -38,7 +38,7 @@ class RecordedRun:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the objective is a lower bound of the log evidence, not an approximation to it."""
+        """Whether the objective is a lower bound on the log evidence, not an approximation to it."""
         return bool(self.result["objective_kind"] == "lower bound")
 
 

@@ -9,6 +9,7 @@ from .conditional_variance import conditional_variance_of_f, with_checked_varian
 from .covariances import Prior, independent_parts
 from .dataset_rows import DatasetRows
 from .devices import Devices
+from .divided_chunks import Blocks, SingleRows
 from .evidence import log_gaussian, mahalanobis
 from .independent import IndependentSites
 from .kernel_matrices import kernel_matrix
@@ -18,7 +19,6 @@ from .reductions import Reductions
 from .replicas import heed_set_trainable, in_every_replica, in_replica, scope_of
 from .rows import RegressionRows, Rows, RowSource, floating_variables, watched
 from .shards import check_shards
-from .shared_chunks import Blocks, SingleRows
 from .site_algebra import EvidenceTerms, Powers, SiteAlgebra
 from .structured import SharedBlockSites, StructuredBlockSites
 from .sums import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, precision_B

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from .spans import Count, Run
 
-# Chunks that may be in work at the same time: a triangular solve keeps one core busy only.
+# Chunks that are processed at the same time: a triangular solve uses one core only.
 CHUNKS_IN_FLIGHT = 3
 
 

@@ -15,8 +15,8 @@ from typing_extensions import override
 from ..derivatives import derivatives
 from .chunks import Chunks
 from .covariances import Prior
+from .divided_chunks import Blocks
 from .reductions import Reductions
-from .shared_chunks import Blocks
 from .workers import Workers
 
 

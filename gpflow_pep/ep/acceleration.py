@@ -5,7 +5,7 @@ With the undamped update f of the sites x, and the last K secants Δx and Δf,
     γ = argmin |f - ΔF γ|,    Newton's step -ΔX γ for what they span,    f - ΔF γ what is left of f
 
 (Walker and Ni 2011). Anderson's move is that step and a fraction β of what is left: f itself where there is no secant.
-Norms are those of normalized changes (:meth:`.convergence.Iterate.normalized`).
+Norms are those of normalized changes (:meth:`.loop_state.Iterate.normalized`).
 """
 
 from collections.abc import Callable

@@ -46,8 +46,8 @@ _PRELIMINARY, _MAX_PRELIMINARY, _PRELIMINARY_POWER = 0.02, 5, 0.5
 _NEGLIGIBLE = 1e-4
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0  # after changes this large, or growing this much, forget earlier secants
-_SMALLEST_FRACTION = 1e-4  # of the damping
-_LEAST_DAMPED = 0.02  # the fraction below which oscillation does not damp
+_SMALLEST_FRACTION = 1e-4  # of the damping; where a smaller update is rejected the loop is stuck
+_LEAST_DAMPED = 0.02  # of the damping; oscillation does not make the fraction of an update smaller than this
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
 _PATIENCE = 30  # sweeps that do not halve the change before Newton's method goes on; twice as many where it failed
 _NEWTON_DEPTH = 5  # the least number of secants for it
@@ -337,8 +337,8 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     """
     Start again from empty sites where no update is proper; end after `max_sweeps`.
 
-    Where the sites have not converged, end with the best that were seen, but for few sweeps at a time. Where none were
-    proper yet, or preliminary ones only, those are evaluated as they are, or else empty ones.
+    Where the sites have not converged, end at the best sites seen, unless `max_sweeps` is small. If none were proper,
+    evaluate empty sites in the end; if only preliminary ones were, evaluate these.
     """
     has_best = loop.best_change < np.inf
     is_accurate = loop.is_valid & ~loop.preliminary

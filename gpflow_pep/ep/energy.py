@@ -69,8 +69,8 @@ def energy_derivatives(
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here, pull_back = projected.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*rows.take_natural(iterate.sites, chunk)), rows.alpha(chunk)
-        d1, d2 = rows.take_natural(iterate.tilted_derivatives, chunk)  # [C, n]
+        site, alpha = Site(*rows.take_pair(iterate.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = rows.take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)

@@ -22,7 +22,7 @@ def leave_one_out(
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
-        w = cavity_of_w(marginals(q, here.V), Site(*rows.take_natural(sites, chunk)), one)
+        w = cavity_of_w(marginals(q, here.V), Site(*rows.take_pair(sites, chunk)), one)
         message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
         ratio = asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio))
         density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), rows.observations(chunk), one).log_partition

@@ -34,7 +34,7 @@ class SitesProblem(NamedTuple):
     rule: TiltedRule
     L: tf.Tensor
     old: OldPosteriorSite | None
-    is_bound: tf.Tensor  # Whether the energy is a lower bound of the log evidence, []
+    is_bound: tf.Tensor  # Whether the energy is a lower bound on the log evidence, []
 
 
 class ConvergenceOptions(NamedTuple):

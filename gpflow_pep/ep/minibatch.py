@@ -46,7 +46,7 @@ def update_rows(
     A, c = sum_sites(rows, projected, update, sums.L)
 
     def is_improper(fraction: tf.Tensor) -> tf.Tensor:
-        return ~total.plus(fraction * A, c).is_proper() & (fraction > 0.0)
+        return ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0)
 
     def halve(fraction: tf.Tensor) -> tf.Tensor:
         return tf.where(fraction < _SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
@@ -69,7 +69,7 @@ def minibatch_objective(
     Where a cavity is improper the marginal replaces it.
 
     :param rows: the minibatch, in one chunk.
-    :param projected: the same given u, differentiable.
+    :param projected: the minibatch's rows given u, differentiable.
     :param q: held fixed.
     """
     chunk = tf.constant(0)
@@ -84,7 +84,7 @@ def minibatch_objective(
 
 
 def old_objective(old: OldPosteriorSite, q: InducingPosterior) -> tf.Tensor:
-    """Return the same for an old posterior's part of the energy, []: E_q[c'v - v'Av/2] + terms, with q held fixed."""
+    """Return the old posterior's part of :func:`minibatch_objective`, []: E_q[c'v - v'Av/2] + terms, q held fixed."""
     second = inverse_of_product(q.LB) + tf.matmul(q.b, q.b, transpose_b=True)  # E[v v']
     linear = tf.reduce_sum(old.c * tf.stop_gradient(q.b))
     return linear - 0.5 * tf.reduce_sum(old.A * tf.stop_gradient(second)) + old.terms

@@ -86,7 +86,7 @@ class LatentRows:
         """Return a chunk's rows of `values` [N, ...]."""
         return self.chunks.take(values, chunk)
 
-    def take_natural(self, values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def take_pair(self, values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
         first, second = tf.unstack(tf.transpose(self.take(values, chunk), [1, 2, 0]))
         return first, second

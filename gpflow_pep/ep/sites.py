@@ -17,12 +17,15 @@ class SitesStatus:
 
     sweeps: int
     """
-    Sweeps over all rows, without the first evaluation; with the last one, of the best sites, where they have not
-    converged, so that there may be one more than `max_sweeps`.
+    Parallel sweeps after the first evaluation. Where sites do not converge, the last one evaluates the best sites, so
+    that there may be ``max_sweeps + 1``.
     """
 
     change: float
-    """The largest change of a marginal, in its own standard deviations, that an undamped update would still make."""
+    """
+    The largest change of a marginal that an undamped update of its own site would make, as a fraction of the marginal's
+    standard deviation (for the mean) or variance.
+    """
 
     log_evidence: float
     """The energy at the sites: an approximation to log p(y), in nats."""

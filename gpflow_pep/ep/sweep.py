@@ -49,7 +49,7 @@ def sum_sites(
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        V, (precision, linear) = projected(chunk).V, rows.take_natural(sites, chunk)
+        V, (precision, linear) = projected(chunk).V, rows.take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
         C = rows.num_latent_gps
         each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
@@ -78,7 +78,7 @@ def sweep(
     """
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        here, site, alpha = projected(chunk), Site(*rows.take_natural(sites, chunk)), rows.alpha(chunk)
+        here, site, alpha = projected(chunk), Site(*rows.take_pair(sites, chunk)), rows.alpha(chunk)
         if shift is not None:
             shifted = site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True)
             site = site._replace(linear=shifted)

@@ -47,7 +47,7 @@ def update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus],
     """
     Sweep over batches of `size` sites in random order until the sites have converged, or max_sweeps is reached.
 
-    :param callback: called with the status before each sweep.
+    :param callback: called with the status before each sweep but one at which the sites have converged.
     """
     key, rng, limit = model._retracing_key(), np.random.default_rng(0), model.max_sweeps
     model._eager_sweeps = 0  # There is a graph now.
@@ -55,17 +55,19 @@ def update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus],
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
             plainly(unrecorded, model._converge_step, key)
-            if callback is not None:
-                callback(model.sites_status)
             if model.sites_status.converged:
                 break
+            if callback is not None:
+                callback(model.sites_status)
             order = tf.constant(rng.permutation(model._num_rows), tf.int32)
             plainly(model._sweep_in_batches_step, key, order, tf.constant(size))
     finally:
         model._options.max_sweeps.assign(limit)
 
 
-def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: int = 0) -> Iterator[list[tf.Tensor]]:
+def minibatches(
+    model: "PEP", batch_size: int, *, damping: float | None = None, seed: int = 0
+) -> Iterator[list[tf.Tensor]]:
     """
     Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
 
@@ -73,7 +75,7 @@ def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: in
     of the other rows to q follows them at the next call, for the next epoch.
 
     :param batch_size: rows of a minibatch.
-    :param damping: the fraction of an update to take; it is reduced if B would not be positive definite.
+    :param damping: the fraction of an update to take, reduced if B would not be positive definite. None: the model's.
     :param seed: seed for the partition.
     :return: for each minibatch the derivatives, in the order of `trainable_variables`.
     :raises ValueError: naming the argument that cannot be used.
@@ -81,7 +83,7 @@ def minibatches(model: "PEP", batch_size: int, *, damping: float = 1.0, seed: in
     """
     check_in_memory(model)
     batch_size = validation.positive_integer(batch_size, "batch_size")
-    damping = validation.fraction(damping, "damping")
+    damping = model.damping if damping is None else validation.fraction(damping, "damping")
     return _epoch(model, batch_size, damping, validation.seed(seed))
 
 
@@ -90,9 +92,9 @@ def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator
     order = np.random.default_rng(seed).permutation(model._num_rows).astype(np.int32)
     data, sites = [tf.convert_to_tensor(values) for values in model._data], None
     for start in range(0, len(order), batch_size):
-        if bool(differ(data, model._data)):
+        if _differ(data, model._data):
             raise RuntimeError(_ANOTHER_EPOCH)
-        if sites is None or bool(differ(sites, model._sites.values())):  # predictions may have updated the sites
+        if sites is None or _differ(sites, model._sites.values()):  # predictions may have updated the sites
             A, c = plainly(model._sum_sites_step, key)
         indices = tf.constant(order[start : start + batch_size])
         A, c, gradients = plainly(model._minibatch_step, key, A, c, indices, fraction)
@@ -158,8 +160,9 @@ def _updated(model: "PEP", inputs: EnergyInputs, sums: SiteSums, indices: tf.Ten
     return update_rows(rows, indices, model._rule, model._sites, sums, inputs.old, inputs.scale, damping)
 
 
-def differ(some: Iterable[Any], others: Iterable[Any]) -> tf.Tensor:
-    """Whether any of these tensors differs from its counterpart in shape or value, []."""
-    pairs = zip(some, others, strict=True)
-    unequal = [tf.raw_ops.NotEqual(x=x, y=y, incompatible_shape_error=False) for x, y in pairs]
-    return tf.reduce_any([tf.reduce_any(entries) for entries in unequal])
+def _differ(some: Iterable[tf.Tensor], others: Iterable[Any]) -> bool:
+    """Whether any of these tensors differs from its counterpart in shape or value; NaN is like NaN."""
+    for x, y in zip(some, map(tf.convert_to_tensor, others), strict=True):
+        if x.shape != y.shape or bool(tf.reduce_any((x != y) & ~(tf.math.is_nan(x) & tf.math.is_nan(y)))):
+            return True
+    return False

@@ -73,6 +73,7 @@ class PEPClassifier(PEP):
                     "likelihood must be given with several workers, each of which sees its own labels only."
                 )
             data = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
+            _refuse_one_hot(data)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
@@ -95,6 +96,21 @@ class PEPClassifier(PEP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+
+
+def _refuse_one_hot(data: RegressionData | DatasetRows) -> None:
+    """Refuse one column for each class: the columns would be labels of two classes each, independent of each other."""
+    batches = data.dataset if isinstance(data, DatasetRows) else [data]
+    if columns(data)[1] == 1 or not all(_is_one_hot(np.asarray(Y)) for _, Y in batches):
+        return
+    raise ValueError(
+        "data[1] (Y) must be one column of labels where likelihood is None, got rows that each hold a single 1: give "
+        "np.argmax(Y, axis=1)[:, None]; or, for several outputs with two classes each, likelihood=Probit()."
+    )
+
+
+def _is_one_hot(Y: AnyNDArray) -> bool:
+    return bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
 
 
 def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:

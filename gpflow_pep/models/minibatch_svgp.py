@@ -217,7 +217,7 @@ def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
     """
     Return the objective, estimated from the rows of a minibatch, in nats; of a stream that of the batch.
 
-    Models whose objective is a lower bound of the log evidence name it as a method.
+    Models whose objective is a lower bound on the log evidence name it as a method.
     """
     return self.maximum_log_likelihood_objective(data)
 

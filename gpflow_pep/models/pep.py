@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
@@ -45,7 +44,7 @@ from ..observations import check_assigned, check_observations, check_observation
 from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
 from .latent_functions import checked_inducing_variable, latent_functions
-from .site_properties import SiteProperties
+from .site_properties import SiteProperties, status_before_updates
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
@@ -87,8 +86,8 @@ class PEP(SiteProperties, SparseGP):
     If there are several fixed points, the results depend on the initial sites.
 
     The gradient is that of the converged energy, exactly for "kl"; for "wasserstein" see
-    :meth:`maximum_log_likelihood_objective`. Predictions are differentiable in the inputs, not in the hyperparameters:
-    q is held fixed there. :class:`StreamingPEP` is this model for data that arrive in batches.
+    :meth:`maximum_log_likelihood_objective`. Predictions can be differentiated: exactly in the inputs; derivatives in
+    hyperparameters are partial, with q held fixed. :class:`StreamingPEP` is this model for data that arrive in batches.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y = np.floor(3.0 + 2.0 * np.sin(X))
@@ -112,7 +111,7 @@ class PEP(SiteProperties, SparseGP):
     _minibatch_step = batch_updates.minibatch_step
 
     _eager_sweeps = 40
-    """Sweeps at one chunk that may still run without a graph: together they take about as long as to begin with one."""
+    """Sweeps at one chunk that may still run without a graph: together they take about as long as tracing one."""
 
     has_sites = True
     """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
@@ -199,7 +198,7 @@ class PEP(SiteProperties, SparseGP):
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
             local_variable(validation.fraction(damping, "damping"), trainable=False, dtype=default_float()),
         )
-        self._status = local_variable([0.0, 0.0, np.inf, np.nan, damping], trainable=False, dtype=default_float())
+        self._status = local_variable(status_before_updates(self.damping), trainable=False, dtype=default_float())
         self._warned = local_variable(False, trainable=False)
 
     @no_autograph
@@ -207,8 +206,9 @@ class PEP(SiteProperties, SparseGP):
         """
         Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner 2017, app. H).
 
-        Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n from the sites, 1/τ_n. A
-        site of negative precision has a negative noise variance, one of precision 0 an infinite one and no target.
+        Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n = 1/τ_n from the sites,
+        [N, C] each. A site of negative precision has a negative noise variance; one of precision 0 has an infinite one,
+        and the mean function in the place of a target.
         """
         precision, linear = tf.unstack(self._converged().iterate.sites, axis=1)
         mean = self._rows().means()
@@ -305,7 +305,7 @@ class PEP(SiteProperties, SparseGP):
         rows = tf.shape(X)[0]
         same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
-        return asserted(X, same, message), check_assigned(self.likelihood, Y)
+        return check_assigned(self.likelihood, asserted(X, same, message), Y)
 
     def _projected(self, inputs: EnergyInputs, variables: Sequence[tf.Variable] | None = None) -> ProjectedRows:
         keep = self._keeps_projections()

@@ -4,12 +4,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from .. import validation
 from ..engine import Workers
 from ..ep import ConvergenceOptions, Sites, SitesStatus
 from ..tilted import KL, Projection, Wasserstein
+
+
+def status_before_updates(damping: float) -> list[float]:
+    """Return the status of sites that have not been updated, as its variable holds it."""
+    return [0.0, 0.0, np.inf, np.nan, damping]
 
 
 class SiteProperties:
@@ -87,12 +93,13 @@ class SiteProperties:
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound of the log evidence: where alpha is 0."""
+        """Whether the objective is a lower bound on the log evidence: alpha is 0."""
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
-        """Make q the prior; the next update starts from there."""
+        """Make q the prior; the next update starts from there. The status is that of sites that have not converged."""
         self._sites.reset(self._num_rows)
+        self._status.assign(status_before_updates(self.damping))
 
     @contextmanager
     def without_warnings(self) -> Iterator[None]:

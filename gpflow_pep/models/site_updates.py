@@ -103,8 +103,8 @@ def _print_warning(model: "PEP") -> tf.Tensor:
 
 def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
     """
-    Converge the sites without a graph, as long as that takes less time than to begin with one: in a model's first
-    calls, and in the first ones after training, whose graph is another.
+    Converge the sites without a graph while that takes less time than tracing one: in a model's first calls, and in the
+    first ones after training, whose graph serves no prediction.
 
     :return: None, with the sites as they were, where a gradient tape records, rows belong to a dataset or to several
         devices or workers, or too many sweeps would be taken.
@@ -205,10 +205,13 @@ def update_sites(
     makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
 
     :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
-        q after each batch, at an extra cost of O(M³) per batch.
+        q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps` such
+        sweeps, parallel ones follow.
     :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
     :return: the status: whether the sites have converged, and the log evidence.
-    :raises ValueError: if batch_size is not a positive integer, or data is a dataset.
+    :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there are
+        several workers.
+    :raises RuntimeError: in a compiled function.
     :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
     """
     if not tf.executing_eagerly():

@@ -30,7 +30,7 @@ class _StructuredBound(UpperBound):
 
     @check_shapes("return: []")
     def elbo(self: Any) -> tf.Tensor:
-        """The objective, a lower bound of the log evidence, in nats."""
+        """The objective, a lower bound on the log evidence, in nats."""
         bound: tf.Tensor = self.maximum_log_likelihood_objective()
         return bound
 

@@ -45,7 +45,10 @@ class KL(Projection):
 
 
 class Wasserstein(Projection):
-    """L2 Wasserstein distance (quantile propagation, Zhang et al. 2019): keep the mean."""
+    """
+    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): keep the mean; the standard deviation minimizes
+    the distance between quantiles.
+    """
 
     name = "wasserstein"
 
@@ -76,8 +79,7 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
     raise ValueError(
         "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, gpflow.likelihoods.MultiClass, "
         "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: tilted distributions of "
-        f"{kind.__name__} are integrals over several latent functions at once, for which there is no rule of bounded "
-        "cost."
+        f"{kind.__name__} are integrals over several latent functions at once, for which the package has no rule."
     )
 
 

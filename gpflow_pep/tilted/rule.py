@@ -56,9 +56,8 @@ class TiltedRule(ABC):
         Compute the projected tilted distribution of each row. TensorFlow does not differentiate the result.
 
         :param alpha: power, [] or one per row [n].
-        :param negligible: quantities log Z / α, d1 √v and d2 v that are smaller than this need not be more accurate
-            than if they were as large, where that costs time. Infinite, for sites far from convergence: no row needs an
-            expensive method.
+        :param negligible: log Z / α, d1 √v and d2 v below this need only the absolute accuracy of quantities of this
+            size, where more costs time. Infinite, for sites far from convergence: no row needs an expensive method.
         """
 
     def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (there may be nothing to check)

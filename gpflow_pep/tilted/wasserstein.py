@@ -1,4 +1,4 @@
-"""The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2019).
+"""The L2 Wasserstein projection of tilted distributions (quantile propagation, Zhang et al. 2020).
 
 The Gaussian that is closest to a tilted distribution with distribution function F has the same mean, and the standard
 deviation

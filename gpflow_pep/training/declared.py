@@ -33,7 +33,7 @@ class ModelWithSites(Protocol):
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound of the log evidence, at any sites."""
+        """Whether the objective is a lower bound on the log evidence, at any sites."""
 
     def training_loss(self) -> tf.Tensor:
         """Compute the loss at converged sites."""

@@ -1,6 +1,7 @@
 """One function that trains every model."""
 
 import os
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -182,10 +183,10 @@ def fit(
         if outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
-        if outcome.status == EARLY and not outcome.resumes:
-            history.restore_best()
+        restored = history.restore_best() if outcome.status == EARLY and not outcome.resumes else None
         status = _converged_sites(objective)
-    result = _result(history, outcome, status, float(model.log_prior_density()))
+        last_scores = {} if scores is None or status is None else _scores_at_end(scores)
+    result = _result(history, outcome, restored, status, last_scores, float(model.log_prior_density()))
     if result.status == FAILED or interruption.requested:
         warn(result.reason)
     return result
@@ -298,13 +299,40 @@ def _converged_sites(objective: Objective) -> SitesStatus | None:
         return objective.converge()
 
 
-def _result(history: History, outcome: Outcome, sites: SitesStatus | None, log_prior: float) -> FitResult:
+def _scores_at_end(scores: HeldOut) -> dict[str, float]:
+    try:
+        return scores()
+    except FAILURES:  # the training has ended, and its result is not lost
+        return dict.fromkeys(scores.names, np.nan)
+
+
+def _result(
+    history: History,
+    outcome: Outcome,
+    restored: int | None,
+    sites: SitesStatus | None,
+    last_scores: Mapping[str, float],
+    log_prior: float,
+) -> FitResult:
+    """
+    Return the result, whose last values are those of the parameters in the end.
+
+    :param restored: the number of the record whose parameters were restored.
+    :param last_scores: those of held-out rows at the sites that converged last.
+    """
     recorded, objective = list(history.recorded), list(history.objective)
+    held_out = {name: list(values) for name, values in history.held_out.items()}
     status, reason = outcome.status, outcome.reason
+    if sites is not None or restored is not None:
+        recorded.append(history.iterations if restored is None else recorded[restored])
+    if sites is None and restored is not None:
+        for values in (objective, *held_out.values()):
+            values.append(values[restored])
     if sites is not None:
         before = objective[-1] if objective else -np.inf
-        recorded.append(history.iterations)
         objective.append(sites.log_evidence + log_prior)
+        for name, value in last_scores.items():
+            held_out.setdefault(name, []).append(value)
         if status == CONVERGED and objective[-1] < before - _MAX_LOSS * (1.0 + abs(before)):
             status = FAILED
             reason += (
@@ -314,14 +342,13 @@ def _result(history: History, outcome: Outcome, sites: SitesStatus | None, log_p
         if not sites.converged:
             status = FAILED if status == CONVERGED else status
             reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
-    held_out = {name: tuple(values) for name, values in history.held_out.items()}
     return FitResult(
         status=status,
         reason=reason,
         iterations=history.iterations,
         recorded=tuple(recorded),
         objective=tuple(objective),
-        held_out=held_out,
+        held_out={name: tuple(values) for name, values in held_out.items()},
         sites=sites,
         seconds=history.seconds,
     )

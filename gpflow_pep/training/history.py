@@ -166,12 +166,18 @@ class History:
             for values in self.held_out.values():  # shorter if scoring the step failed
                 del values[len(self.objective) :]
 
-    def restore_best(self) -> None:
-        """Restore the parameters of the best held-out score, if scores decide early stopping and one was finite."""
-        if not any(np.isfinite(self._judged_by()[1])):
-            return
-        for variable, best in zip(self._trained, self._best, strict=bool(self._best)):
+    def restore_best(self) -> int | None:
+        """
+        Restore the parameters of the best held-out score, if scores decide early stopping and one was finite.
+
+        :return: the number of their record, from 0; None where nothing is restored.
+        """
+        values = self._judged_by()[1]
+        if not self._best or not any(np.isfinite(values)):
+            return None
+        for variable, best in zip(self._trained, self._best, strict=True):
             variable.assign(best)
+        return len(values) - 1 - int(np.argmin(values[::-1]))  # the last best, as they are copied
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""

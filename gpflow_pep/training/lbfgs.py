@@ -110,7 +110,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
     with restore_on_failure(objective, history, restore) as failure:
         # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
-        # resumed from a checkpoint. Start another one from its end until that gains nothing.
+        # resumed from a checkpoint. Start another one from its end until that gains nothing at the smallest tolerance.
         gained = True
         while gained and not history.is_over and not is_flat():
             previous, best.failure, best.any_failure = best.loss, "", ""
@@ -126,7 +126,8 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             finally:
                 restore()
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
-            if gained and not (history.is_over or is_flat()) and objective.tighten():
+            if not (history.is_over or is_flat()) and objective.tighten(fully=not gained):
+                gained = True  # or might, where it is evaluated more accurately
                 best.loss, previous = np.inf, best.loss  # it may be too low
                 try:
                     loss(best.values)

@@ -33,7 +33,7 @@ _INTERVAL = 100  # steps of minibatch training between records
 # Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats). Those of a bound may be larger.
 _LOOSEST, _OF_GAIN = 1e-2, 6e-2
 _LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
-_TIGHTER = 0.1  # by which both change from one search to the next, down to the model's tolerance
+_TIGHTER = 0.1  # the factor by which both become smaller before each new search, down to the model's tolerance
 
 
 def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -122,8 +122,12 @@ class Objective:
     def restore_best(self) -> None:
         """Restore the sites of the best parameters, after these were restored."""
 
-    def tighten(self) -> bool:
-        """Evaluate more accurately from now on; return whether this makes a difference."""
+    def tighten(self, *, fully: bool) -> bool:
+        """
+        Evaluate more accurately from now on; return whether this makes a difference.
+
+        :param fully: as accurately as possible.
+        """
         return False
 
     def reset(self) -> None:
@@ -243,8 +247,8 @@ class ConvergedSitesObjective(SitesObjective):
 
     The error of the gradient is proportional to the tolerance of the sites, and that of the energy to its square; the
     gain of a step is proportional to the squared gradient. So the tolerance is set proportional to the square root of
-    the last gain, and tighter with every search. An energy at other sites than converged ones may be too high, but a
-    bound is never.
+    the last gain, and tighter with every search. Where sites have not converged the energy may be too high; a lower
+    bound never is.
     """
 
     def __init__(self, model: ModelWithSites):
@@ -292,9 +296,9 @@ class ConvergedSitesObjective(SitesObjective):
         self._gain, self._best_loss = self._best_loss - self._last_loss, self._last_loss
 
     @override
-    def tighten(self) -> bool:
+    def tighten(self, *, fully: bool) -> bool:
         was_loose = self._loosest > self.model.tol
-        self._loosest *= _TIGHTER
+        self._loosest *= 0.0 if fully else _TIGHTER
         self._of_gain *= _TIGHTER
         self._best_loss = np.inf  # it may be too low, and a gain negative
         return was_loose

@@ -39,12 +39,15 @@ class FitResult:
     """Iterations of L-BFGS, or steps of Adam."""
 
     recorded: tuple[int, ...]
-    """The iteration of every record, and once more the last one where the sites converge after it."""
+    """
+    The iteration of every record, and once more that of the parameters in the end, if these were restored by `patience`
+    or the sites converged after training: the last values are always those of the model as it is.
+    """
 
     objective: tuple[float, ...]
     """
     The objective in nats at every record: with L-BFGS the best so far; with minibatches their mean since the last
-    record; for models with sites the energy, with a last value at converged sites.
+    record; for models with sites the energy, in the end at converged sites.
     """
 
     held_out: Mapping[str, tuple[float, ...]]

@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
+from gpflow.likelihoods import Bernoulli, Gaussian, Ordinal, Softmax, StudentT
 from gpflow.utilities import positive
 from graph_nodes import nodes
 from quick import some_slow
@@ -298,6 +298,17 @@ def test_training_raises_the_usual_error():
     model.data[1].assign(with_nan(model.data[1]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="the objective are not finite"):
         fit(model, jit_compile=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Ordinal(np.array([-0.5, 0.5]))], ids=["Bernoulli", "Ordinal"])
+def test_labels_that_are_assigned_are_checked(likelihood):
+    """Both likelihoods make finite numbers of any label, and of NaN."""
+    model = PEP((X, LABELS), kernel(), likelihood, Z.copy())
+    loss = tf.function(model.training_loss, jit_compile=True, autograph=False)
+    assert np.isfinite(loss())
+    model.data[1].assign(LABELS + 5.0)
+    assert np.isnan(loss())
 
 
 @pytest.mark.slow

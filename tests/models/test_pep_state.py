@@ -103,6 +103,13 @@ def test_labels_that_are_assigned_are_checked(model, use):
         USES[use](model)
 
 
+def test_assigned_numbers_that_are_none_are_no_change_within_an_epoch(model):
+    """NaN differs from itself; the error is about it, and not about data that change."""
+    model.data[1].assign(tf.fill([len(Y), 1], tf.constant(np.nan, Y.dtype)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+        list(model.minibatches(5))
+
+
 def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
     loss = tf.function(model.training_loss, autograph=False)
     loss()
@@ -225,6 +232,12 @@ def test_no_warning_where_they_have(model, capfd):
         use(model)
     tf.function(model.predict_f)(XNEW)
     assert "gpflow_pep" not in capfd.readouterr().err
+
+
+def test_the_status_of_sites_that_are_reset(model):
+    model.reset_sites()
+    status = model.sites_status
+    assert not status.converged and status.sweeps == 0 and status.change == np.inf
 
 
 def test_a_warning_is_given_once(model, capfd):
@@ -511,7 +524,7 @@ def test_no_quantile_propagation_of_several_classes():
     [
         (Y, Probit),
         (2.0 * Y - 1.0, Probit),
-        (np.hstack([Y, 1.0 - Y]), Probit),
+        (np.hstack([Y, Y]), Probit),
         (Y + (X[:, :1] > 1.0), MultiClassRobustMax),
     ],
 )
@@ -539,6 +552,7 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
         ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
+        (np.hstack([Y, 1.0 - Y]), None, r"one column of labels .* np.argmax\(Y, axis=1\)\[:, None\]"),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
     ],
 )

@@ -27,7 +27,7 @@ class Shard(NamedTuple):
     values: tuple[tf.Tensor, ...]  # [n, D] and [n, P]
 
 
-class SharedChunks(NumberedChunks):
+class DividedChunks(NumberedChunks):
     """Chunks that may be divided among several devices."""
 
     def __init__(self, devices: Devices | None):
@@ -119,7 +119,7 @@ class SharedChunks(NumberedChunks):
             return [share.compute(partial(function, share)) for share in self._shares(devices, data)]
 
 
-class SingleRows(SharedChunks):
+class SingleRows(DividedChunks):
     """Every row is a block of its own (B = N); chunks are runs of consecutive rows."""
 
     def __init__(self, chunk_size: int | None = None, devices: Devices | None = None):
@@ -158,7 +158,7 @@ class SingleRows(SharedChunks):
         return values[begin:end]
 
 
-class Blocks(SharedChunks):
+class Blocks(DividedChunks):
     """
     Blocks of any size, not necessarily of consecutive rows.
 
@@ -222,7 +222,7 @@ class Blocks(SharedChunks):
         return table
 
     def is_as_traced(self) -> tf.Tensor:
-        """Whether the partition is the one that it was when a function that XLA compiles was traced, []."""
+        """Whether the partition is unchanged since a function that XLA compiles was traced, []."""
         return tf.reduce_all(tf.equal(self._table, self._table_of_now()))
 
     @override
@@ -264,5 +264,5 @@ class Blocks(SharedChunks):
 
 
 def _number(chunk: Any) -> tf.Tensor:
-    """Of a chunk among all, []."""
+    """The chunk's number among all chunks, []."""
     return chunk.number if isinstance(chunk, LocalChunk) else chunk
