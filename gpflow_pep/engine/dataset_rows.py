@@ -185,7 +185,11 @@ class DatasetRows(Chunks):
             following = batches.get_next_as_optional()
             return following, number + 1, seen.plus(seen_here), add(number, total, part(chunk))
 
-        first = batches.get_next_as_optional(), tf.constant(0), Seen.nothing(), start
+        # TensorFlow orders operations by their effects, but not in what it derives from a function: the pass of the
+        # gradient, where a tape outside of a compiled objective records it.
+        with tf.control_dependencies(_iterators_made()):
+            batch = batches.get_next_as_optional()
+        first = batch, tf.constant(0), Seen.nothing(), start
         _, _, seen, total = tf.while_loop(
             lambda batch, *_: batch.has_value(), step, first, parallel_iterations=CHUNKS_IN_FLIGHT
         )
@@ -203,6 +207,13 @@ class DatasetRows(Chunks):
         rows = asserted(rows, same, _CHANGED, self.num_data, seen.rows)
         with tf.control_dependencies([rows]):
             return tuple(tf.identity(value) for value in values)
+
+
+def _iterators_made() -> list[tf.Operation]:
+    """The operations of this graph after which iterators can be read."""
+    if tf.executing_eagerly():
+        return []
+    return [each for each in tf.compat.v1.get_default_graph().get_operations() if each.type == "MakeIterator"]
 
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -73,6 +73,20 @@ def test_objective_and_gradient_are_those_in_memory(name, compiled):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
 
 
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP"]))
+def test_a_tape_outside_of_a_compiled_objective(name):
+    """As Keras' optimizers minimize a closure: TensorFlow derives another function, with a pass of its own."""
+    gradients = []
+    for model in (MODELS[name]((X, Y)), MODELS[name](dataset())):
+        closure = model.training_loss_closure()
+        with tf.GradientTape() as tape:
+            loss = closure()
+        gradients.append(tape.gradient(loss, model.trainable_variables))
+    scale = max(float(tf.reduce_max(tf.abs(values))) for values in gradients[0])
+    for actual, wanted in zip(gradients[1], gradients[0], strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_are_those_in_memory(name):
     expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
