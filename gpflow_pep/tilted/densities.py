@@ -19,6 +19,7 @@ from gpflow.likelihoods import (
 from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import to_default_float
 
+from ..graphs import refuse_xla
 from ..likelihoods import Logit, Probit
 from ..normal import log_ndtr, log_ndtr_and_derivatives
 from .rule import Observations
@@ -128,6 +129,7 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
     """It divides its arguments between likelihoods, for which they must have all of their rows, in one dimension."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        refuse_xla("a SwitchedLikelihood, which divides rows by their values")
         X, Y = (tf.tile(values, [tf.shape(F)[0], 1]) for values in (X, Y))
         return tf.reshape(likelihood._scalar_log_prob(X, tf.reshape(F, [-1, 1]), Y), tf.shape(F))
 

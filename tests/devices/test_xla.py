@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.likelihoods import Bernoulli, Gaussian, Ordinal, Softmax, StudentT
+from gpflow.likelihoods import Bernoulli, Gaussian, Ordinal, Softmax, StudentT, SwitchedLikelihood
 from gpflow.utilities import positive
 from graph_nodes import nodes
 from quick import some_slow
@@ -271,6 +271,12 @@ def refused(function):
 
 def test_datasets_are_refused():
     refused(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z).training_loss)
+
+
+def test_switched_likelihoods_are_refused():
+    likelihood = SwitchedLikelihood([Gaussian(0.3), StudentT(0.3)])
+    which = (np.arange(len(X)) % 2).astype(float)[:, None]
+    refused(PEP((X, np.hstack([Y, which])), kernel(), likelihood, Z.copy()).training_loss)
 
 
 def test_quantile_propagation_is_refused():
