@@ -57,7 +57,7 @@ def check_observations(
     Y = _finite(Y)
     values = tf.cast(Y, tf.float64)
     mask, what, hint = accepted_observations(likelihood, values)
-    message = f"{_NAME} must hold {what} for {type(likelihood).__name__}, got"
+    message = f"{_must_hold(likelihood, what)}, got"
     if tf.executing_eagerly():
         if not np.all(mask):
             row, column = np.argwhere(~mask.numpy())[0]
@@ -80,8 +80,11 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
         return X, Y  # all numbers, and what is not finite is found where it does harm
     mask, what, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
-    message = f"{_NAME} must hold {what} for {type(likelihood).__name__}: set model.data = (X, Y) instead of assigning"
-    return asserted(X, mask, message), Y
+    return asserted(X, mask, f"{_must_hold(likelihood, what)}: set model.data = (X, Y) instead of assigning"), Y
+
+
+def _must_hold(likelihood: Likelihood, what: str) -> str:
+    return f"{_NAME} must hold {what} for {type(likelihood).__name__}"
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:

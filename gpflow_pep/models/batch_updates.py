@@ -13,7 +13,7 @@ from gpflow.config import default_float
 
 from .. import validation
 from ..checks import plainly
-from ..derivatives import derivatives, unrecorded
+from ..derivatives import derivatives
 from ..engine import SiteSums, in_replica
 from ..ep import EnergyInputs, SitesStatus, minibatch_objective, old_objective, project, sum_sites, update_rows
 from ..ep.cavity import Site
@@ -50,11 +50,10 @@ def update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus],
     :param callback: called with the status before each sweep but one at which the sites have converged.
     """
     key, rng, limit = model._retracing_key(), np.random.default_rng(0), model.max_sweeps
-    model._eager_sweeps = 0  # There is a graph now.
     try:
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
-            plainly(unrecorded, model._converge_step, key)
+            model._converged_in_graph(key)
             if model.sites_status.converged:
                 break
             if callback is not None:

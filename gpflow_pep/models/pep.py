@@ -104,6 +104,7 @@ class PEP(SiteProperties, SparseGP):
     update_sites = site_updates.update_sites
     minibatches = batch_updates.minibatches
     _converged = site_updates.converged
+    _converged_in_graph = site_updates.converged_in_graph
     _converge_step = site_updates.converge_step
     _differentiate_step = site_updates.differentiate_step
     _sum_sites_step = batch_updates.sum_sites_step

@@ -65,7 +65,7 @@ def converged(model: "PEP") -> UpdatedPosterior:
         key = model._retracing_key()
         posterior = _converged_eagerly(model)
         if posterior is None:
-            posterior = _converged_in_graph(model, key)
+            posterior = model._converged_in_graph(key)
         _warn_unless_converged(model)
         return posterior
 
@@ -125,7 +125,8 @@ def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
     return None if result.status == RUNNING else _accept(model, inputs, result)
 
 
-def _converged_in_graph(model: "PEP", key: int) -> UpdatedPosterior:
+def converged_in_graph(model: "PEP", key: int) -> UpdatedPosterior:
+    """Update the sites as :func:`converged` does, in a graph and without a warning."""
     if tf.executing_eagerly():
         model._eager_sweeps = 0  # A graph that is at hand is faster.
     posterior: UpdatedPosterior = plainly(unrecorded, model._converge_step, key)
