@@ -57,10 +57,20 @@ campaign: $(VENV)/.installed-dev
 	$(PY) -m experiments.campaign.faults --minutes $(MINUTES)
 	$(PY) -m experiments.campaign.memory
 
-# All tests measure which lines and branches of the package they run.
+PYTEST = $(PY) -m pytest -n 2 --dist loadfile
+MEASURED = PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH} $(PYTEST) -m "not slow" -p measured_coverage
+PART := tests/models tests/estimators tests/contracts
+COVERAGE := .pytest_cache/coverage.json
+
+# All tests measure which lines and branches of the package they run. In two parts of about as many graphs: TensorFlow
+# keeps some hundred kilobytes of every graph that a process has traced.
 test: $(VENV)/.installed-dev
-	$(strip $(if $(PYTEST_ARGS),,PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH}) \
-		$(PY) -m pytest -n 2 --dist loadfile $(or $(PYTEST_ARGS),-m "not slow" -p measured_coverage))
+ifneq ($(PYTEST_ARGS),)
+	$(strip $(PYTEST) $(PYTEST_ARGS))
+else
+	$(MEASURED) --save-coverage $(COVERAGE) $(PART)
+	$(MEASURED) --add-coverage $(COVERAGE) tests $(PART:%=--ignore=%)
+endif
 
 test-slow:
 	$(MAKE) test PYTEST_ARGS='-m slow'

@@ -1,5 +1,7 @@
 """A pytest plugin that measures which lines and branches of the package the tests run, in all test processes.
 
+Tests may run in two parts: the first one saves what it has measured, the second one adds it to what it measures.
+
 SlipCover takes a few per cent of the time: it stops to measure a line that has run. By itself (1.1.0) it loses what
 processes of pytest-xdist measure. Here each of them measures from before the package is imported, and the first adds
 up.
@@ -21,6 +23,19 @@ _reported: list[dict[str, Any]] = []  # what other test processes have
 ImportManager(_here, FileMatcher(sources=[_PACKAGE])).__enter__()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of tests in two parts."""
+    group = parser.getgroup("coverage")
+    group.addoption("--save-coverage", type=Path, help="write what these tests run to this file; require nothing")
+    group.addoption("--add-coverage", type=Path, help="add what the tests that wrote this file have run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the report of the other part of the tests, in the first process."""
+    if config.getoption("add_coverage") is not None and not hasattr(config, "workerinput"):
+        _reported.append(json.loads(config.getoption("add_coverage").read_text()))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take the report of a test process that has ended; one that crashed has none."""
@@ -30,15 +45,21 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Report to the first process; in that one, fail if too little has run."""
+    """Report to the first process; in that one, save the measurement, or fail if too little has run."""
+    saved: Path | None = session.config.getoption("save_coverage")
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["coverage"] = json.dumps(_here.get_coverage())
+    elif saved is not None:
+        saved.parent.mkdir(parents=True, exist_ok=True)
+        saved.write_text(json.dumps(_total()))
     elif session.exitstatus == pytest.ExitCode.OK and _total()["summary"]["percent_covered"] < _REQUIRED:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what has not run."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what has not run, in no part of the tests."""
+    if config.getoption("save_coverage") is not None:
+        return
     total = _total()
     terminalreporter.section(f"coverage {total['summary']['percent_covered']:.1f} %; {_REQUIRED:.0f} % required")
     print_coverage(total, skip_covered=True, missing_width=60)

@@ -67,15 +67,17 @@ def test_the_result_so_far(as_new, name, action, status, reason, tmp_path):
     assert [value for _, value in callback.records] == list(resumed.objective[:3])
 
 
-@pytest.mark.parametrize("error", [FloatingPointError("mine"), tf.errors.InvalidArgumentError(None, None, "mine")])
+@pytest.mark.parametrize(
+    ("error", "arguments"), [(FloatingPointError, ["mine"]), (tf.errors.InvalidArgumentError, [None, None, "mine"])]
+)
 @pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
-def test_errors_of_the_callback_are_raised(optimizer, error):
-    """Errors that a model could have raised, too."""
+def test_errors_of_the_callback_are_raised(optimizer, error, arguments):
+    """Errors that a model could have raised, too. (Made here: an error keeps the frames that it was raised in.)"""
 
     def fail():
-        raise error
+        raise error(*arguments)
 
-    with pytest.raises(type(error), match="mine"):
+    with pytest.raises(error, match="mine"):
         fit(MAKERS["PEPR"](), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
 
 
