@@ -59,7 +59,7 @@ campaign: $(VENV)/.installed-dev
 
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile
 MEASURED = PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH} $(PYTEST) -m "not slow" -p measured_coverage
-PART := tests/models tests/estimators tests/contracts
+FIRST_PART := tests/models tests/estimators tests/contracts
 COVERAGE := .pytest_cache/coverage.json
 
 # All tests measure which lines and branches of the package they run. In two parts of about as many graphs: TensorFlow
@@ -68,8 +68,8 @@ test: $(VENV)/.installed-dev
 ifneq ($(PYTEST_ARGS),)
 	$(strip $(PYTEST) $(PYTEST_ARGS))
 else
-	$(MEASURED) --save-coverage $(COVERAGE) $(PART)
-	$(MEASURED) --add-coverage $(COVERAGE) tests $(PART:%=--ignore=%)
+	$(MEASURED) --save-coverage $(COVERAGE) $(FIRST_PART)
+	$(MEASURED) --add-coverage $(COVERAGE) tests $(FIRST_PART:%=--ignore=%)
 endif
 
 test-slow:
