@@ -12,8 +12,8 @@ MINUTES ?= 60
 CONSTRAINTS ?= constraints.txt
 
 # What depends most on the versions of other packages, and takes a few minutes.
-QUICK_TESTS := tests/test_linalg.py tests/test_inducing.py tests/test_metrics.py tests/test_versions.py \
-	tests/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
+QUICK_TESTS := tests/maths/test_linalg.py tests/test_inducing.py tests/data/test_metrics.py tests/test_versions.py \
+	tests/experiments/datasets tests/engine tests/contracts/test_errors.py tests/training/test_fit_models.py \
 	$(patsubst %,tests/models/test_%.py,oracle limits pep_oracle)
 
 # Hides TensorFlow's notices, not its errors. (Two it writes before it reads this: oneDNN is on, there is no GPU.)
@@ -51,11 +51,11 @@ bench: $(VENV)/.installed
 	$(PY) -m experiments.benchmarks.collapsed_step
 
 campaign: $(VENV)/.installed-dev
-	$(PY) -m experiments.campaign.calls --cases 10000 --minutes $(MINUTES)
-	$(PY) -m experiments.campaign.relations --cases 10000 --minutes $(MINUTES)
-	$(PY) -m experiments.campaign.convergence --problems 1600 --minutes $(MINUTES)
-	$(PY) -m experiments.campaign.faults --minutes $(MINUTES)
-	$(PY) -m experiments.campaign.memory
+	PYTHONPATH=tests $(PY) -m campaign.calls --cases 10000 --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.relations --cases 10000 --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.convergence --problems 1600 --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.faults --minutes $(MINUTES)
+	PYTHONPATH=tests $(PY) -m campaign.memory
 
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile
 MEASURED = PYTHONPATH=tests/support$${PYTHONPATH:+:$$PYTHONPATH} $(PYTEST) -m "not slow" -p measured_coverage

@@ -14,10 +14,11 @@ import gpflow
 import numpy as np
 from gpflow.base import RegressionData
 
+from experiments import datasets
+from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats, cluster_centers, median_distance
 from experiments.protocols.arguments import count, power
-from gpflow_pep import PEPR, datasets, select_alpha
-from gpflow_pep.datasets import Dataset
+from gpflow_pep import PEPR, select_alpha
 from gpflow_pep.training import fit, uninterrupted
 
 SETS = ("boston", "concrete", "energy", "wine-red", "yacht", "airfoil")

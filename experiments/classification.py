@@ -27,6 +27,7 @@ from sacred.run import Run
 from sacred.utils import apply_backspaces_and_linefeeds
 from tqdm import tqdm
 
+from experiments import datasets
 from experiments.ingredients.classifier import build_classifier, classifier_title, gp, is_lower_bound
 from experiments.ingredients.data import labeled_data, load_labeled
 from experiments.ingredients.site_training import logs_between, site_training, train_classifier
@@ -34,7 +35,6 @@ from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, 
 from experiments.recording.predictions import inducing_points, save_probabilities
 from experiments.recording.scalars import ScalarLog
 from experiments.recording.scores import classification_scores, hyperparameters, loo_nlpd
-from gpflow_pep import datasets
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 

@@ -26,13 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("Loading TensorFlow ...", flush=True)
 
     # Imported after the arguments are understood, since it takes seconds.
-    from experiments import classification, regression, streaming
+    from experiments import classification, datasets, regression, streaming
     from experiments.ingredients.data import check_task
     from experiments.recording.experiment import run_directory
     from experiments.report.figure import draw
     from experiments.report.recorded import read_run
     from experiments.report.table import heading, table, units
-    from gpflow_pep import datasets
 
     try:
         check_task(name, asked.task)
@@ -64,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--task", choices=list(DEMONSTRATIONS), default="regression", help="what is predicted")
     defaults = ", ".join(f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items())
-    parser.add_argument("--dataset", help=f"a name of gpflow_pep.datasets.names(task=...) ({defaults})")
+    parser.add_argument("--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})")
     parser.add_argument("--split", type=int, default=0, help="number of the train/test split (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a few iterations only, to see that everything works")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")

@@ -103,7 +103,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
     import tensorflow as tf
 
     from gpflow_pep import PEPR, fit
-    from gpflow_pep.readers import array_batches
+    from gpflow_pep.data.readers import array_batches
     from gpflow_pep.training.step import training_step
 
     threads = max(1, (os.cpu_count() or 1) // asked.workers)

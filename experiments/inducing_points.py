@@ -48,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     setting = _SETTINGS[asked.set]
 
     # Imported after the arguments are understood, since it takes seconds.
+    from experiments import datasets
     from experiments.report.decision import draw_panels
     from experiments.report.recorded import read_run
     from experiments.report.table import heading, table, units
-    from gpflow_pep import datasets
 
     try:
         dataset = datasets.load(asked.set)

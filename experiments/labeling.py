@@ -20,6 +20,8 @@ from gpflow.models import GPModel
 from gpflow.utilities import multiple_assign, parameter_dict
 from sacred.run import Run
 
+from experiments import datasets
+from experiments.datasets import Dataset
 from experiments.ingredients.classifier import build_classifier, gp
 from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
@@ -27,8 +29,6 @@ from experiments.ingredients.site_training import site_training, train_classifie
 from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
 from experiments.recording.scalars import ScalarLog
 from experiments.recording.scores import classification_scores
-from gpflow_pep import datasets
-from gpflow_pep.datasets import Dataset
 
 Rows = npt.NDArray[np.intp]
 

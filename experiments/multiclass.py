@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(arguments)
 
     # Imported after the arguments are understood, since it takes seconds.
+    from experiments import datasets
     from experiments.ingredients.data import check_task
-    from gpflow_pep import datasets
 
     sizes = {}
     try:

@@ -26,13 +26,14 @@ from sacred.run import Run
 from sacred.utils import apply_backspaces_and_linefeeds
 from tqdm import tqdm
 
+from experiments import datasets
 from experiments.ingredients.learner import begin, build_learner, learner_gp, learner_title, stream_training
 from experiments.ingredients.stream import Batches, load_stream, stream_data
 from experiments.learners.learner import Learner
 from experiments.recording.experiment import SAVE_GIT_INFO, RecordedExperiment, run_directory
 from experiments.recording.predictions import FILE
 from experiments.recording.scalars import ScalarLog
-from gpflow_pep import datasets, metrics
+from gpflow_pep.data import metrics
 
 _BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
 _GRID = 300  # points of the posterior that frames are drawn of

@@ -22,14 +22,7 @@ from typing import Any
 from experiments.cells.cell import Cell
 from experiments.cells.running import completed
 from experiments.protocols.arguments import count, power
-from experiments.report.structured_tables import (
-    Results,
-    beside_published,
-    read_course,
-    scales,
-    scores,
-    variances,
-)
+from experiments.report.structured_tables import Results, beside_published, read_course, scales, scores, variances
 
 Update = dict[str, Any]
 
@@ -132,8 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods = _methods(asked, protocol, size)
 
     # Imported after the arguments are understood, since it takes seconds.
+    from experiments import datasets
     from experiments.ingredients.data import check_task
-    from gpflow_pep import datasets
 
     rows = {}
     try:

@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods, counts, maxiter = asked.methods or protocol.methods, asked.M or size["M"], asked.maxiter or size["maxiter"]
 
     # Imported after the arguments are understood, since it takes seconds.
+    from experiments import datasets
     from experiments.report.curves import Curve, draw_curves
-    from gpflow_pep import datasets
 
     try:
         dataset = datasets.load(protocol.dataset, asked.split)

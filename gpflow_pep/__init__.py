@@ -1,7 +1,8 @@
 """Power expectation propagation for sparse Gaussian processes, on GPflow."""
 
-from . import datasets, inducing, likelihoods, metrics, models
-from .alpha_selection import AlphaSelection, select_alpha
+from . import inducing, likelihoods, models
+from . import softmax as softmax  # registers its rule
+from .data import metrics
 from .likelihoods import MultiClassRobustMax
 from .models import (
     APEP,
@@ -19,8 +20,9 @@ from .models import (
     StreamingSGPR,
     StreamingSVGP,
 )
-from .num_inducing_selection import NumInducingSelection, select_num_inducing
-from .stream_state import StreamState
+from .saving.stream_state import StreamState
+from .selection.alpha import AlphaSelection, select_alpha
+from .selection.num_inducing import NumInducingSelection, select_num_inducing
 from .training import FitResult, fit
 
 __version__ = "0.1.0"
@@ -46,7 +48,6 @@ __all__ = [
     "StreamingSGPR",
     "StreamingSVGP",
     "__version__",
-    "datasets",
     "fit",
     "inducing",
     "likelihoods",

@@ -14,7 +14,7 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from .checks import asserted
+from .runtime.checks import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits

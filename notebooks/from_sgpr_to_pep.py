@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 
-from gpflow_pep import PEPR, fit, metrics, select_alpha
+from gpflow_pep import PEPR, fit, select_alpha
+from gpflow_pep.data import metrics
 
 plt.rcParams["figure.dpi"] = 75
 rng = np.random.default_rng(1)

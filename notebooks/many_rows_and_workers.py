@@ -19,8 +19,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from gpflow_pep import PEPR, fit
+from gpflow_pep.data.readers import array_batches, csv_batches, standardized, statistics
 from gpflow_pep.inducing import k_means
-from gpflow_pep.readers import array_batches, csv_batches, standardized, statistics
 
 plt.rcParams["figure.dpi"] = 75
 temporary = tempfile.TemporaryDirectory()
@@ -113,7 +113,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow_pep import PEPR, fit
-from gpflow_pep.readers import array_batches
+from gpflow_pep.data.readers import array_batches
 
 index, count = int(sys.argv[1]), int(sys.argv[2])
 with tf.distribute.MultiWorkerMirroredStrategy().scope():  # before any other operation of TensorFlow

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from gpflow_pep import BTSGPR, BTSVGP, PEPR, TSGPR, TSVGP, fit
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
 
 plt.rcParams["figure.dpi"] = 75
 rng = np.random.default_rng(2)

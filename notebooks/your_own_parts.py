@@ -15,11 +15,16 @@ from scipy.integrate import quad
 
 from gpflow_pep import PEP, PEPR, fit
 from gpflow_pep.engine import Powers
-from gpflow_pep.engine.conditional_variance import conditional_variance_of_f
-from gpflow_pep.engine.independent import weighted, weighted_adjoint, weighted_sums
-from gpflow_pep.engine.rows import Rows
-from gpflow_pep.engine.site_algebra import ChunkAdjoint, LeaveOneOutTerms, SiteAlgebra
-from gpflow_pep.linalg import symmetric_product
+from gpflow_pep.engine.rows import Rows, conditional_variance_of_f
+from gpflow_pep.engine.sites import (
+    ChunkAdjoint,
+    LeaveOneOutTerms,
+    SiteAlgebra,
+    weighted,
+    weighted_adjoint,
+    weighted_sums,
+)
+from gpflow_pep.maths.linalg import symmetric_product
 from gpflow_pep.models.collapsed import CollapsedRegression
 from gpflow_pep.tilted import KL, Cavity, Observations, Tilted, TiltedRule, tilted_rule
 

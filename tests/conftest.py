@@ -25,7 +25,7 @@ from check_shapes import get_enable_check_shapes, set_enable_check_shapes
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
-from gpflow_pep.graphs import hand_over
+from gpflow_pep.runtime.tracing import hand_over
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from quick import some_slow
 
 from gpflow_pep import BTSGPR, PEP, PEPR, TSGPR, TSVGP, select_alpha, validation
-from gpflow_pep.checks import asserted
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
+from gpflow_pep.runtime.checks import asserted
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)

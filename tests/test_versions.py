@@ -58,7 +58,7 @@ def test_the_package_needs_what_it_imports():
 def test_the_experiments_need_what_they_import():
     """Campaigns, which test the package, may import the tools; benchmarks GPyTorch, where it is installed."""
     optional = {"gpytorch", "torch"}
-    campaigns = set(ROOT.glob("experiments/campaign/*.py"))
+    campaigns = set(ROOT.glob("tests/campaign/*.py"))
     others = set(ROOT.glob("experiments/**/*.py")) - campaigns
     assert imported(others) - names(NEEDED) - optional == names(EXPERIMENTS, CLUSTER) - NEEDED_BY_OTHERS.keys()
     assert imported(campaigns) <= names(NEEDED, EXPERIMENTS, TOOLS)

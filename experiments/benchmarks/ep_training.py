@@ -29,15 +29,16 @@ import tensorflow as tf
 from gpflow.keras import tf_keras
 from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 
+from experiments import datasets
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.benchmarks.trajectory import Over, Trajectory, assign, settled
 from experiments.ingredients.initialization import cluster_centers, median_distance
 from experiments.protocols.arguments import count
-from gpflow_pep import PEP, MultiClassRobustMax, datasets
+from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.quadrature import softmax_power
+from gpflow_pep.softmax.integrals import softmax_power
 from gpflow_pep.training import fit
 from gpflow_pep.training.lbfgs import FLAT_GAIN, FLAT_ITERATIONS
 

@@ -24,13 +24,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from experiments import datasets
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
+from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.protocols.arguments import count, power
-from gpflow_pep import datasets
-from gpflow_pep.datasets import Dataset
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("diabetes", "concrete", "kin8nm", "breast-cancer", "banana", "iris")

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .memory import MEGABYTE, peak_beyond_resident, printed_by
-from .tables import Table, parser_of
-from .tables import write as write_tables
+from experiments.benchmarks.memory import MEGABYTE, peak_beyond_resident, printed_by
+from experiments.benchmarks.tables import Table, parser_of
+from experiments.benchmarks.tables import write as write_tables
 
 INPUTS = 8
 _PIECE = 250_000  # rows written at a time
@@ -105,7 +105,7 @@ def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
     """Seconds to construct PEPR, of a pass that reads only, and of a compiled step; peak memory of all of it."""
     import tensorflow as tf
 
-    from .collapsed_step import compiled_step
+    from experiments.benchmarks.collapsed_step import compiled_step
 
     (num_data,) = arguments.rows
     tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # what TensorFlow needs itself
@@ -167,7 +167,7 @@ def _regression(arguments: argparse.Namespace) -> Any:
 
 def _rows(arguments: argparse.Namespace, outputs: str) -> tuple[Any, Any]:
     """The dataset of the file's first rows, and M of them as inducing points."""
-    from gpflow_pep.readers import array_batches
+    from gpflow_pep.data.readers import array_batches
 
     (num_data,) = arguments.rows
     X, Y = (np.load(arguments.folder / f"{name}.npy", mmap_mode="r")[:num_data] for name in ("X", outputs))

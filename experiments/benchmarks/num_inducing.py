@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from experiments import datasets
 from experiments.benchmarks.estimators import scores
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.memory import printed_by
 from experiments.benchmarks.tables import Table, parser_of, write
 from experiments.protocols.arguments import count
-from gpflow_pep import datasets
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("snelson", "airfoil", "kin8nm", "banana")

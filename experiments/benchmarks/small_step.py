@@ -19,10 +19,9 @@ import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from experiments.benchmarks.collapsed_step import Step, compiled_step
+from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import PEPR
-
-from .collapsed_step import Step, compiled_step
-from .tables import Table, parser_of, write
 
 STEPS_PER_ROUND = 20
 

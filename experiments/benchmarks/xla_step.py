@@ -15,11 +15,10 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from experiments.benchmarks.machine import machine, use_one_core
+from experiments.benchmarks.small_step import Problem, make_problem, seconds
+from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import APEP, PEP, PEPR, PEPSVGP, TSGPR, PEPClassifier, StreamingSGPR
-
-from .machine import machine, use_one_core
-from .small_step import Problem, make_problem, seconds
-from .tables import Table, parser_of, write
 
 Function = Callable[[], Any]
 LARGEST_DIFFERENCE = 1e-9  # of values with and without XLA, relative to the largest one

@@ -6,12 +6,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import classification, regression
+from experiments import classification, datasets, regression
 from experiments.cells.cell import Cell
+from experiments.datasets.info import Task
 from experiments.ingredients import classifier, model
 from experiments.recording.experiment import RecordedExperiment
-from gpflow_pep import datasets
-from gpflow_pep.datasets.info import Task
 
 if sys.version_info >= (3, 11):
     import tomllib

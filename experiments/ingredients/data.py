@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 from sacred import Ingredient
 
+from experiments import datasets
+from experiments.datasets.info import Task
 from experiments.recording.experiment import SAVE_GIT_INFO
-from gpflow_pep import datasets
-from gpflow_pep.datasets.info import Task
 
 
 def _config() -> None:
-    # name of a data set of the experiment's tasks: one of gpflow_pep.datasets.names(task=...)
+    # name of a data set of the experiment's tasks: one of experiments.datasets.names(task=...)
     dataset = ""
 
     # number of the split into training and test rows, from 0

@@ -8,13 +8,13 @@ import gpflow
 from gpflow.base import RegressionData
 from sacred import Ingredient
 
+from experiments.datasets import Dataset
 from experiments.ingredients.adam import Adam
 from experiments.ingredients.stopwatch import Report, Stopwatch
 from experiments.recording.experiment import SAVE_GIT_INFO
 from experiments.recording.scores import objective
 from gpflow_pep import PEP
-from gpflow_pep.datasets import Dataset
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.tied import TiedFactors
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 

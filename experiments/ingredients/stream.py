@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from sacred import Ingredient
 
+from experiments import datasets
 from experiments.ingredients.data import check_task
 from experiments.ingredients.initialization import Floats
 from experiments.recording.experiment import SAVE_GIT_INFO
-from gpflow_pep import datasets
 
 stream_data = Ingredient("data", save_git_info=SAVE_GIT_INFO)
 
@@ -41,7 +41,7 @@ class Batches:
 
 @stream_data.config
 def _config() -> None:
-    # name of a data set: one of gpflow_pep.datasets.names(task="streaming"), or of task "classification"
+    # name of a data set: one of experiments.datasets.names(task="streaming"), or of task "classification"
     dataset = "toy-stream"
 
     # number of the split into training and test rows, from 0

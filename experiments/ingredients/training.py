@@ -11,7 +11,7 @@ from sacred import Ingredient
 from experiments.ingredients.stopwatch import Report, Stopwatch
 from experiments.recording.experiment import SAVE_GIT_INFO
 from gpflow_pep import BTSVGP
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
 from gpflow_pep.training.step import training_step

@@ -6,8 +6,8 @@ import numpy as np
 from gpflow.inducing_variables import SeparateIndependentInducingVariables
 from gpflow.models import GPR, GPModel
 
+from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
-from gpflow_pep.datasets import Dataset
 
 FILE = "predictions.npz"
 _GRID = 300  # points across a single input

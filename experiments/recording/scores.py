@@ -10,10 +10,11 @@ from gpflow.base import AnyNDArray, RegressionData
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
+from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
-from gpflow_pep import PEP, PEPR, metrics
-from gpflow_pep.datasets import Dataset
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep import PEP, PEPR
+from gpflow_pep.data import metrics
+from gpflow_pep.data.minibatches import Minibatches
 
 _CHUNK = 10_000  # rows
 

@@ -4,10 +4,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.datasets import Dataset, describe
 from experiments.ingredients.initialization import Floats
 from experiments.recording.scores import most_probable
 from experiments.report.recorded import RecordedRun
-from gpflow_pep.datasets import Dataset, describe
 
 _DARK = 0.5  # the share from which text is white
 _LONGEST = 3  # letters of a name that fits; longer ones are replaced by the label

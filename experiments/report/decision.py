@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from experiments.datasets import Dataset
 from experiments.ingredients.initialization import Floats
 from experiments.report.recorded import RecordedRun
 from experiments.report.table import heading
-from gpflow_pep.datasets import Dataset
 
 _CLASSES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Tol's bright scheme
 _DATA: dict[str, Any] = {"linestyle": "", "marker": ".", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}

@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
 
+from experiments.datasets import Dataset
 from experiments.report import confusion, decision, fit, progress
 from experiments.report.recorded import RecordedRun
 from experiments.report.scores_panels import color, draw_scores, height
 from experiments.report.table import heading
-from gpflow_pep.datasets import Dataset
 
 _PANELS_A_ROW = 3
 _ROW_HEIGHT = {"": 0.0, "fit": 2.3, "decision": 3.4, "confusion": 3.4}

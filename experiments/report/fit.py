@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.datasets import Dataset
 from experiments.report.recorded import RecordedRun
-from gpflow_pep.datasets import Dataset
 
 
 def add_legend(figure: Figure) -> None:

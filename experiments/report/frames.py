@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.datasets import Dataset
 from experiments.report.recorded import RecordedRun
 from experiments.report.scores_panels import color
-from gpflow_pep.datasets import Dataset
 
 _MOST = 6  # frames
 

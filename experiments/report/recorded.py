@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.datasets.info import Task
 from experiments.ingredients.classifier import classifier_title
 from experiments.ingredients.initialization import Floats
 from experiments.ingredients.learner import learner_title
 from experiments.ingredients.model import title
 from experiments.recording.predictions import FILE
-from gpflow_pep.datasets.info import Task
 
 _TITLES = {"regression": title, "classification": classifier_title, "streaming": learner_title}
 

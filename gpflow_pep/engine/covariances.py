@@ -20,8 +20,7 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent, SquaredExponential
 from typing_extensions import override
 
-from .kernel_matrices import FEW_INPUTS, REDUCTIONS, kernel_matrix, num_active, within_reach
-from .profiles import Profile, profile_of
+from .stationary_kernels import FEW_INPUTS, REDUCTIONS, Profile, kernel_matrix, num_active, profile_of, within_reach
 
 Part = tuple[InducingVariables, Kernel]
 

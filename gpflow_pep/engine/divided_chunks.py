@@ -10,12 +10,10 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from typing_extensions import override
 
-from ..graphs import in_xla, refuse_xla
-from .chunk_loops import concatenate, keep, sum_over_chunks
-from .chunks import NumberedChunks, rows_per_chunk
-from .devices import Devices, LocalChunk, Share, side_by_side
-from .spans import Count, Run, Span
-from .workers import local_variable
+from ..runtime.devices import Devices, LocalChunk, Share, side_by_side
+from ..runtime.distribution import local_variable
+from ..runtime.tracing import in_xla, refuse_xla
+from .chunks import Count, NumberedChunks, Run, Span, concatenate, keep, rows_per_chunk, sum_over_chunks
 
 _Result = TypeVar("_Result")
 

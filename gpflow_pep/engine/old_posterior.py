@@ -13,12 +13,12 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from ..checks import asserted
-from ..derivatives import once_differentiable
-from ..linalg import cholesky, finite
+from ..maths.linalg import cholesky, finite
+from ..runtime.checks import asserted
+from ..runtime.custom_gradients import once_differentiable
 from .covariances import Prior, independent_parts, stacked
+from .gaussian import OldPosteriorSite, SiteSums
 from .penalty import factored_log_det_ratio
-from .sums import OldPosteriorSite, SiteSums
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"

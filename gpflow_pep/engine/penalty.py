@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..derivatives import once_differentiable
-from ..linalg import cholesky
+from ..maths.linalg import cholesky
+from ..runtime.custom_gradients import once_differentiable
 
 _SERIES_BELOW = 1e-3
 _MATRIX_SLOPE_SERIES_BELOW = 5e-3

@@ -1,12 +1,11 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
 from .convergence import converge
-from .energy import EnergyInputs, energy_derivatives
-from .leave_one_out import leave_one_out
-from .loop_state import CONVERGED, IMPROPER, RUNNING, ConvergenceOptions, Iterate, LoopResult, SitesProblem
+from .energy import EnergyInputs, energy_derivatives, leave_one_out
 from .minibatch import minibatch_objective, old_objective, update_rows
 from .rows import LatentRows, ProjectedRows, project
 from .sites import Sites, SitesStatus
+from .solution import CONVERGED, IMPROPER, RUNNING, ConvergenceOptions, Iterate, LoopResult, SitesProblem
 from .sweep import sum_sites
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..engine import InducingPosterior
-from ..linalg import column_products
+from ..maths.linalg import column_products
 from ..tilted import Cavity, Tilted
 from .rows import Projected
 

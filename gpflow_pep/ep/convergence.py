@@ -13,12 +13,13 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from ..checks import asserted
-from ..engine import InducingPosterior, Reductions, SiteSums, precision_B
-from ..graphs import in_xla, on_demand
-from .acceleration import Secants, Step
-from .choice import choose
-from .loop_state import (
+from ..engine import InducingPosterior, SiteSums, precision_B
+from ..runtime.checks import asserted
+from ..runtime.distribution import Reductions
+from ..runtime.tracing import in_xla, on_demand
+from .anderson import Secants, Step, choose
+from .newton import follow, halve, is_nearer, probe_on, returns_to_best
+from .solution import (
     ATTEMPT_DAMPING,
     CONVERGED,
     IMPROPER,
@@ -36,7 +37,6 @@ from .loop_state import (
     largest_fraction,
     rounding,
 )
-from .newton import follow, halve, is_nearer, probe_on, returns_to_best
 from .sweep import log_integral, normalized, sum_sites, sweep
 
 # The first sweeps from empty sites where a power is small: down to this change, and so many of them at most. Tilted

@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..derivatives import derivatives
-from ..engine import OldPosteriorSite, SiteSums
-from ..linalg import cholesky_adjoint, inverse_of_product, symmetric_product
+from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
+from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
+from ..runtime.checks import asserted
+from ..runtime.custom_gradients import derivatives
 from ..tilted import TiltedRule
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .loop_state import Iterate
 from .rows import LatentRows, PriorRows, ProjectedRows
+from .solution import Iterate
 
 
 class EnergyInputs(NamedTuple):
@@ -111,3 +112,28 @@ def _is_one_of(variable: tf.Variable, variables: Sequence[tf.Variable]) -> bool:
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """[C, ...] summed over the latent functions where they share one Kuu."""
     return tf.reduce_sum(values, axis=0) if L.shape.rank == 2 else values
+
+
+# Leave-one-out predictive densities from the cavities: q without the whole site, for any alpha.
+
+
+def leave_one_out(
+    rows: LatentRows, projected: ProjectedRows, rule: TiltedRule, sites: tf.Tensor, q: InducingPosterior
+) -> tf.Tensor:
+    """
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N].
+
+    :param sites: [N, 2, C].
+    :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
+    """
+    one = tf.ones([], q.L.dtype)
+
+    def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        here = projected(chunk)
+        w = cavity_of_w(marginals(q, here.V), Site(*rows.take_pair(sites, chunk)), one)
+        message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
+        ratio = asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio))
+        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), rows.observations(chunk), one).log_partition
+        return (tf.reduce_sum(density, axis=0),)
+
+    return rows.concatenate(part, q.L.dtype, [[None]])[0]

@@ -7,7 +7,7 @@ distributions the derivatives are a sum over rows (see :mod:`.energy`), which a 
 import tensorflow as tf
 
 from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
-from ..linalg import inverse_of_product
+from ..maths.linalg import inverse_of_product
 from ..tilted import TiltedRule, log_partition
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals
 from .rows import LatentRows, Projected, ProjectedRows

@@ -7,19 +7,9 @@ update smaller.
 
 import tensorflow as tf
 
-from ..engine import Reductions
-from .acceleration import Step
-from .choice import choose
-from .loop_state import (
-    NEWTON_STEP,
-    PROBING,
-    SWEEPING,
-    ConvergenceOptions,
-    Iterate,
-    Loop,
-    largest_fraction,
-    rounding,
-)
+from ..runtime.distribution import Reductions
+from .anderson import Step, choose
+from .solution import NEWTON_STEP, PROBING, SWEEPING, ConvergenceOptions, Iterate, Loop, largest_fraction, rounding
 
 _SOLVED = 0.1  # what probes may leave of an update, as a fraction
 _NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe from the iterate, which is that of the update

@@ -8,17 +8,9 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.mean_functions import MeanFunction
 
-from ..engine import (
-    AllRows,
-    Chunks,
-    NumberedChunks,
-    Prior,
-    Reductions,
-    Workers,
-    conditional_variance_of_f,
-    watched,
-)
-from ..graphs import in_xla
+from ..engine import AllRows, Chunks, NumberedChunks, Prior, conditional_variance_of_f, watched
+from ..runtime.distribution import Reductions, Workers
+from ..runtime.tracing import in_xla
 from ..tilted import Observations
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from ..engine import local_variable
+from ..runtime.distribution import local_variable
 from .cavity import Site
 
 

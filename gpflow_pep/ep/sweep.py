@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ..engine import InducingPosterior, log1p_ratio
-from ..linalg import symmetric_product
+from ..maths.linalg import symmetric_product
 from ..tilted import Tilted, TiltedRule
 from .cavity import CavityOfW, Marginals, Site, accumulate_linear, cavity_of_f, cavity_of_w, marginals, matching_site
 from .rows import LatentRows, ProjectedRows

@@ -20,14 +20,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import validation
-from ..checks import warn
 from ..inducing import greedy_variance, k_means
 from ..inducing.distinct import distinct
-from ..models.atomic import atomic
-from ..models.inducing_points import single_output_variables
+from ..models.kernels_and_inducing_variables import single_output_variables
+from ..models.posteriors import SitesPosterior
 from ..models.stream import Stream
-from ..num_inducing_selection import NumInducingSelection, select_num_inducing
-from ..posteriors import SitesPosterior
+from ..runtime.checks import warn
+from ..runtime.transactions import atomic
+from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..training import FitResult
 from ..training.declared import has_sites
 from ..training.fitting import OPTIMIZERS

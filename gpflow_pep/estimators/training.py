@@ -12,7 +12,7 @@ from typing import Any
 from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 
-from ..model_reuse import are_alike, assign_values, is_described
+from ..selection.reuse import are_alike, assign_values, is_described
 from ..training import FitResult, fit, uninterrupted
 from ..training.declared import has_sites, without_warnings
 

@@ -11,9 +11,9 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..checks import asserted
 from ..engine import SingleRows, concatenate, kernel_matrix
-from ..graphs import compiled, no_autograph
+from ..runtime.checks import asserted
+from ..runtime.tracing import compiled, no_autograph
 from .distinct import checked, distinct
 
 _SMALLEST = 1e-12  # conditional variance relative to the largest variance: below it a row is a copy

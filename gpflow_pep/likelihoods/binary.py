@@ -8,8 +8,8 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from ..graphs import no_autograph
-from ..normal import log_ndtr
+from ..maths.normal import log_ndtr
+from ..runtime.tracing import no_autograph
 
 _LABELS = ((0, 1), (-1, 1))
 

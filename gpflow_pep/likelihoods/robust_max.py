@@ -9,11 +9,11 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
-from ..checks import asserted
-from ..derivatives import once_differentiable
 from ..engine import SingleRows, concatenate, log1p_ratio
-from ..graphs import in_xla, no_autograph
-from ..quadrature import largest
+from ..maths import largest
+from ..runtime.checks import asserted
+from ..runtime.custom_gradients import once_differentiable
+from ..runtime.tracing import in_xla, no_autograph
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
 

@@ -3,8 +3,7 @@
 from .classifier import PEPClassifier
 from .pep import PEP
 from .pepr import PEPR
-from .streaming import StreamingSGPR
-from .streaming_pep import StreamingPEP
+from .streaming import StreamingPEP, StreamingSGPR
 from .streaming_svgp import StreamingSVGP
 from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP

@@ -12,12 +12,13 @@ import tensorflow as tf
 from gpflow.config import default_float
 
 from .. import validation
-from ..checks import plainly
-from ..derivatives import derivatives
-from ..engine import SiteSums, in_replica
+from ..engine import SiteSums
 from ..ep import EnergyInputs, SitesStatus, minibatch_objective, old_objective, project, sum_sites, update_rows
 from ..ep.cavity import Site
-from ..graphs import compiled
+from ..runtime.checks import plainly
+from ..runtime.custom_gradients import derivatives
+from ..runtime.devices import in_replica
+from ..runtime.tracing import compiled
 
 if TYPE_CHECKING:
     from .pep import PEP

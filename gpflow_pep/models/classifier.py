@@ -11,8 +11,9 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
 from .. import validation
-from ..engine import DatasetRows, Workers
+from ..engine import DatasetRows
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
+from ..runtime.distribution import Workers
 from ..tilted import Projection
 from .pep import PEP
 from .sparse import columns

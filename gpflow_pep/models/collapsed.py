@@ -15,7 +15,6 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..checks import asserted
 from ..engine import (
     AllRows,
     Blocks,
@@ -31,12 +30,14 @@ from ..engine import (
     SiteAlgebra,
     SiteSums,
     accumulate_sums,
-    check_shards,
     collapsed_leave_one_out,
     log_gaussian,
+    mahalanobis,
 )
-from ..graphs import in_xla, no_autograph
-from ..linalg import finite
+from ..maths.linalg import finite
+from ..runtime.checks import asserted
+from ..runtime.distribution import check_shards
+from ..runtime.tracing import in_xla, no_autograph
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
@@ -281,3 +282,32 @@ class CollapsedRegression(SparseGP):
         rows, sums = self._rows(self._chunks), self._sums()
         densities = collapsed_leave_one_out(rows, self._chunks, self._sites, self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
+
+
+# An upper bound of the exact log evidence, for models of all data.
+
+
+class UpperBound:
+    """Mixin for collapsed regression on all data. Streams have no such bound: earlier batches are gone."""
+
+    @check_shapes("return: []")
+    @no_autograph
+    def upper_bound(self: Any) -> tf.Tensor:
+        """
+        Compute an upper bound on the exact log evidence, whatever the model's own sites (Titsias 2014).
+
+            -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
+
+        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only).
+
+        :return: nats, summed over outputs.
+        """
+        half = tf.constant(0.5, default_float())
+        zero = tf.zeros_like(half)
+        vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
+        rows = self._independent_rows()
+        sums, terms = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half)
+        wider = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
+        bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
+        checked: tf.Tensor = finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
+        return checked

@@ -18,16 +18,16 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
 
 from .. import validation
-from ..checks import asserted
 from ..engine import Prior, conditional_variance_of_f
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
-from ..graphs import in_xla, no_autograph
-from ..linalg import cholesky, column_products, finite
-from ..observations import check_observations
-from ..posteriors import GaussianPosterior
+from ..likelihoods.observations import check_observations
+from ..maths.linalg import cholesky, column_products, finite
+from ..runtime.checks import asserted
+from ..runtime.tracing import in_xla, no_autograph
 from . import predictions
-from .latent_functions import checked_inducing_variable
+from .kernels_and_inducing_variables import checked_inducing_variable
+from .posteriors import GaussianPosterior
 from .sparse import ADVICE_KUU
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"

@@ -16,34 +16,17 @@ from tensorflow.python.eager import record
 from typing_extensions import override
 
 from .. import validation
-from ..checks import asserted
-from ..derivatives import once_differentiable
-from ..engine import (
-    AllRows,
-    Chunks,
-    DatasetRows,
-    Prior,
-    SingleRows,
-    SiteSums,
-    check_shards,
-    floating_variables,
-    local_variable,
-    scale_terms,
-)
-from ..ep import (
-    ConvergenceOptions,
-    EnergyInputs,
-    LatentRows,
-    ProjectedRows,
-    Sites,
-    leave_one_out,
-)
-from ..graphs import compiled, no_autograph
-from ..linalg import finite
-from ..observations import check_assigned, check_observations, check_observations_of
+from ..engine import AllRows, Chunks, DatasetRows, Prior, SingleRows, SiteSums, floating_variables, scale_terms
+from ..ep import ConvergenceOptions, EnergyInputs, LatentRows, ProjectedRows, Sites, leave_one_out
+from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
+from ..maths.linalg import finite
+from ..runtime.checks import asserted
+from ..runtime.custom_gradients import once_differentiable
+from ..runtime.distribution import check_shards, local_variable
+from ..runtime.tracing import compiled, no_autograph
 from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
-from .latent_functions import checked_inducing_variable, latent_functions
+from .kernels_and_inducing_variables import checked_inducing_variable, latent_functions
 from .site_properties import SiteProperties, status_before_updates
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 

@@ -12,9 +12,9 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, EvidenceTerms, Powers, local_variable, scale_terms
-from .collapsed import CollapsedRegression
-from .upper_bound import UpperBound
+from ..engine import Blocks, EvidenceTerms, Powers, scale_terms
+from ..runtime.distribution import local_variable
+from .collapsed import CollapsedRegression, UpperBound
 
 
 class PEPR(UpperBound, CollapsedRegression):

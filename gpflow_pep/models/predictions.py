@@ -10,11 +10,11 @@ from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
 
-from ..checks import asserted
-from ..graphs import in_xla
+from ..likelihoods.observations import check_observations
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
-from ..linalg import finite
-from ..observations import check_observations
+from ..maths.linalg import finite
+from ..runtime.checks import asserted
+from ..runtime.tracing import in_xla
 from ..validation import inputs, real_numbers
 
 _ADVICE = (

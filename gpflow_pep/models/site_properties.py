@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from .. import validation
-from ..engine import Workers
 from ..ep import ConvergenceOptions, Sites, SitesStatus
+from ..runtime.distribution import Workers
 from ..tilted import KL, Projection, Wasserstein
 
 

@@ -13,8 +13,6 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
 
 from .. import validation
-from ..checks import asserted, check, plainly, warn
-from ..derivatives import unrecorded
 from ..engine import SingleRows, SiteSums, floating_variables
 from ..ep import (
     CONVERGED,
@@ -30,9 +28,11 @@ from ..ep import (
     converge,
     energy_derivatives,
 )
-from ..graphs import compiled, in_xla
+from ..runtime.checks import asserted, check, plainly, warn
+from ..runtime.custom_gradients import unrecorded
+from ..runtime.tracing import compiled, in_xla
+from ..runtime.transactions import lock_of
 from .batch_updates import check_in_memory, update_in_batches
-from .lock import lock_of
 
 if TYPE_CHECKING:
     from .pep import PEP

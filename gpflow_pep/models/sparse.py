@@ -18,27 +18,18 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..checks import asserted
-from ..engine import (
-    DatasetRows,
-    Devices,
-    OldPosterior,
-    OldPosteriorSite,
-    Prior,
-    Reductions,
-    SiteSums,
-    Workers,
-    default_chunk_size,
-    local_variable,
-)
-from ..graphs import no_autograph
-from ..linalg import cholesky, cholesky_with_growing_jitter
-from ..posteriors import SitesPosterior
+from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
+from ..maths.linalg import cholesky, cholesky_with_growing_jitter
+from ..runtime.checks import asserted
+from ..runtime.copying import Copyable
+from ..runtime.devices import Devices
+from ..runtime.distribution import Reductions, Workers, local_variable
+from ..runtime.retracing import CompiledSteps
+from ..runtime.tracing import no_autograph
+from ..runtime.transactions import atomic
 from . import predictions
-from .atomic import atomic
-from .copying import Copyable
-from .latent_functions import checked_shared_inducing_variable
-from .retracing import CompiledSteps
+from .kernels_and_inducing_variables import checked_shared_inducing_variable
+from .posteriors import SitesPosterior
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "

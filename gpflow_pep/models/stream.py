@@ -12,14 +12,15 @@ from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducin
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 
-from ..checks import plainly
 from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, SiteSums, independent_parts
-from ..graphs import compiled
-from ..identity import difference, settings_of
 from ..inducing import greedy_conditional_variance
-from ..stream_state import POINTS, SETTINGS, StreamState, settings_array
-from .atomic import atomic
-from .inducing_points import (
+from ..runtime.checks import plainly
+from ..runtime.retracing import CompiledSteps
+from ..runtime.tracing import compiled
+from ..runtime.transactions import atomic
+from ..saving.run_identity import difference, settings_of
+from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
+from .kernels_and_inducing_variables import (
     are_inducing_points,
     assign_inducing_points,
     inducing_points,
@@ -27,7 +28,6 @@ from .inducing_points import (
     single_output_variables,
     validated_points,
 )
-from .retracing import CompiledSteps
 
 _Model = TypeVar("_Model", bound="Stream")
 

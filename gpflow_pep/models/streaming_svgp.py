@@ -16,11 +16,11 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import SiteSums, independent_parts, kernel_matrix
-from ..graphs import no_autograph
-from ..linalg import cholesky, finite
-from ..observations import check_observations
-from .copying import Copyable
-from .inducing_points import assign_inducing_points, assigned, inducing_points
+from ..likelihoods.observations import check_observations
+from ..maths.linalg import cholesky, finite
+from ..runtime.copying import Copyable
+from ..runtime.tracing import no_autograph
+from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
 from .sparse import ADVICE_KUU
 from .stream import Stream

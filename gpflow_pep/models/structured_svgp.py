@@ -33,12 +33,12 @@ from gpflow.utilities import positive
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import once_differentiable
 from ..engine import Prior, factored_log_det_ratio, log1p_ratio
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
-from ..graphs import no_autograph
-from ..linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
+from ..maths.linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
+from ..runtime.custom_gradients import once_differentiable
+from ..runtime.tracing import no_autograph
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
 from .power import SinglePower
 
@@ -286,10 +286,10 @@ class BTSVGP(StructuredSVGP):
 
     of the n rows of a block, with their covariance D given u and their noise S = diag(s).
 
-    A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.minibatches.Minibatches`), for which the
-    sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
+    A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.data.minibatches.Minibatches`), for which
+    the sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
 
-    >>> from gpflow_pep.minibatches import Minibatches
+    >>> from gpflow_pep.data.minibatches import Minibatches
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = BTSVGP(gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10], num_data=50)
     >>> batches = iter(Minibatches(50, 10, fixed=True).dataset((X, np.sin(X))))

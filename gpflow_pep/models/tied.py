@@ -32,11 +32,11 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..derivatives import once_differentiable
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
 from ..ep.cavity import project_mean
-from ..graphs import in_xla, no_autograph
-from ..linalg import cholesky, column_products, finite
+from ..maths.linalg import cholesky, column_products, finite
+from ..runtime.custom_gradients import once_differentiable
+from ..runtime.tracing import in_xla, no_autograph
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
 from .power import SinglePower

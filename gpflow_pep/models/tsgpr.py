@@ -13,9 +13,8 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from ..engine import EvidenceTerms, Powers, SharedBlockSites, SiteAlgebra, StructuredBlockSites
-from ..linalg import cholesky
-from .collapsed import CollapsedRegression
-from .upper_bound import UpperBound
+from ..maths.linalg import cholesky
+from .collapsed import CollapsedRegression, UpperBound
 
 
 class _StructuredBound(UpperBound):

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..derivatives import derivatives
-from ..quadrature import Evaluated, Panels, integrate, panels
+from ..maths import Evaluated, Panels, integrate
+from ..maths.adaptive_quadrature import NODES, TAIL, WEIGHTS
+from ..runtime.custom_gradients import derivatives
 from .densities import LogDensity
 from .rule import Cavity, Observations, Tilted
 
@@ -113,9 +114,9 @@ class AdaptivePanels:
         centered = _centered(self._density, cavity, observations, alpha, center)
         sums, resolved = self._integrate(centered, observations, alpha, keep_panels=True)
         row, left, half, density = resolved
-        weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * panels.WEIGHTS)  # [K, W]
+        weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(density * WEIGHTS)  # [K, W]
         at = _take(centered, row)
-        F = at.center + at.sd * (left + half * tf.constant(panels.NODES + 1.0, half.dtype)[:, None])
+        F = at.center + at.sd * (left + half * tf.constant(NODES + 1.0, half.dtype)[:, None])
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             log_prob = self._density(F, *_take(observations, row)).log_prob
@@ -133,7 +134,7 @@ class AdaptivePanels:
     ) -> tuple[tf.Tensor, Any]:
         """Compute the integrals [R, 7], and the panels where they are asked for."""
         dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
-        nodes = tf.constant(panels.NODES + 1.0, dtype)[:, None]
+        nodes = tf.constant(NODES + 1.0, dtype)[:, None]
         inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
 
         def evaluate(panels: Panels) -> Evaluated:
@@ -200,13 +201,19 @@ def _integrals(integrands: _Integrands, left: tf.Tensor, half: tf.Tensor) -> tup
     the modulus and the largest of the last coefficients, [4, W].
     """
     dtype = half.dtype
-    moments = panels.WEIGHTS * np.stack([np.ones_like(panels.NODES), 1.0 + panels.NODES, (1.0 + panels.NODES) ** 2])
-    P, Pt, Ptt, *tail = tf.unstack(tf.constant(np.concatenate([moments, panels.TAIL]), dtype) @ integrands.P)
+    moments = WEIGHTS * np.stack(
+        [
+            np.ones_like(NODES),
+            1.0 + NODES,
+            (1.0 + NODES) ** 2,
+        ]
+    )
+    P, Pt, Ptt, *tail = tf.unstack(tf.constant(np.concatenate([moments, TAIL]), dtype) @ integrands.P)
     integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
     moduli, tails = [P], [tail]
-    weights = tf.constant(panels.WEIGHTS, dtype)
+    weights = tf.constant(WEIGHTS, dtype)
     for integrand in integrands[1:]:
-        integral, *tail = tf.unstack(tf.constant(np.concatenate([panels.WEIGHTS, panels.TAIL]), dtype) @ integrand)
+        integral, *tail = tf.unstack(tf.constant(np.concatenate([WEIGHTS, TAIL]), dtype) @ integrand)
         integrals.append(integral)
         if integrand is not integrands.slope_squared:
             moduli.append((weights @ tf.abs(integrand))[0])

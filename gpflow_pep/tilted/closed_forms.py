@@ -7,11 +7,10 @@ from typing_extensions import override
 
 from ..engine import log1p_ratio
 from ..likelihoods import Probit
-from ..normal import log_ndtr_and_derivatives
+from ..maths.normal import log_ndtr_and_derivatives
 from .densities import power_of
-from .power import AtPower
 from .registry import KL, Projection, Wasserstein, tilted_rule
-from .rule import Cavity, Observations, Size, Tilted, TiltedRule
+from .rule import AtPower, Cavity, Observations, Size, Tilted, TiltedRule
 
 
 class GaussianTilting(TiltedRule):

@@ -19,9 +19,9 @@ from gpflow.likelihoods import (
 from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import to_default_float
 
-from ..graphs import refuse_xla
 from ..likelihoods import Logit, Probit
-from ..normal import log_ndtr, log_ndtr_and_derivatives
+from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
+from ..runtime.tracing import refuse_xla
 from .rule import Observations
 
 _EXPONENTIALS = (tf.exp, tf.math.exp)

@@ -9,9 +9,9 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from ..checks import asserted
-from ..derivatives import derivatives
-from ..graphs import in_xla, on_demand
+from ..runtime.checks import asserted
+from ..runtime.custom_gradients import derivatives
+from ..runtime.tracing import in_xla, on_demand
 from .adaptive import AdaptivePanels
 from .densities import log_density
 from .levels import Located, compute_on_windows, first_points, locate, locate_all, many_points

@@ -5,8 +5,7 @@ from typing import ClassVar
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.utilities import Dispatcher
 
-from .each_latent import EachLatent
-from .rule import TiltedRule
+from .rule import EachLatent, TiltedRule
 
 tilted_rule = Dispatcher("tilted_rule")
 """

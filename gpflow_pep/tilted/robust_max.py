@@ -7,11 +7,11 @@ import tensorflow as tf
 from gpflow.likelihoods import MultiClass
 from typing_extensions import override
 
-from ..derivatives import derivatives
-from ..graphs import no_autograph
 from ..likelihoods import MultiClassRobustMax
 from ..likelihoods.robust_max import class_labels, log_power_mean, of_labels
-from ..quadrature import largest
+from ..maths import largest
+from ..runtime.custom_gradients import derivatives
+from ..runtime.tracing import no_autograph
 from .registry import KL, Projection, tilted_rule
 from .rule import Cavity, Observations, Size, Tilted, TiltedRule
 

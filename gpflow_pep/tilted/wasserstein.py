@@ -15,8 +15,8 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from ..graphs import refuse_xla
-from ..quadrature import panels
+from ..maths.adaptive_quadrature import INTEGRALS, WEIGHTS
+from ..runtime.tracing import refuse_xla
 from .adaptive import AdaptivePanels, Resolved
 from .densities import log_density
 from .quadrature import QuadratureRule
@@ -58,7 +58,7 @@ def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     by_left = tf.argsort(resolved.left)
     order = tf.gather(by_left, tf.argsort(tf.gather(resolved.row, by_left), stable=True))  # by row, then left to right
     row, half, density = (tf.gather(part, order) for part in (resolved.row, resolved.half, resolved.density))
-    within = half[:, None] * tf.matmul(density, tf.constant(panels.INTEGRALS, dtype), transpose_b=True)  # [W, K]
+    within = half[:, None] * tf.matmul(density, tf.constant(INTEGRALS, dtype), transpose_b=True)  # [W, K]
     mass = tf.math.segment_sum(within[:, -1], row)  # [R]
     within /= tf.gather(mass, row)[:, None]
     number = tf.range(tf.size(row))
@@ -69,7 +69,7 @@ def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within, 0.0, 1.0)
     normal = tf.exp(-0.5 * tf.square(tf.math.ndtri(F)))  # φ(Φ⁻¹(F)) sqrt(2π), 0 where F is 0 or 1
-    integral = half * tf.linalg.matvec(normal, tf.constant(panels.WEIGHTS[0], dtype))  # [W]
+    integral = half * tf.linalg.matvec(normal, tf.constant(WEIGHTS[0], dtype))  # [W]
     return tf.math.unsorted_segment_sum(integral, row, num_rows) * tf.constant(0.3989422804014327, dtype)
 
 

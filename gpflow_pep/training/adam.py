@@ -11,11 +11,10 @@ from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 from gpflow.optimizers import NaturalGradient
 
-from ..engine import in_every_replica, scope_of
-from ..graphs import compiled
-from .history import History
+from ..runtime.devices import in_every_replica, scope_of
+from ..runtime.tracing import compiled
+from .history import History, check_finite, restore_on_failure
 from .objectives import Objective
-from .recovery import check_finite, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 

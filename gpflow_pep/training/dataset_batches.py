@@ -5,7 +5,7 @@ from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 from typing_extensions import override
 
-from ..models.inducing_points import are_inducing_points, single_output_variables
+from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
 from .objectives import EstimatedObjective, Evaluation, rows_for
 
 Batch = tuple[AnyNDArray, AnyNDArray]

@@ -10,18 +10,16 @@ from gpflow.models import GPModel
 from tqdm import tqdm
 
 from .. import validation
-from ..checks import warn
-from ..engine import heed_set_trainable
+from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
-from ..identity import fingerprint, run_identity
-from ..minibatches import Minibatches
+from ..runtime.checks import warn
+from ..runtime.devices import heed_set_trainable
+from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
 from .checkpoints import Checkpoints
 from .dataset_batches import DatasetBatches, DatasetObjective
 from .declared import declared_by, has_sites, without_warnings
-from .held_out import HeldOut
-from .history import Callback, History
-from .interruption import Interruption
+from .history import Callback, HeldOut, History, Interruption
 from .lbfgs import lbfgs
 from .monitor import monitor
 from .objectives import (

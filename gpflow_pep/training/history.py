@@ -1,18 +1,79 @@
 """History of a training run: records, held-out scores, callbacks, TensorBoard, checkpoints and early stopping."""
 
 import re
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import RegressionData
+from gpflow.likelihoods import Gaussian
+from gpflow.models import GPModel
 
-from ..checks import warn
-from .checkpoints import Checkpoints
-from .interruption import Interruption
+from ..engine import AllRows, NumberedChunks, SingleRows
+from ..likelihoods.predictive import predicted_log_density
+from ..runtime.checks import check, reason_of, warn
+from ..runtime.tracing import compiled
+from .checkpoints import Checkpoints, SavedHistory
+from .declared import without_warnings
+from .objectives import FAILURES, Objective, rows_for
 from .result import EARLY, INTERRUPTED, Outcome
-from .saved_history import SavedHistory
+
+# Ctrl-C in training: end after the evaluation under way, with a result in place of a traceback.
+
+_SIGNAL = signal.SIGINT
+
+
+class Interrupted(Exception):
+    """Raised between evaluations of the objective, after Ctrl-C."""
+
+
+class Interruption:
+    """
+    Context in which the first Ctrl-C is recorded, and the second one raises `KeyboardInterrupt`.
+
+    It has no effect outside the main thread, which alone gets signals, and in programs with their own handler of
+    SIGINT.
+    """
+
+    def __init__(self, *, enabled: bool = True):
+        """
+        :param enabled: whether the context has an effect.
+        """
+        self._enabled = enabled
+        self.requested = False
+        """Whether Ctrl-C has been pressed."""
+
+    def __enter__(self) -> "Interruption":
+        is_main = threading.current_thread() is threading.main_thread()
+        self._enabled = self._enabled and is_main and signal.getsignal(_SIGNAL) is signal.default_int_handler
+        if self._enabled:
+            signal.signal(_SIGNAL, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._enabled:
+            signal.signal(_SIGNAL, signal.default_int_handler)
+
+    def raise_if_requested(self) -> None:
+        """
+        :raises Interrupted: if Ctrl-C has been pressed.
+        """
+        if self.requested:
+            raise Interrupted
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            signal.default_int_handler(number, frame)
+        self.requested = True
+
 
 Callback = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
@@ -235,3 +296,89 @@ class History:
 
 def _copies(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
     return [tf.Variable(variable, trainable=False) for variable in variables]
+
+
+# Scores of held-out rows during training.
+
+_ROWS = 4096  # predicted at a time
+
+
+class HeldOut:
+    """Held-out scores at the current parameters; smaller is better."""
+
+    def __init__(self, model: GPModel, data: RegressionData):
+        """
+        :param data: X [n, D] and Y [n, P].
+        :raises ValueError: if they are not valid regression data.
+        """
+        self._model = model
+        self._data = tuple(map(tf.constant, rows_for(model, data)))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the scores."""
+        return ["nlpd", "rmse"] if isinstance(self._model.likelihood, Gaussian) else ["nlpd"]
+
+    def __call__(self) -> dict[str, float]:
+        """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
+        with without_warnings(self._model):
+            density, square = map(float, self._sums(*self._data))
+        n, P = self._data[1].shape
+        scores = {"nlpd": -density / n}
+        return scores | ({"rmse": float(np.sqrt(square / (n * P)))} if "rmse" in self.names else {})
+
+    @compiled
+    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
+        chunks: NumberedChunks = AllRows() if X.shape[0] <= _ROWS else SingleRows(_ROWS)
+        # Each prediction of this library's models with data would read all of these.
+        predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
+
+        def part(chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+            inputs, outputs = chunks.rows((X, Y), chunk)
+            mean, variance = predict(inputs)
+            density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
+            is_real = "rmse" in self.names
+            square = tf.reduce_sum(tf.square(outputs - mean)) if is_real else tf.zeros([], density.dtype)
+            return tf.reduce_sum(density), square
+
+        zero = tf.zeros([], X.dtype)
+        return chunks.sum((X, Y), part, (zero, zero))
+
+
+# Recovery from failures in training: restore the last good parameters and report the reason.
+
+NOT_FINITE = "the training loss or its derivatives are not finite."
+
+
+@contextmanager
+def restore_on_failure(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
+    """
+    If an evaluation fails inside, restore the last good parameters and add the reason to the list yielded. Before the
+    first step there are no good parameters: raise the error.
+
+    :raises ValueError: if the data have changed.
+    """
+    reason: list[str] = []
+    try:
+        yield reason
+    except FAILURES as error:
+        restore()
+        objective.reset()
+        objective.check_data()
+        if history.iterations == 0 or error is history.callback_error:
+            raise
+        reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
+    except BaseException:
+        restore()
+        raise
+
+
+def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
+    """
+    Check that all values are finite; in a graph, return the check as control dependencies.
+
+    :raises tf.errors.InvalidArgumentError: if one is not finite.
+    """
+    finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
+    return check(finite, NOT_FINITE)

@@ -11,11 +11,9 @@ from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
-from ..checks import reason_of
-from .history import History
-from .interruption import Interrupted
+from ..runtime.checks import reason_of
+from .history import NOT_FINITE, History, Interrupted, restore_on_failure
 from .objectives import FAILURES, Objective
-from .recovery import NOT_FINITE, restore_on_failure
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 _SECANTS = 20  # remembered; more than the 10 of SciPy, since hyperparameters are scaled badly against each other

@@ -14,8 +14,8 @@ from gpflow.monitor import ImageToTensorBoard, ModelToTensorBoard, Monitor, Moni
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..arrays_file import check_writable
-from ..models.inducing_points import are_inducing_points, single_output_variables
+from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
+from ..saving.arrays_file import check_writable
 from .declared import without_warnings
 from .history import History
 

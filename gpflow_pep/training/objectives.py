@@ -11,9 +11,9 @@ from gpflow.models import GPModel
 from typing_extensions import override
 
 from .. import validation
+from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
-from ..minibatches import Minibatches
-from ..observations import check_observations
+from ..likelihoods.observations import check_observations
 from .declared import ModelWithSites
 from .step import training_step
 from .workers import Share, workers_of

@@ -8,11 +8,11 @@ from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 
-from ..checks import plainly
-from ..derivatives import derivatives
-from ..engine import in_replica
-from ..graphs import compiled
-from ..models.retracing import StructureCounter
+from ..runtime.checks import plainly
+from ..runtime.custom_gradients import derivatives
+from ..runtime.devices import in_replica
+from ..runtime.retracing import StructureCounter
+from ..runtime.tracing import compiled
 
 _KEY = "_training_step"
 _ABORTED = "Collective ops is aborted"

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.models import GPModel
 
-from ..engine import Workers
-from ..graphs import compiled
-from ..identity import fingerprint
+from ..runtime.distribution import Workers
+from ..runtime.tracing import compiled
+from ..saving.run_identity import fingerprint
 from .declared import declared_by
 
 _PER_WORKER = frozenset({"data", "blocks or old posterior"})  # entries of a run's identity that workers need not share

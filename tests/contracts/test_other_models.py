@@ -20,9 +20,7 @@ from model_registry import CLASSES, SITES
 from quick import some_slow
 from scipy.stats import norm
 
-from gpflow_pep import (
-    MultiClassRobustMax,
-)
+from gpflow_pep import MultiClassRobustMax
 
 N, M, C = 12, 4, 3
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]

@@ -11,8 +11,8 @@ from gpflow.likelihoods import Bernoulli, Gaussian, Softmax, StudentT
 from model_registry import COLLAPSED, OWN_Q, SITES, TRAINED
 
 import gpflow_pep
+from experiments.datasets import load
 from gpflow_pep import PEP, PEPR, PEPClassifier
-from gpflow_pep.datasets import load
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import fit
 

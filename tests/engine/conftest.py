@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from gpflow_pep.engine import AllRows, Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
 from gpflow_pep.engine import accumulate_sums as engine
-from gpflow_pep.linalg import cholesky
+from gpflow_pep.maths.linalg import cholesky
 
 
 class Collected(NamedTuple):

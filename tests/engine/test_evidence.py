@@ -9,7 +9,7 @@ import tensorflow as tf
 from scipy.stats import multivariate_normal
 
 from gpflow_pep.engine import log_gaussian, mahalanobis
-from gpflow_pep.engine.site_algebra import Powers
+from gpflow_pep.engine.sites import Powers
 
 EXACT = 1e-12
 

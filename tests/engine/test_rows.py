@@ -11,13 +11,7 @@ import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 from quick import some_slow
 
-from gpflow_pep.engine import (
-    BlockSites,
-    IndependentSites,
-    Powers,
-    RegressionRows,
-    log_gaussian,
-)
+from gpflow_pep.engine import BlockSites, IndependentSites, Powers, RegressionRows, log_gaussian
 
 TOLERANCE = 1e-10
 RNG = np.random.default_rng(21)

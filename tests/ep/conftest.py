@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.ep import ConvergenceOptions, SitesProblem, convergence, loop_state
+from gpflow_pep.ep import ConvergenceOptions, SitesProblem, convergence, solution
 
 
 class Trace(NamedTuple):
@@ -31,7 +31,7 @@ def trace(monkeypatch):
         loops = []
 
         def recorded(cond, body, loop_vars, **options):
-            if not isinstance(loop_vars[0], loop_state.Loop):
+            if not isinstance(loop_vars[0], solution.Loop):
                 return while_loop(cond, body, loop_vars, **options)
             while cond(*loop_vars):
                 loop_vars = compiled(*loop_vars)

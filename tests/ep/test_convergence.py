@@ -10,8 +10,9 @@ from quick import some_slow
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer
 
-from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier, datasets
-from gpflow_pep.ep import SitesStatus, loop_state
+from experiments import datasets
+from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier
+from gpflow_pep.ep import SitesStatus, solution
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(31)
@@ -78,7 +79,7 @@ def test_what_the_status_says_is_so(model, trace):
     """The change that an update would make, by numpy from q(u) = N(m, S) and the tilted moments that are matched."""
     model.tol = 1e-3
     found = trace(model).result
-    assert int(found.status) == loop_state.CONVERGED
+    assert int(found.status) == solution.CONVERGED
     status = model.update_sites()
     assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.iterate.change), rel=1e-6)
     before = model.sites.stacked().numpy()[..., 0]
@@ -111,7 +112,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     """Of ten million sites hardly a secant is remembered."""
     model.tol = 1e-9
     many = trace(model, num_data=10_000_000).result
-    assert many.status == loop_state.CONVERGED
+    assert many.status == solution.CONVERGED
     assert model.update_sites().converged
     np.testing.assert_allclose(many.iterate.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
 
@@ -138,7 +139,7 @@ def test_the_best_sites_are_kept(model, trace):
     model.kernel.variance.assign(400.0)
     model.tol, model.max_sweeps = 1e-12, 11
     run = trace(model)
-    assert int(run.result.status) == loop_state.LIMIT
+    assert int(run.result.status) == solution.LIMIT
     seen = [float(loop.iterate.change) for loop in run.loops if not loop.preliminary and loop.is_valid]
     assert float(run.result.iterate.change) == min(seen)
     model.max_sweeps = 1000
@@ -250,7 +251,7 @@ def test_no_sweep_lowers_a_bound(trace):
     model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0)
     assert model.is_lower_bound
     run = trace(model)
-    assert int(run.result.status) == loop_state.CONVERGED
+    assert int(run.result.status) == solution.CONVERGED
     accurate = [loop for loop in run.loops if loop.is_valid and not loop.preliminary]
     bounds = np.array([float(loop.iterate.log_evidence) for loop in accurate])
     assert len(bounds) > 10 and bounds[-1] > bounds[0]

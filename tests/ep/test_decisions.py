@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP
-from gpflow_pep.ep import ConvergenceOptions, convergence, loop_state, newton
-from gpflow_pep.ep.acceleration import Secants
+from gpflow_pep.ep import ConvergenceOptions, convergence, newton, solution
+from gpflow_pep.ep.anderson import Secants
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(41)
@@ -94,9 +94,9 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
 def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
     """With preliminary sweeps the first time; then without, and then with smaller and smaller steps."""
-    stuck = loop._replace(attempt=tf.constant(attempt), status=tf.constant(loop_state.STUCK))
+    stuck = loop._replace(attempt=tf.constant(attempt), status=tf.constant(solution.STUCK))
     again = convergence._end(options, stuck)
-    assert int(again.status) == int(again.final_status) == loop_state.RUNNING
+    assert int(again.status) == int(again.final_status) == solution.RUNNING
     assert int(again.attempt) == attempt + 1 and bool(again.preliminary) == (attempt == 0)
     assert float(again.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
     assert not again.candidate.numpy().any() and not again.is_valid
@@ -106,22 +106,22 @@ def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     """It sweeps at them once more, unless it is there."""
     best = loop.iterate.sites + 1.0
     stuck = loop._replace(
-        attempt=tf.constant(4), status=tf.constant(loop_state.STUCK), best=best, best_change=constant(0.0)
+        attempt=tf.constant(4), status=tf.constant(solution.STUCK), best=best, best_change=constant(0.0)
     )
     last = convergence._end(options, stuck)
-    assert int(last.attempt) == 4 and int(last.final_status) == loop_state.STUCK
+    assert int(last.attempt) == 4 and int(last.final_status) == solution.STUCK
     np.testing.assert_array_equal(last.candidate, best)
 
 
 def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
     direction = tf.ones_like(loop.candidate)
-    trying = loop._replace(newton=direction, kind=tf.constant(loop_state.NEWTON_STEP), step_size=constant(0.03))
+    trying = loop._replace(newton=direction, kind=tf.constant(solution.NEWTON_STEP), step_size=constant(0.03))
     halved = newton.halve(options, trying)
-    assert int(halved.kind) == loop_state.NEWTON_STEP and int(halved.patience) == int(loop.patience)
+    assert int(halved.kind) == solution.NEWTON_STEP and int(halved.patience) == int(loop.patience)
     np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
     given_up = newton.halve(options, halved)
-    assert int(given_up.kind) == loop_state.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
+    assert int(given_up.kind) == solution.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
     np.testing.assert_array_equal(given_up.candidate, loop.iterate.sites)
 
 
@@ -130,14 +130,14 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
-    trying = loop._replace(kind=tf.constant(loop_state.NEWTON_STEP), step_size=constant(step_size))
+    trying = loop._replace(kind=tf.constant(solution.NEWTON_STEP), step_size=constant(step_size))
     found = loop.iterate._replace(update=left * loop.iterate.update)
     assert bool(newton.is_nearer(*compared(run, False), trying, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
     assert newton.is_nearer(*compared(run, True), trying, higher)
 
 
-@pytest.mark.parametrize(("depth", "kind"), [(4, loop_state.SWEEPING), (5, loop_state.NEWTON_STEP)])
+@pytest.mark.parametrize(("depth", "kind"), [(4, solution.SWEEPING), (5, solution.NEWTON_STEP)])
 def test_newton_needs_secants(run, options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(

@@ -6,16 +6,16 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from campaign.convergence import Models, Problem
 from quick import some_slow
 
-from experiments.campaign.convergence import Models, Problem
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
-from gpflow_pep.ep import convergence, loop_state, sum_sites
+from gpflow_pep.ep import convergence, solution, sum_sites
 from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.softmax.rule import SoftmaxTilting
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
-from gpflow_pep.tilted.softmax import SoftmaxTilting
 
 CLASSES = 3
 LIKELIHOODS = {
@@ -137,9 +137,9 @@ def test_an_unstable_fixed_point(trace):
     """
     model = contradictory()
     run = trace(model)
-    assert int(run.result.status) == loop_state.CONVERGED
+    assert int(run.result.status) == solution.CONVERGED
     kinds = [int(loop.kind) for loop in run.loops]
-    assert loop_state.PROBING in kinds and loop_state.NEWTON_STEP in kinds
+    assert solution.PROBING in kinds and solution.NEWTON_STEP in kinds
     status = model.update_sites()
     assert status.converged and status.sweeps < 150
     update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
@@ -174,7 +174,7 @@ def test_newton_is_for_those_that_need_it(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
-    assert {int(loop.kind) for loop in trace(model).loops} == {loop_state.SWEEPING}
+    assert {int(loop.kind) for loop in trace(model).loops} == {solution.SWEEPING}
 
 
 @pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 
 from gpflow_pep import PEPR
 from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, training
-from gpflow_pep.model_reuse import are_alike, is_described
+from gpflow_pep.selection.reuse import are_alike, is_described
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

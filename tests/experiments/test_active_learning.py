@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from experiments import active_learning
+from experiments import active_learning, datasets
 from experiments.labeling import divided, entropy, ex
-from gpflow_pep import datasets
 
 SMALL = ["--set", "iris", "--initial", "10", "--num-test", "100", "--additions", "6", "--per-round", "3", "--M", "5"]
 

@@ -15,13 +15,13 @@ from sacred.utils import ConfigAddedError
 
 from experiments import inducing_points, quantile_propagation, regression
 from experiments.classification import ex
+from experiments.datasets import Dataset
 from experiments.ingredients.classifier import MODELS, classifier_title
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE, save_probabilities
 from experiments.recording.scores import loo_nlpd
 from experiments.report import decision, figure, recorded, table
 from gpflow_pep import PEPClassifier
-from gpflow_pep.datasets import Dataset
 from gpflow_pep.likelihoods import Probit
 
 TINY = {"dataset": "breast-cancer", "M": 4, "max_train": 40, "maxiter": 2, "log_interval": 1, "seed": 1}

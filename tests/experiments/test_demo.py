@@ -8,9 +8,9 @@ import pytest
 from matplotlib.image import imread
 
 from experiments import demo
+from experiments.datasets import Dataset
 from experiments.protocols import demonstrations
 from experiments.report import figure, recorded, table
-from gpflow_pep.datasets import Dataset
 
 
 def test_short_demonstration(runs, capfd):

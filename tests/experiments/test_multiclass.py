@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments import multiclass
+from experiments import datasets, multiclass
 from experiments.cells.child import perform
 from experiments.classification import ex
 from experiments.ingredients.classifier import _likelihood
@@ -12,7 +12,6 @@ from experiments.recording.scores import most_probable
 from experiments.report import recorded
 from experiments.report.confusion import confusion
 from experiments.report.published import MULTICLASS
-from gpflow_pep import datasets
 
 SETS = ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine")
 

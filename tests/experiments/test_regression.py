@@ -15,7 +15,7 @@ from experiments.ingredients.model import MODELS
 from experiments.recording.experiment import run_directory
 from experiments.recording.predictions import FILE
 from experiments.regression import ex
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.training import fitting
 from gpflow_pep.training.step import TrainingStep
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from matplotlib.image import imread
 from quick import some_slow
 
-from experiments import structured
+from experiments import datasets, structured
 from experiments.ingredients.exact import ExactGPR
 from experiments.ingredients.model import _block_labels, title
 from experiments.ingredients.training import minibatches
@@ -18,7 +18,7 @@ from experiments.recording.scores import objective
 from experiments.regression import ex
 from experiments.report.published import STRUCTURED_KIN40K
 from experiments.report.structured_tables import beside_published, scales
-from gpflow_pep import BTSGPR, BTSVGP, TSVGP, datasets
+from gpflow_pep import BTSGPR, BTSVGP, TSVGP
 
 TINY = ["--sets", "diabetes", "--max-train", "60", "--M", "4", "--maxiter", "2"]
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from experiments import training_time
+from experiments import datasets, training_time
 from experiments.classification import ex
 from experiments.recording import scores as recorded_scores
 from experiments.recording.experiment import run_directory
-from gpflow_pep import datasets
 
 
 def test_seconds_and_scores_are_logged_and_adam_trains_q(runs):

@@ -14,7 +14,7 @@ import tensorflow as tf
 from mpmath import mp, mpf
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.normal import log_ndtr
+from gpflow_pep.maths.normal import log_ndtr
 
 UNIT = 2.0**-53
 LABELS = [(0, 1), (-1, 1)]

@@ -16,7 +16,8 @@ from gpflow.kernels import Matern52, SeparateIndependent, SharedIndependent, Squ
 from quick import some_slow
 from sklearn.datasets import load_iris, load_wine
 
-from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier, datasets
+from experiments import datasets
+from gpflow_pep import ARPEP, MultiClassRobustMax, PEPClassifier
 
 N, M, C = 14, 4, 3
 rng = np.random.default_rng(111)

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
 from gpflow_pep.engine import DatasetRows
-from gpflow_pep.training.held_out import HeldOut
+from gpflow_pep.training.history import HeldOut
 
 N, D, P = 53, 3, 2
 # Sums over rows in another order: N terms of rounding, amplified by the condition of Kuu + jitter (1e3 here).
@@ -241,7 +241,7 @@ def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
 
 def test_a_record_of_held_out_rows_reads_the_data_once(monkeypatch):
     """However many rows are predicted."""
-    monkeypatch.setattr("gpflow_pep.training.held_out._ROWS", 10)
+    monkeypatch.setattr("gpflow_pep.training.history._ROWS", 10)
     model, expected = MODELS["VFE"](changing(*[(X, Y)] * 2)), MODELS["VFE"]((X, Y))  # one pass is the constructor's
     scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)

@@ -8,8 +8,8 @@ from gpflow.functions import Linear
 from gpflow.kernels import Matern32, SquaredExponential
 
 from gpflow_pep import PEPR, TSGPR, fit
-from gpflow_pep.engine import Rows, mixed_precision
-from gpflow_pep.engine.mixed_precision import SinglePrecision
+from gpflow_pep.engine import Rows, accumulation
+from gpflow_pep.engine.accumulation import SinglePrecision
 
 N, D = 203, 3
 rng = np.random.default_rng(4)
@@ -101,7 +101,7 @@ def test_the_measure_of_accuracy(condition, variance, scale):
     k = max(variance, 1.0)
     error = np.finfo(np.float32).eps * k * max(k * condition, 200.0) * max(scale, 1.0)
     for factor, expected in ((1.01, True), (0.99, False)):
-        noise = factor * error / mixed_precision._MAX_ERROR
+        noise = factor * error / accumulation._MAX_ERROR
         assert suffices(np.diag([1.0, smallest]), scale, variance=variance, noise=noise) is expected
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
-from gpflow_pep.engine.devices import Devices
 from gpflow_pep.likelihoods import Probit
+from gpflow_pep.runtime.devices import Devices
 from gpflow_pep.training.step import training_step
 
 tf.debugging.set_log_device_placement("log" in sys.argv[1])

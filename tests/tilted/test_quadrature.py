@@ -17,7 +17,7 @@ from quick import some_slow
 from scipy import special, stats
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.quadrature import panels
+from gpflow_pep.maths import adaptive_quadrature
 from gpflow_pep.tilted import (
     KL,
     Cavity,
@@ -28,7 +28,6 @@ from gpflow_pep.tilted import (
     adaptive,
     levels,
     log_density,
-    shared_points,
     tilted_rule,
 )
 from gpflow_pep.tilted.levels import compute_on_windows, first_points, locate
@@ -104,13 +103,13 @@ def test_nodes_of_very_narrow_cavities(panel_rule, moments, make):
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
     at = Cavity(tf.constant(mean), tf.fill([41], tf.constant(sd**2, tf.float64)))
     rows = Observations(tf.zeros([41, 1], tf.float64), tf.constant(y[:, None]))
-    assert np.all(shared_points.is_very_narrow(density, at, rows))
+    assert np.all(levels.is_very_narrow(density, at, rows))
     every = tf.fill([41], True)
-    points = shared_points.points_of(density, at, rows, every, very_narrow=tf.constant(True))
-    assert shared_points.points_of(density, at, rows, ~every, very_narrow=tf.constant(True)).table.shape[1] == 0
+    points = levels.points_of(density, at, rows, every, very_narrow=tf.constant(True))
+    assert levels.points_of(density, at, rows, ~every, very_narrow=tf.constant(True)).table.shape[1] == 0
     for alpha in (0.01, 0.5, 1.0):
         powers = tf.fill([41], tf.constant(alpha, tf.float64))
-        found, good = shared_points.on_shared_points(density, at, rows, powers, points)
+        found, good = levels.on_shared_points(density, at, rows, powers, points)
         reference = np.stack(moments(panel_rule(make()), y, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
         np.testing.assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
@@ -241,7 +240,7 @@ WIDE = {
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", WIDE)
 def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha):
-    """REQUIRED, without panels, which are not that accurate here; 60 points are enough for many rows."""
+    """REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough for many rows."""
     make, log_prob = WIDE[name]
     rng = np.random.default_rng(4)
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
@@ -394,13 +393,13 @@ def test_number_of_evaluations(moments):
 
 def test_panels_integrate_polynomials():
     """Degree 22 exactly: values up to 1, 23 terms, Lebesgue constant below 3 for the derivative of rounding: 1e-14."""
-    for degree in range(panels.DEGREE + 1):
-        values = panels.NODES**degree
-        integral = (panels.NODES ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
-        np.testing.assert_allclose(panels.INTEGRALS @ values, integral, rtol=0.0, atol=1e-14)
-        np.testing.assert_allclose(panels.WEIGHTS @ values, integral[-1:], rtol=0.0, atol=1e-14)
-    highest = np.polynomial.chebyshev.Chebyshev.basis(panels.DEGREE)(panels.NODES)
-    np.testing.assert_allclose(panels.TAIL @ highest, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-14)
+    for degree in range(adaptive_quadrature.DEGREE + 1):
+        values = adaptive_quadrature.NODES**degree
+        integral = (adaptive_quadrature.NODES ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
+        np.testing.assert_allclose(adaptive_quadrature.INTEGRALS @ values, integral, rtol=0.0, atol=1e-14)
+        np.testing.assert_allclose(adaptive_quadrature.WEIGHTS @ values, integral[-1:], rtol=0.0, atol=1e-14)
+    highest = np.polynomial.chebyshev.Chebyshev.basis(adaptive_quadrature.DEGREE)(adaptive_quadrature.NODES)
+    np.testing.assert_allclose(adaptive_quadrature.TAIL @ highest, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-14)
 
 
 # --- never silently wrong -------------------------------------------------------------------------------------------

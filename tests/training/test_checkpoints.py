@@ -29,7 +29,7 @@ from small_models import (
 )
 
 import gpflow_pep
-from gpflow_pep.identity import run_identity
+from gpflow_pep.saving.run_identity import run_identity
 from gpflow_pep.training import fit
 
 SUPPORT = Path(__file__).parents[1] / "support"

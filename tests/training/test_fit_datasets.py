@@ -8,7 +8,7 @@ from quick import some_slow
 from small_models import MAKERS, WITH_DATA, X, Y, Z, data_for, held_out_for, kernel, of_minibatches, values
 
 from gpflow_pep import PEPSVGP, TSVGP
-from gpflow_pep.minibatches import Minibatches
+from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.training import fit
 
 OF_MINIBATCHES = [name for name in MAKERS if name not in WITH_DATA]

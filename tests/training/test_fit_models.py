@@ -24,10 +24,10 @@ from small_models import (
 )
 
 from gpflow_pep import APEP, BTSVGP, PEPR, TSVGP, PEPClassifier
+from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.minibatches import Minibatches
 from gpflow_pep.training import fit
-from gpflow_pep.training.held_out import HeldOut
+from gpflow_pep.training.history import HeldOut
 
 FEW = {True: {"max_iterations": 12}, False: {"max_iterations": 120, "interval": 20, "batch_size": 20}}
 

@@ -11,7 +11,7 @@ from small_models import MAKERS, X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
-from gpflow_pep.training.interruption import Interruption
+from gpflow_pep.training.history import Interruption
 
 
 class At:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from quick import some_slow
 from small_models import MAKERS, X, Y, options_for
 
-from gpflow_pep import arrays_file
+from gpflow_pep.saving import arrays_file
 from gpflow_pep.training import checkpoints, fit
 from gpflow_pep.training.history import History
 

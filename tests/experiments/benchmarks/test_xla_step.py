@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from experiments.benchmarks.small_step import make_problem
 from experiments.benchmarks.xla_step import MODELS, compared, difference, functions
-from gpflow_pep.graphs import in_xla
+from gpflow_pep.runtime.tracing import in_xla
 
 
 def test_a_row_of_the_table():

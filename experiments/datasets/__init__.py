@@ -1,0 +1,11 @@
+"""Real data sets with fixed train/test splits: ``names()``, ``describe(name)`` and ``load(name, split)``.
+
+A file is downloaded when its set is first loaded, checked against its sha256 and kept in the user's cache; the
+directory ``GPFLOW_PEP_DATA``, where set, is looked into first (see `experiments.datasets.files`).
+"""
+
+from experiments.datasets.catalog import DatasetInfo
+from experiments.datasets.files import ChecksumError, PublishedFile
+from experiments.datasets.loading import Dataset, describe, load, names
+
+__all__ = ["ChecksumError", "Dataset", "DatasetInfo", "PublishedFile", "describe", "load", "names"]

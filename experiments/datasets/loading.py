@@ -1,0 +1,145 @@
+"""One split of a data set as arrays, standardized by its training part."""
+
+import difflib
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from experiments.datasets.catalog import ENTRIES, DatasetInfo, Entry
+from experiments.datasets.info import Task
+from experiments.datasets.tables import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """
+    One split of a data set, float64.
+
+    Published values are ``X * x_scale + x_mean`` and ``Y * y_scale + y_mean``, standardized or not.
+    """
+
+    name: str
+    """Name of the data set."""
+
+    X_train: Floats
+    """Training inputs [N_train, D]."""
+
+    Y_train: Floats
+    """Training targets [N_train, 1]; labels 0.0, 1.0, ... of classes."""
+
+    X_test: Floats
+    """Test inputs [N_test, D]."""
+
+    Y_test: Floats
+    """Test targets [N_test, 1]; labels 0.0, 1.0, ... of classes."""
+
+    x_mean: Floats
+    """What was subtracted from each input column [D], in published units."""
+
+    x_scale: Floats
+    """What each input column was divided by after that [D], in published units."""
+
+    y_mean: Floats
+    """What was subtracted from the targets [1], in published units; 0 where they are labels."""
+
+    y_scale: Floats
+    """
+    What the targets were divided by after that [1], in published units; RMSE times this is in published units.
+    1 where they are labels.
+    """
+
+
+def names(*, task: Task | None = None) -> tuple[str, ...]:
+    """
+    Names of the data sets that ``load`` and ``describe`` accept.
+
+    :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming" (regression, with rows
+        in an order): only the sets of this task. None: all.
+    :return: the names.
+    :raises ValueError: if there is no such task.
+    """
+    if task is not None and task not in get_args(Task):
+        raise ValueError(f"task is {task!r}; accepted are {', '.join(get_args(Task))} and None.")
+    return tuple(name for name, entry in ENTRIES.items() if task in (None, entry.info.task))
+
+
+def describe(name: str) -> DatasetInfo:
+    """
+    Say what a data set is: size, target, number of splits, license, files. Reads no file of it.
+
+    :param name: one of ``names()``.
+    :return: the description.
+    :raises ValueError: if there is no such data set.
+    """
+    return _entry(name).info
+
+
+def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
+    """
+    One split of a data set; its files are downloaded when first needed.
+
+    Published splits are used as they are. Sets published whole have splits drawn here. Where there are 20, split k
+    trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest; where there are
+    10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
+    the rest. ``describe(name)`` tells which.
+
+    >>> data = datasets.load("diabetes", split=3)
+    >>> data.X_train.shape, data.X_test.shape
+    ((398, 10), (44, 10))
+
+    Labels of classes are never standardized: they are 0.0, 1.0, ..., C - 1.
+
+    :param name: one of ``names()``.
+    :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.
+    :param standardize: subtract from every input column and from numeric targets the training part's mean and divide by
+        its standard deviation (that of the population, not the sample); a column that is constant in the training part
+        is divided by 1. False leaves the published values.
+    :return: training and test part, and the means and scales.
+    :raises ValueError: if there is no such data set or no such split.
+    :raises ChecksumError: if a file is not the published one.
+    :raises ConnectionError: if a file must be downloaded and cannot be.
+    """
+    entry = _entry(name)
+    _check_split(entry.info, split)
+    X, Y, train, test = entry.source.read(int(split))
+    x_mean, x_scale = _moments(X[train]) if standardize else _identity(X)
+    numbers = not entry.info.classes
+    y_mean, y_scale = _moments(Y[train]) if standardize and numbers else _identity(Y)
+    X = (X - x_mean) / x_scale  # [N, D]
+    Y = (Y - y_mean) / y_scale  # [N, 1]
+    return Dataset(
+        name=name,
+        X_train=X[train],
+        Y_train=Y[train],
+        X_test=X[test],
+        Y_test=Y[test],
+        x_mean=x_mean,
+        x_scale=x_scale,
+        y_mean=y_mean,
+        y_scale=y_scale,
+    )
+
+
+def _entry(name: str) -> Entry:
+    if name not in ENTRIES:
+        similar = difflib.get_close_matches(str(name), ENTRIES, n=1)
+        hint = f" Did you mean {similar[0]!r}?" if similar else ""
+        raise ValueError(f"name is {name!r}; accepted are {', '.join(ENTRIES)}.{hint}")
+    return ENTRIES[name]
+
+
+def _check_split(info: DatasetInfo, split: int) -> None:
+    if not isinstance(split, (int, np.integer)) or not 0 <= split < info.num_splits:
+        raise ValueError(f"split is {split!r}; {info.name} accepts whole numbers from 0 to {info.num_splits - 1}.")
+
+
+def _moments(columns: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column, 1 in place of a deviation that only rounding would make."""
+    constant = np.ptp(columns, axis=0) == 0.0
+    return columns.mean(axis=0), np.where(constant, 1.0, columns.std(axis=0))
+
+
+def _identity(columns: Floats) -> tuple[Floats, Floats]:
+    """Mean and scale that leave the columns as they are."""
+    return np.zeros(columns.shape[1]), np.ones(columns.shape[1])

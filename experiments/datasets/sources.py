@@ -1,0 +1,204 @@
+"""How each kind of publication stores a data set and its splits; every source reads one split of one set.
+
+All row and column numbers in the published files count from 0.
+"""
+
+import io
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.datasets.files import PublishedFile, local_copy
+from experiments.datasets.tables import Floats, as_labels, read_csv
+
+Rows = npt.NDArray[np.intp]
+
+SEEDED_TRAIN_FRACTION = 0.9  # the proportion of the published 20-split sets
+
+
+class SplitTable(NamedTuple):
+    """All rows of a data set and which of them train and test."""
+
+    X: Floats  # [N, D]
+    Y: Floats  # [N, 1]
+    train: Rows  # [N_train]
+    test: Rows  # [N_test]
+
+
+class Source(Protocol):
+    """What reads a data set: the files it needs, and one numbered split of the table in them."""
+
+    @property
+    def num_splits(self) -> int:
+        """``read`` accepts the splits 0 ... num_splits - 1."""
+
+    @property
+    def splits_published(self) -> bool:
+        """True where the splits come with the data, False where they are drawn from the split's number."""
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The published files read; none for a set that comes with a library."""
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+
+
+@dataclass(frozen=True)
+class ArchivedSplits:
+    """
+    One folder of a tar archive: ``data.txt``, its feature and target columns, and two lists of rows per split.
+
+    Only the five members needed are read, in memory; nothing is extracted to disk. Features at the places ``dropped``
+    in their list are left out. Of a target that names classes, ``classes`` are the values that become 0 and 1.
+    """
+
+    archive: PublishedFile
+    folder: str
+    num_splits: int = 20
+    dropped: tuple[int, ...] = ()
+    classes: tuple[float, float] | None = None
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The archive."""
+        return (self.archive,)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        with tarfile.open(local_copy(self.archive)) as archive:
+            table = np.loadtxt(_member(archive, f"{self.folder}/data/data.txt"))  # [N, columns]
+            features, target, train, test = (
+                np.loadtxt(_member(archive, f"{self.folder}/data/index_{part}.txt"), dtype=np.intp, ndmin=1)
+                for part in ("features", "target", f"train_{split}", f"test_{split}")
+            )  # [D], [1], [N_train], [N_test]
+        Y = table[:, target]  # [N, 1]
+        if self.classes is not None:
+            Y = as_labels(Y, self.classes)
+        return SplitTable(table[:, np.delete(features, self.dropped)], Y, train, test)
+
+
+@dataclass(frozen=True)
+class ArchivedArrays:
+    """
+    One folder of a tar archive: ``data.npz``, inputs and class codes, and ``folds.npz``, lists of rows per split.
+
+    The codes are 1, ..., C; the labels count from 0. Nothing is extracted to disk, nor unpickled.
+    """
+
+    archive: PublishedFile
+    folder: str
+    num_splits: int = 20
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The archive."""
+        return (self.archive,)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        with tarfile.open(local_copy(self.archive)) as archive:
+            X, codes = self._pair(archive, "data")  # [N, D], [N]
+            train, test = self._pair(archive, "folds")  # [num_splits, N_train], [num_splits, N_test]
+        Y = codes.astype(np.float64)[:, None] - 1.0  # [N, 1]
+        return SplitTable(X, Y, train[split].astype(np.intp), test[split].astype(np.intp))
+
+    def _pair(self, archive: tarfile.TarFile, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        with np.load(io.BytesIO(_member(archive, f"{self.folder}/{name}.npz").read())) as arrays:
+            return arrays["arr_0"], arrays["arr_1"]
+
+
+def _member(archive: tarfile.TarFile, path: str) -> IO[bytes]:
+    member = archive.extractfile(path)
+    assert member is not None  # only a folder or a special file of the archive has no content
+    return member
+
+
+@dataclass(frozen=True)
+class MaskedFolds:
+    """A comma-separated table with the target last, and a 0/1 mask: column k marks the test rows of split k."""
+
+    table: PublishedFile
+    mask: PublishedFile
+    num_splits: int = 10
+    splits_published: bool = field(default=True, init=False)
+
+    @property
+    def files(self) -> tuple[PublishedFile, ...]:
+        """The table and the mask."""
+        return (self.table, self.mask)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and the rows of ``split``."""
+        is_test = read_csv(self.mask)[:, split].astype(bool)  # [N]
+        return SplitTable(*_target_last(read_csv(self.table)), np.flatnonzero(~is_test), np.flatnonzero(is_test))
+
+
+@dataclass(frozen=True)
+class SeededSplits:
+    """
+    A table published as one set, target last; split k tests on the last tenth of the permutation drawn with seed k.
+
+    The permutation comes from ``numpy.random.RandomState``, whose stream numpy has frozen: the same rows with every
+    version and on every machine.
+    """
+
+    read_table: Callable[[], Floats]
+    files: tuple[PublishedFile, ...] = ()
+    num_splits: int = 20
+    splits_published: bool = field(default=False, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and draw the rows of ``split``."""
+        table = self.read_table()  # [N, D + 1]
+        num_train = round(SEEDED_TRAIN_FRACTION * len(table))
+        rows = np.random.RandomState(split).permutation(len(table))  # [N]
+        return SplitTable(*_target_last(table), rows[:num_train], rows[num_train:])
+
+
+@dataclass(frozen=True)
+class SeededFolds:
+    """
+    A table published as one set, target last; split k tests on the k-th tenth of one permutation, seed 0.
+
+    The folds test every row once; their sizes differ by at most one.
+    """
+
+    read_table: Callable[[], Floats]
+    files: tuple[PublishedFile, ...] = ()
+    num_splits: int = 10
+    splits_published: bool = field(default=False, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read the table and draw the rows of ``split``."""
+        table = self.read_table()  # [N, D + 1]
+        folds = np.array_split(np.random.RandomState(0).permutation(len(table)), self.num_splits)
+        train = np.concatenate([fold for k, fold in enumerate(folds) if k != split])  # [N_train]
+        return SplitTable(*_target_last(table), train, folds[split])
+
+
+@dataclass(frozen=True)
+class TrainAndTest:
+    """Two tables, target last, published as the training and the test part: the only split."""
+
+    read_train: Callable[[], Floats]
+    read_test: Callable[[], Floats]
+    files: tuple[PublishedFile, ...]
+    num_splits: int = field(default=1, init=False)
+    splits_published: bool = field(default=True, init=False)
+
+    def read(self, split: int) -> SplitTable:
+        """Read both tables; the training rows come first."""
+        train, test = self.read_train(), self.read_test()  # [N_train, D + 1], [N_test, D + 1]
+        rows = np.arange(len(train) + len(test))  # [N]
+        return SplitTable(*_target_last(np.vstack([train, test])), rows[: len(train)], rows[len(train) :])
+
+
+def _target_last(table: Floats) -> tuple[Floats, Floats]:
+    return table[:, :-1], table[:, -1:]  # [N, D], [N, 1]

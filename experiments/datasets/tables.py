@@ -1,0 +1,140 @@
+"""Readers of published files as tables of numbers [N, columns], and the labels made of class codes.
+
+All row and column numbers in the published files count from 0.
+"""
+
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.datasets.files import PublishedFile, local_copy
+
+Floats = npt.NDArray[np.float64]
+
+MISSING = {"?", "NA"}  # how text files write a value that was not observed
+
+
+def read_csv(file: PublishedFile, delimiter: str | None = ",") -> Floats:
+    """Numbers of a text file without a header, plain or gzipped; the delimiter None is white space."""
+    return np.loadtxt(local_copy(file), delimiter=delimiter)  # [N, columns]
+
+
+def read_words(
+    *files: PublishedFile, codes: Mapping[str, float], delimiter: str | None = None, num_header_lines: int = 0
+) -> Floats:
+    """
+    Text files with words among their numbers, one file below the other; rows with a missing value are left out.
+
+    :param files: the files, of equal columns.
+    :param codes: the number that stands for each word.
+    :param delimiter: what separates the columns; None is white space.
+    :param num_header_lines: lines to leave out at the top of each file.
+    :return: the numbers [N, columns].
+    :raises ValueError: if a word has no code.
+    """
+    rows = [
+        line.split(delimiter)
+        for file in files
+        for line in local_copy(file).read_text(encoding="ascii").splitlines()[num_header_lines:]
+        if line.strip()
+    ]
+    return np.array(
+        [[codes[cell] if cell in codes else float(cell) for cell in row] for row in rows if MISSING.isdisjoint(row)]
+    )  # [N, columns]
+
+
+def read_columns(inputs: PublishedFile, targets: PublishedFile) -> Floats:
+    """Two comma-separated files, side by side."""
+    return np.column_stack([read_csv(inputs), read_csv(targets)])  # [N, D + 1]
+
+
+def stack(*readers: Callable[[], Floats]) -> Floats:
+    """The tables of several readers, one below the other."""
+    return np.vstack([read() for read in readers])  # [N, columns]
+
+
+def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
+    """Gray values of MNIST's images, divided by 255, and last the digit."""
+    pixels, digit = _read_idx(images, num_axes=3), _read_idx(digits, num_axes=1)
+    table = np.empty((len(pixels), pixels[0].size + 1))  # [N, D + 1]
+    np.divide(pixels.reshape(len(pixels), -1), 255.0, out=table[:, :-1])
+    table[:, -1] = digit
+    return table
+
+
+def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
+    """Gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+    table = read_images(images, digits)
+    table[:, -1] %= 2.0
+    return table
+
+
+def read_diabetes() -> Floats:
+    """Scikit-learn's diabetes set in its original units, target last."""
+    from sklearn.datasets import load_diabetes  # slow to import, needed here only
+
+    return np.column_stack(load_diabetes(return_X_y=True, scaled=False))  # [N, D + 1]
+
+
+def read_breast_cancer() -> Floats:
+    """Scikit-learn's breast cancer set, last 0 for malignant and 1 for benign."""
+    from sklearn.datasets import load_breast_cancer
+
+    return np.column_stack(load_breast_cancer(return_X_y=True))  # [N, D + 1]
+
+
+def read_iris() -> Floats:
+    """Scikit-learn's iris set, last 0 for setosa, 1 for versicolor and 2 for virginica."""
+    from sklearn.datasets import load_iris
+
+    return np.column_stack(load_iris(return_X_y=True))  # [N, D + 1]
+
+
+def read_digits() -> Floats:
+    """Scikit-learn's digits, 8 x 8 gray values, last the digit."""
+    from sklearn.datasets import load_digits
+
+    return np.column_stack(load_digits(return_X_y=True))  # [N, D + 1]
+
+
+@dataclass(frozen=True)
+class TwoClasses:
+    """
+    The rows of two classes of a table: first their inputs, last their label.
+
+    The label is 0 where the column ``target`` holds ``classes[0]`` and 1 where it holds ``classes[1]``. The columns
+    ``dropped`` are left out of the inputs.
+    """
+
+    read_table: Callable[[], Floats]
+    classes: tuple[float, float]
+    target: int = -1
+    dropped: tuple[int, ...] = ()
+
+    def __call__(self) -> Floats:
+        """Read the table and choose the rows."""
+        table = self.read_table()  # [all rows, columns]
+        table = table[np.isin(table[:, self.target], self.classes)]  # [N, columns]
+        inputs = np.delete(table, [self.target, *self.dropped], axis=1)  # [N, D]
+        return np.column_stack([inputs, as_labels(table[:, self.target], self.classes)])  # [N, D + 1]
+
+
+def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:
+    """0 where the code is ``classes[0]``, 1 where it is ``classes[1]``; another code is refused."""
+    if not np.isin(codes, classes).all():
+        raise ValueError(f"codes of classes are {np.unique(codes).tolist()}; accepted are {list(classes)}.")
+    return np.where(codes == classes[1], 1.0, 0.0)
+
+
+def _read_idx(file: PublishedFile, num_axes: int) -> npt.NDArray[np.uint8]:
+    """Array of a gzipped IDX file of bytes: four bytes of which the last is the number of axes, the shape, the data."""
+    with gzip.open(local_copy(file)) as content:
+        data = content.read()
+    magic = int.from_bytes(data[:4], "big")
+    if magic != 0x0800 + num_axes:
+        raise ValueError(f"{file.path} starts with {magic:#010x}; expected {0x0800 + num_axes:#010x}.")
+    shape = np.frombuffer(data, dtype=">u4", offset=4, count=num_axes)
+    return np.frombuffer(data, dtype=np.uint8, offset=4 * (1 + num_axes)).reshape(shape)

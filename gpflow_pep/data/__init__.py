@@ -1,0 +1,1 @@
+"""Data: metrics, minibatches and readers of files."""

@@ -1,0 +1,205 @@
+"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for models of more rows than memory holds."""
+
+import csv
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from gpflow.config import default_float
+
+from .. import validation
+
+_ROWS = 8192  # of a batch
+_READ_AHEAD = 2  # batches
+_CHECKED = 1000  # rows of a CSV file, when it is opened
+
+Columns = Sequence[str]
+
+
+def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
+    """
+    Batches of two arrays, such as memory-mapped ones, ``np.load("X.npy", mmap_mode="r")``.
+
+    :param X: [N, D], anything of these ``shape`` and ``dtype`` whose slices of rows NumPy can convert.
+    :param Y: [N, P].
+    :raises ValueError: if they are no matrices of numbers, or differ in their number of rows.
+    """
+    size = validation.positive_integer(batch_size, "batch_size")
+    for name, values in (("X", X), ("Y", Y)):
+        if len(getattr(values, "shape", ())) != 2 or np.dtype(values.dtype).kind not in "fiu":
+            raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {_described(values)}.")
+    if X.shape[0] != Y.shape[0]:
+        raise ValueError(f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
+    dtype = default_float()
+
+    def rows(start: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
+        chunk = slice(int(start), int(start) + size)
+        return np.asarray(X[chunk], dtype=dtype), np.asarray(Y[chunk], dtype=dtype)
+
+    @tf.autograph.experimental.do_not_convert
+    def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        batch = tf.numpy_function(rows, [start], (dtype, dtype))
+        X_batch, Y_batch = (
+            tf.ensure_shape(part, [None, whole.shape[1]]) for part, whole in zip(batch, (X, Y), strict=True)
+        )
+        return X_batch, Y_batch
+
+    starts = tf.data.Dataset.range(0, X.shape[0], size)
+    return starts.map(read, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
+
+
+def csv_batches(
+    path: str | os.PathLike[str],
+    *,
+    inputs: Columns,
+    outputs: Columns,
+    batch_size: int = _ROWS,
+    delimiter: str = ",",
+) -> tf.data.Dataset:
+    """
+    Batches of a CSV file whose first line names the columns. An empty field is read as NaN, which models refuse.
+
+    :param inputs: names of the columns of X.
+    :param outputs: names of the columns of Y.
+    :raises ValueError: if a column is not in the file, or one of its first 1000 rows holds other things than numbers.
+    """
+    size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
+    with open(path, newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter)
+        header = next(rows, [])
+        names = _checked_columns(inputs, outputs, header, path)
+        places = [header.index(name) for name in names]
+        for number, row in enumerate(itertools.islice(rows, _CHECKED)):
+            for name, place in zip(names, places, strict=True):
+                _check_number(row[place] if place < len(row) else "", name, number, path)
+    order = np.argsort(np.argsort(places))  # the file is read in the order of its columns
+    lines = tf.data.experimental.CsvDataset(
+        path,
+        [tf.constant([np.nan], tf.float64)] * len(places),
+        header=True,
+        field_delim=delimiter,
+        select_cols=sorted(places),
+    )
+
+    @tf.autograph.experimental.do_not_convert
+    def pair(*fields: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        values = tf.cast(tf.stack([fields[place] for place in order], axis=-1), default_float())
+        return values[:, : len(inputs)], values[:, len(inputs) :]
+
+    return lines.batch(size).map(pair, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
+
+
+def parquet_batches(
+    path: str | os.PathLike[str], *, inputs: Columns, outputs: Columns, batch_size: int = _ROWS
+) -> tf.data.Dataset:
+    """
+    Batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
+
+    :param inputs: names of the columns of X.
+    :param outputs: names of the columns of Y.
+    :raises ValueError: if a column is not in the file, or holds no numbers.
+    :raises ImportError: without pyarrow.
+    """
+    import pyarrow  # an extra
+    import pyarrow.parquet
+
+    size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
+    schema = pyarrow.parquet.read_schema(path)
+    names, dtype = _checked_columns(inputs, outputs, schema.names, path), default_float()
+    for name in names:
+        kind = schema.field(name).type
+        if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+            raise ValueError(f"inputs and outputs must be columns of numbers, got {name!r} of type {kind} in {path}.")
+
+    def pairs() -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=size, columns=names):
+                columns = [np.asarray(batch.column(name).cast(pyarrow.float64())) for name in names]
+                values = np.stack(columns, axis=-1).astype(dtype)
+                yield values[:, : len(inputs)], values[:, len(inputs) :]
+
+    signature = tuple(tf.TensorSpec([None, len(columns)], dtype) for columns in (inputs, outputs))
+    return tf.data.Dataset.from_generator(pairs, output_signature=signature).prefetch(_READ_AHEAD)
+
+
+class Statistics(NamedTuple):
+    """Means and standard deviations of the columns of a dataset."""
+
+    X_mean: AnyNDArray  # [D]
+    X_std: AnyNDArray  # [D]
+    Y_mean: AnyNDArray  # [P]
+    Y_std: AnyNDArray  # [P]
+
+
+def statistics(dataset: tf.data.Dataset) -> Statistics:
+    """
+    Compute means and standard deviations in one pass, by the update of Chan, Golub and LeVeque (1983).
+
+    :param dataset: batches (X [n, D], Y [n, P]).
+    :raises ValueError: if there are no rows, or a column is constant or has a value that is not finite.
+    """
+    count, origins, means, squares = 0, list[AnyNDArray](), [np.zeros(())] * 2, [np.zeros(())] * 2
+    for batch in dataset.as_numpy_iterator():
+        n = len(batch[0])
+        for part, values in enumerate(np.asarray(half, dtype=float) for half in batch):
+            if len(origins) <= part:
+                origins.append(values[0])  # no digits are lost far from 0
+            mean = (values - origins[part]).mean(axis=0)
+            difference = mean - means[part]
+            squares[part] = squares[part] + np.square(values - origins[part] - mean).sum(axis=0)
+            squares[part] = squares[part] + np.square(difference) * (count * n / (count + n))
+            means[part] = means[part] + difference * (n / (count + n))
+        count += n
+    if not origins:
+        raise ValueError("dataset must have at least one row, got none.")
+    deviations = [np.sqrt(part / count) for part in squares]
+    for name, deviation in zip(("X", "Y"), deviations, strict=True):
+        wrong = np.flatnonzero(~(deviation > 0.0) | ~np.isfinite(deviation))
+        if wrong.size:
+            raise ValueError(f"dataset must have columns that vary and are finite, but {name} has others: {wrong}.")
+    X_mean, Y_mean = (origin + mean for origin, mean in zip(origins, means, strict=True))
+    return Statistics(X_mean, deviations[0], Y_mean, deviations[1])
+
+
+def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
+    """Batches of which the columns have been shifted and scaled by these statistics, those of training data, say."""
+
+    @tf.autograph.experimental.do_not_convert
+    def scaled(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        X, Y = (tf.cast(part, default_float()) for part in (X, Y))
+        return (X - values.X_mean) / values.X_std, (Y - values.Y_mean) / values.Y_std
+
+    return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
+
+
+def _checked_columns(inputs: Columns, outputs: Columns, there: Sequence[str], path: str) -> list[str]:
+    for argument, names in (("inputs", inputs), ("outputs", outputs)):
+        if isinstance(names, str) or not names:
+            raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")
+        missing = [name for name in names if list(there).count(name) != 1]
+        if missing:
+            raise ValueError(f"{argument} must be columns of {path}, {list(there)}, each once, got {missing}.")
+    names = [*inputs, *outputs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"inputs and outputs must name each column once, got {names}.")
+    return names
+
+
+def _check_number(field: str, column: str, row: int, path: str) -> None:
+    """Check a field of a CSV file; an empty one is NaN."""
+    try:
+        float(field or "nan")
+    except ValueError:
+        hint = "; write True and False as 1 and 0" if field.strip().lower() in {"true", "false"} else ""
+        raise ValueError(
+            f"inputs and outputs must be columns of numbers, got {field!r} in column {column!r}, row {row} of "
+            f"{path}{hint}."
+        ) from None
+
+
+def _described(values: Any) -> str:
+    return f"shape {tuple(values.shape)}, dtype {values.dtype}" if hasattr(values, "shape") else type(values).__name__

@@ -1,0 +1,270 @@
+"""Rows that are read from a dataset in batches, each time anew, so that memory does not limit their number."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import tensorflow as tf
+from gpflow.config import default_float
+from typing_extensions import override
+
+from ..runtime.checks import asserted
+from ..runtime.distribution import mixed, row_hashes
+from ..runtime.tracing import refuse_xla
+from .chunks import CHUNKS_IN_FLIGHT, Chunks
+
+_NONE = tf.int64.max  # no such row
+_NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
+_UNEQUAL = "data: X and Y of a batch must have the same number of rows, got different ones in the batch from row"
+_CHANGED = (
+    "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its files "
+    "must not change. Number of rows in the first pass and in this one (if they are equal, values or their order "
+    "differ):"
+)
+
+
+class DatasetChunk(NamedTuple):
+    """Some consecutive rows of a dataset."""
+
+    first: tf.Tensor  # number of the first row, []
+    X: tf.Tensor  # [n, D]
+    Y: tf.Tensor  # [n, P]
+
+
+class Seen(NamedTuple):
+    """Summary of what a pass has read."""
+
+    rows: tf.Tensor  # how many, []
+    checksum: tf.Tensor  # of the values in their order, []
+    not_finite: tf.Tensor  # the first row with a value that is NaN or infinite, []
+    unequal: tf.Tensor  # the first row of the first batch whose X and Y differ in their number of rows, []
+
+    @classmethod
+    def nothing(cls) -> "Seen":
+        """Return the summary of an empty pass."""
+        return cls(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
+
+    def plus(self, other: "Seen") -> "Seen":
+        """Combine the summaries of two parts of a pass."""
+        sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
+        return Seen(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
+
+
+class DatasetRows(Chunks):
+    """
+    Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
+
+    The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
+    all values, in their order, shows whether a pass has read what the first one has.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset):
+        """
+        :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
+        :raises ValueError: if the dataset is empty or infinite, its elements are not pairs of matrices with a known
+            number of columns and equally many rows, or a value is not finite, naming its row.
+        """
+        super().__init__()
+        self._dataset = dataset
+        self.columns = _columns(dataset)
+        self._batches = _numbered(dataset)
+        seen = self._read()
+        if seen.rows == 0:
+            raise ValueError("data must have at least one row, got a dataset without rows.")
+        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in seen[:2])
+
+    @property
+    def dataset(self) -> tf.data.Dataset:
+        """The dataset given to the constructor."""
+        return self._dataset
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Number of rows, and the checksum of their values."""
+        return int(self.num_data), int(self._checksum)
+
+    def check(self) -> None:
+        """
+        Read the dataset once more.
+
+        :raises ValueError: if its rows are not those of the first pass.
+        """
+        seen = self._read()
+        if (seen.rows, seen.checksum) != self.identity:
+            raise ValueError(f"{_CHANGED} {int(self.num_data)} {seen.rows}.")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
+        """Return the object itself: it is immutable."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
+
+    @override
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        return self.num_data
+
+    @override
+    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
+        return self.columns[1]
+
+    @override
+    def rows(self, data: Any, chunk: DatasetChunk) -> tuple[tf.Tensor, tf.Tensor]:
+        return chunk.X, chunk.Y
+
+    @override
+    def take(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
+        return values[chunk.first : chunk.first + tf.shape(chunk.X, chunk.first.dtype)[0]]
+
+    @override
+    def take_blocks(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
+        return values if values.shape.rank == 0 else self.take(values, chunk)
+
+    @override
+    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
+        return values
+
+    @override
+    def sum(
+        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, ...]:
+        zero = tuple(zero)
+
+        def add(number: tf.Tensor, total: Any, values: Any) -> tuple[tf.Tensor, ...]:
+            added = zip(total, values, strict=True)
+            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in added)
+
+        return self._checked(*self._pass(part, zero, add))
+
+    @override
+    def concatenate(
+        self,
+        data: Sequence[tf.Tensor],
+        part: Callable[[Any], tuple[tf.Tensor, ...]],
+        dtype: tf.DType,
+        shapes: Sequence[Any],
+    ) -> tuple[tf.Tensor, ...]:
+        def write(number: tf.Tensor, arrays: Any, values: Any) -> tuple[tf.TensorArray, ...]:
+            return tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
+
+        arrays = (tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=s) for s in shapes)
+        seen, written = self._pass(part, tuple(arrays), write)
+        whole = [tf.ensure_shape(array.concat(), shape) for array, shape in zip(written, shapes, strict=True)]
+        return self._checked(seen, whole)
+
+    def _read(self) -> Seen:
+        """
+        Read the whole dataset, eagerly.
+
+        :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
+        """
+        seen, _ = self._pass(lambda chunk: (), (), lambda number, total, values: ())
+        seen = Seen(*map(int, seen))
+        for row, message in ((seen.unequal, _UNEQUAL), (seen.not_finite, _NOT_FINITE)):
+            if row != _NONE:
+                raise ValueError(f"{message} {row}.")
+        return seen
+
+    def _pass(
+        self,
+        part: Callable[[DatasetChunk], tuple[tf.Tensor, ...]],
+        start: tuple[Any, ...],
+        add: Callable[[tf.Tensor, Any, Any], tuple[Any, ...]],
+    ) -> tuple[Seen, tuple[Any, ...]]:
+        """
+        Add what `part` returns for each chunk to `start`, one chunk after the other: add(number, total, values).
+
+        The loop belongs to the graph, in place of functions of the dataset: those run on the CPU whatever the device,
+        and TensorFlow prepares them anew in every pass.
+        """
+        refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
+        batches = iter(self._batches)
+
+        def step(batch: tf.experimental.Optional, number: tf.Tensor, seen: Seen, total: Any) -> tuple[Any, ...]:
+            chunk, seen_here = batch.get_value()
+            following = batches.get_next_as_optional()
+            return following, number + 1, seen.plus(seen_here), add(number, total, part(chunk))
+
+        # TensorFlow orders operations by their effects, but not in what it derives from a function: the pass of the
+        # gradient, where a tape outside of a compiled objective records it.
+        with tf.control_dependencies(_iterators_made()):
+            batch = batches.get_next_as_optional()
+        first = batch, tf.constant(0), Seen.nothing(), start
+        _, _, seen, total = tf.while_loop(
+            lambda batch, *_: batch.has_value(), step, first, parallel_iterations=CHUNKS_IN_FLIGHT
+        )
+        return seen, total
+
+    def _checked(self, seen: Seen, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """
+        Return the values.
+
+        :raises tf.errors.InvalidArgumentError: if others were read than in the first pass.
+        """
+        rows = asserted(seen.rows, tf.equal(seen.unequal, _NONE), _UNEQUAL, seen.unequal)
+        rows = asserted(rows, tf.equal(seen.not_finite, _NONE), _NOT_FINITE, seen.not_finite)
+        same = tf.equal(rows, self.num_data) & tf.equal(seen.checksum, self._checksum)
+        rows = asserted(rows, same, _CHANGED, self.num_data, seen.rows)
+        with tf.control_dependencies([rows]):
+            return tuple(tf.identity(value) for value in values)
+
+
+def _iterators_made() -> list[tf.Operation]:
+    """The operations of this graph after which iterators can be read."""
+    if tf.executing_eagerly():
+        return []
+    return [each for each in tf.compat.v1.get_default_graph().get_operations() if each.type == "MakeIterator"]
+
+
+def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """
+    Pairs (chunk, what is seen of it) of the batches.
+
+    Chunks hold 0 for values that are not finite, and as many rows of X as of Y: they say where something is wrong, and
+    nothing else fails before that is read.
+    """
+    dtype = default_float()
+
+    @tf.autograph.experimental.do_not_convert
+    def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
+        X, Y = (tf.cast(values, dtype) for values in pair)
+        return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
+
+    @tf.autograph.experimental.do_not_convert
+    def seen(batch: DatasetChunk) -> tuple[DatasetChunk, Seen]:
+        first, X, Y = batch
+        n = tf.minimum(tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0])
+        is_equal = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
+        values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
+        numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
+        bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
+        checksum = tf.reduce_sum(mixed(row_hashes(values) + mixed(numbers)))  # modulo 2^64
+        X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
+        return DatasetChunk(first, X, Y), Seen(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
+
+    options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
+    options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False
+    batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(
+        seen,
+        num_parallel_calls=CHUNKS_IN_FLIGHT,
+        deterministic=True,  # whatever the options of the dataset
+    )
+    return batches.with_options(options)
+
+
+def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:
+    """D and P."""
+    spec = dataset.element_spec
+    wanted = "data must be a pair (X, Y) or a tf.data.Dataset of batches (X [n, D], Y [n, P]) of real numbers"
+    pair = isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)
+    if not pair or any(part.shape.rank != 2 or not (part.dtype.is_floating or part.dtype.is_integer) for part in spec):
+        raise ValueError(f"{wanted}, got elements {spec}.")
+    if any(part.shape[1] == 0 for part in spec):
+        raise ValueError(f"{wanted}, of at least one column each, got elements {spec}.")
+    if any(part.shape[1] is None for part in spec):
+        raise ValueError(
+            f"data must be a dataset whose numbers of columns are known (give output_signature), got elements {spec}."
+        )
+    if int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError("data must be a finite dataset, got one that repeats without end.")
+    return int(spec[0].shape[1]), int(spec[1].shape[1])

@@ -1,0 +1,292 @@
+"""Sites of independent rows (B = N).
+
+Notation, n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
+x = d/s. A trailing _bar is the derivative of the objective with respect to that quantity.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+from typing_extensions import override
+
+from ..maths.linalg import column_products, symmetric_product
+from .penalty import log1p_ratio, log1p_ratio_slope
+from .rows import Rows, conditional_variance_of_f
+
+# The Gaussian sites of the collapsed methods, and the contribution of a chunk of rows to their sums.
+
+
+class Powers(NamedTuple):
+    """
+    The parameters that distinguish the collapsed methods: three numbers, each [] or one per block [B].
+
+    With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
+
+        site noise  v = s + noise_power m d,
+        penalty     sum weight log(1 + penalty_power m d / s) / (penalty_power m)
+
+    (log det for blocks; a power of 0 is the limit). They are not differentiated; the scale m is.
+
+    | method          | noise_power | penalty_power | weight        |
+    |-----------------|-------------|---------------|---------------|
+    | SGPR            | 0           | 0             | 1/2           |
+    | PEP, T-PEP      | alpha       | alpha         | (1 - alpha)/2 |
+    | T-SGPR, BT-SGPR | 0           | 1             | 1/2           |
+    """
+
+    noise_power: tf.Tensor
+    penalty_power: tf.Tensor
+    weight: tf.Tensor
+
+    @classmethod
+    def of_pep(cls, alpha: tf.Tensor) -> "Powers":
+        """Return those of power EP."""
+        return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
+
+
+class EvidenceTerms(NamedTuple):
+    """
+    What the evidence needs of the rows besides :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
+
+    Leading dimensions [...] are those of Kuu: several latent functions at once.
+    """
+
+    quadratic: tf.Tensor
+    """r' diag(1/v) r summed over outputs, [...]."""
+    log_noise: tf.Tensor
+    """log det of the site noise, [...]."""
+    penalty: tf.Tensor
+    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]."""
+
+
+class ChunkSums(NamedTuple):
+    """A chunk's part of :class:`SiteSums` and :class:`EvidenceTerms`, or the derivatives of the objective in them."""
+
+    A: tf.Tensor
+    c: tf.Tensor
+    quadratic: tf.Tensor
+    log_noise: tf.Tensor
+    penalty: tf.Tensor
+
+
+class ChunkAdjoint(NamedTuple):
+    """What a chunk adds to the derivatives of the objective."""
+
+    rows: Rows
+    """With respect to the chunk's rows."""
+    VDV: tf.Tensor
+    """V D_bar V' with D_bar the derivative in D = Kff - V'V: the part of L's derivative that A and c do not give."""
+    scale: tf.Tensor
+    """With respect to the scale m, [...]."""
+
+
+class LeaveOneOutTerms(NamedTuple):
+    """
+    The contribution of each row of a chunk to the sums, to be removed when the row is left out.
+
+    A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
+    """
+
+    V: tf.Tensor  # L^-1 Kuf, [M, n]
+    conditional_variance: tf.Tensor  # Variance of f given u, [n]
+    direction: tf.Tensor  # e, [M, n]
+    noise: tf.Tensor  # v, [n]
+    residual: tf.Tensor  # r, [n, P]
+
+
+class SiteAlgebra(Protocol):
+    """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
+
+    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+        """Sums over no rows; L [..., M, M]."""
+        scalar = tf.zeros_like(L[..., 0, 0])
+        c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
+        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Any:
+        """Compute what forward and backward pass need of a chunk: V = L^-1 Kuf, D = Kff - V'V and the site noise."""
+
+    def forward(self, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        """A chunk's sums."""
+
+    def adjoint(
+        self, L: tf.Tensor, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        """A chunk's part of the derivatives, given those with respect to the sums."""
+
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
+        """Compute what leaving out each single row of a chunk removes from the sums."""
+
+
+class _Quantities(NamedTuple):
+    V: tf.Tensor
+    Vw: tf.Tensor
+    d: tf.Tensor
+    w: tf.Tensor
+    x: tf.Tensor
+
+
+def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+    V = tf.linalg.triangular_solve(L, rows.Kuf)
+    d = conditional_variance_of_f(rows.Kff, V, L)
+    w = 1.0 / (rows.noise + powers.noise_power * scale * d)
+    return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
+
+
+def weighted(V: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+    """V diag(w), [..., M, n]."""
+    return V * tf.expand_dims(w, -2)
+
+
+def weighted_sums(V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+    """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
+    wr = tf.expand_dims(w, -1) * r
+    return ChunkSums(
+        A=symmetric_product(Vw, V),
+        c=tf.matmul(V, wr),
+        quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
+        log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
+        penalty=penalty,
+    )
+
+
+def weighted_adjoint(
+    V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, bar: ChunkSums
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Half the derivative in V [..., M, n], and those in v = 1/w [..., n] and r [..., n, P], but for the penalty."""
+    AVw = tf.matmul(bar.A, Vw)  # [..., M, n]
+    qr = _with_trailing(bar.quadratic, 2) * r
+    cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
+    w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
+    column = tf.expand_dims(w, -1)  # [..., n, 1]
+    half_V_bar = AVw + tf.matmul(0.5 * bar.c, column * r, transpose_b=True)
+    return half_V_bar, w * (_with_trailing(bar.log_noise, 1) - w_bar), column * (cV + qr)
+
+
+def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
+    """A value for each latent function, [...], with trailing dimensions; a single one, [], broadcasts as it is."""
+    return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
+
+
+class IndependentSites(SiteAlgebra):
+    """One site a row; any noise, any penalty, any number of latent functions."""
+
+    @override
+    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
+        return _quantities(L, rows, powers, scale)
+
+    @override
+    def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        V, Vw, _, w, x = quantities
+        penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power * scale, x), axis=-1)
+        return weighted_sums(V, Vw, w, rows.residual, penalty)
+
+    @override
+    def adjoint(
+        self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+    ) -> ChunkAdjoint:
+        V, Vw, d, w, x = quantities
+        half_V_bar, v_bar, r_bar = weighted_adjoint(V, Vw, w, rows.residual, bar)
+        weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
+        slope = weight / (rows.noise + powers.penalty_power * scale * d)  # of the penalty in d
+        d_bar = tf.where(d > 0.0, powers.noise_power * scale * v_bar + slope, tf.zeros_like(d))
+        Vd = weighted(V, d_bar)
+        m_bar = powers.noise_power * d * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
+            powers.penalty_power * scale, x
+        )
+        return ChunkAdjoint(
+            rows=Rows(
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - Vd, adjoint=True),
+                Kff=d_bar,
+                noise=v_bar - slope * x,
+                residual=r_bar,
+            ),
+            VDV=symmetric_product(Vd, V),
+            scale=tf.reduce_sum(m_bar, axis=-1),
+        )
+
+    @override
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
+        V, _, d, w, _ = _quantities(L, rows, powers, scale)
+        return LeaveOneOutTerms(V, d, V, 1.0 / w, rows.residual)
+
+
+class LinearAdjoint(NamedTuple):
+    """
+    The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
+
+    There d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
+
+        L^-T (S V + c_bar r') diag(w),
+
+    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, where
+    Kuu is well-conditioned: its rounding error grows with the condition number of Kuu and with the precision of the
+    sites. Elsewhere V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
+    grows with the roots of these; in double precision that with S and another solve, as S V and c_bar r' nearly cancel
+    before it.
+    """
+
+    by_one_product: tf.Tensor  # Whether H is used, []
+    solves_last: tf.Tensor  # Whether S is used, []
+    L: tf.Tensor
+    left: tf.Tensor  # H, P or S, [..., M, M]
+    c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
+    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar with H, c_bar elsewhere
+    trace: tf.Tensor  # Derivative in x, [..., 1]
+    quadratic: tf.Tensor  # Derivatives of the objective, [...]
+    log_noise: tf.Tensor
+
+    @classmethod
+    def of(
+        cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor, *, in_single: bool
+    ) -> "LinearAdjoint":
+        """
+        Return the adjoint for derivatives `bar` of the objective in the sums.
+
+        :param in_single: whether chunks may be evaluated in single precision.
+        """
+        trace = powers.weight * bar.penalty[..., None]
+        S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
+
+        def solved(value: tf.Tensor) -> tf.Tensor:
+            return tf.linalg.triangular_solve(L, value, adjoint=True)
+
+        def with_H() -> tuple[tf.Tensor, ...]:
+            c = solved(bar.c)
+            return solved(tf.linalg.matrix_transpose(solved(S))), c, c
+
+        def with_V() -> tuple[tf.Tensor, ...]:
+            return (solved(S), solved(bar.c), bar.c) if in_single else (S, bar.c, bar.c)
+
+        left, c, right_c = tf.cond(by_one_product, with_H, with_V)
+        solves_last = tf.constant(False) if in_single else ~by_one_product
+        return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
+
+    def VDV(self, A: tf.Tensor) -> tf.Tensor:
+        """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
+        return self.trace[..., None] * A
+
+    def of_rows(self, rows: Rows) -> Rows:
+        """Derivatives with respect to a chunk's rows."""
+        w = 1.0 / rows.noise  # [..., n]
+        r = rows.residual  # [..., n, P]
+        right = tf.cond(
+            self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf)
+        )  # [..., M, n]
+        G = tf.matmul(self.left, right)  # [..., M, n]
+        cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
+        q_bar = self.quadratic[..., None, None]
+
+        VSV = column_products(G, tf.cond(self.solves_last, lambda: right, lambda: rows.Kuf))
+        w_bar = 0.5 * VSV + tf.reduce_sum((cV + q_bar * r) * r, axis=-1)
+        product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
+        return Rows(
+            Kuf=tf.cond(
+                self.solves_last,
+                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
+                lambda: product,
+            ),
+            Kff=self.trace * w,
+            noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),
+            residual=w[..., None] * (cV + 2.0 * q_bar * r),
+        )

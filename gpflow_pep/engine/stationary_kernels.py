@@ -1,0 +1,234 @@
+"""GPflow's isotropic kernels as functions of a multiple of the squared distance, with their derivatives written out.
+
+With r the distance in lengthscales and s a multiple of it:
+
+| kernel              | t                          | k                            | dk/dt               |
+|---------------------|----------------------------|------------------------------|---------------------|
+| squared exponential | log variance - r²/2        | exp(t)                       | k                   |
+| Matern 1/2          | s² = r²                    | variance e^-s                | -k / (2 s)          |
+| Matern 3/2          | s² = 3 r²                  | variance (1 + s) e^-s        | -variance e^-s / 2  |
+| Matern 5/2          | s² = 5 r²                  | variance (1 + s + s²/3) e^-s | -variance (1 + s) e^-s / 6 |
+| exponential         | s² = r²/4                  | variance e^-s                | -k / (2 s)          |
+| rational quadratic  | r² / (2 alpha)             | variance (1 + t)^-alpha      | -alpha k / (1 + t)  |
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import (
+    AnisotropicStationary,
+    Exponential,
+    IsotropicStationary,
+    Kernel,
+    Matern12,
+    Matern32,
+    Matern52,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+    Sum,
+)
+from gpflow.utilities.ops import difference_matrix
+
+from ..runtime.checks import asserted
+
+# Kernel matrices that are accurate far from the origin: stationary kernels are computed from differences x - z.
+#
+# Sums and products are computed part by part; kernels not known to be stationary are left to GPflow.
+
+FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
+ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
+_OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
+_OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
+REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
+    Sum: tf.add_n,
+    Product: lambda factors: reduce(tf.multiply, factors),
+}
+
+
+def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+    """
+    Covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
+
+    :raises tf.errors.InvalidArgumentError: if rows of X are too many lengthscales apart; see :func:`within_reach`.
+    """
+    if type(kernel) in REDUCTIONS:
+        return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
+    if _is_plain(kernel, IsotropicStationary, _OF_ISOTROPIC):
+        return _isotropic(kernel, *kernel.slice(X, X2))
+    if _is_plain(kernel, AnisotropicStationary, _OF_ANISOTROPIC):
+        return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
+    return kernel(X) if X2 is None else kernel(X, X2)
+
+
+def num_active(kernel: Kernel, num_inputs: int) -> int:
+    """
+    Count the inputs that a kernel uses.
+
+    :raises ValueError: if it has other active_dims.
+    """
+    try:
+        return len(np.arange(num_inputs)[kernel.active_dims])
+    except IndexError as error:
+        dims = np.asarray(kernel.active_dims).tolist()
+        raise ValueError(f"kernel must have active_dims below {num_inputs}, the columns of X, got {dims}.") from error
+
+
+def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:
+    """
+    `value` itself, where |x|² - 2x'z + |z|² is accurate at all inputs of scaled, centered norms |z|², `squares`.
+
+    Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must be below
+    eps^accuracy. An optimizer may pass lengthscales that are far too short, so that only what is plainly wrong is
+    refused.
+
+    :raises tf.errors.InvalidArgumentError: otherwise.
+    """
+    limit = float(np.finfo(squares.dtype.as_numpy_dtype).eps) ** (accuracy - 1.0)  # of |z|²
+    largest = tf.reduce_max(squares)  # of several latent functions and blocks together
+    return asserted(
+        value,
+        ~((largest > limit) & (largest < np.inf)),  # what is not finite is left to the factorization, which says so
+        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, squared "
+        "distances of several inputs lose the digits of near neighbors. Try: longer lengthscales, standardizing X, or "
+        "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
+        tf.sqrt(largest),
+    )
+
+
+def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) -> bool:
+    """Whether nothing but the function of the distance or difference is the kernel's own."""
+    return isinstance(kernel, base) and all(getattr(type(kernel), name) is getattr(base, name) for name in methods)
+
+
+def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
+    if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
+        return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
+    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
+    X = X - center
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
+    if X2 is not None:
+        return kernel.K(X, X2 - center)
+    # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.
+    return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
+
+
+def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
+    """|(x - z) / lengthscales|², [..., m, n], each difference taken before anything is rounded."""
+    weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
+    terms = [
+        weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
+        for weight, x, x2 in zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
+    ]
+    return terms[0] if len(terms) == 1 else tf.add_n(terms)
+
+
+_EXPONENT_ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
+_LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it nothing has a slope, and no root is infinitely steep
+
+PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+
+
+class Profile(NamedTuple):
+    """One kind of kernel; `others` are its parameters besides variance and lengthscales."""
+
+    others: Callable[[Any], tuple[Any, ...]]
+    """The kernel's other parameters."""
+    slope: Callable[..., Any]
+    """Derivative of t in r², [], from the others."""
+    offset: Callable[[tf.Tensor], Any]
+    """t at r = 0, [], from log variance."""
+    evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
+    """
+    From t [..., M, n], log variance and the others: k, and a function from the derivative in k to that in t, up to
+    `factor`, and to those in log variance and the others.
+    """
+    factor: Callable[..., Any]
+    """By which the derivative in t that `evaluate` gives is to be multiplied, [], from the others."""
+    accuracy: float
+    """eps^this is the error that t may have."""
+
+
+def profile_of(kernel: Kernel) -> Profile | None:
+    """That of a kernel of exactly these classes: a class derived from one may have a covariance of its own."""
+    return _PROFILES.get(type(kernel))
+
+
+def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    K = tf.exp(t)
+    return K, lambda bar: (bar * K, tf.zeros_like(log_variance))  # log variance is in t
+
+
+def _root(t: tf.Tensor) -> tf.Tensor:
+    return tf.sqrt(tf.maximum(t, _LEAST_SQUARE))
+
+
+def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    s = _root(t)
+    K = tf.exp(log_variance - s)
+
+    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G = bar * K
+        return tf.where(t > _LEAST_SQUARE, G / s, tf.zeros_like(s)), tf.reduce_sum(G)
+
+    return K, pull_back
+
+
+def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    s = _root(t)
+    E = tf.exp(log_variance - s)
+    K = E + s * E
+    return K, lambda bar: (bar * E, tf.reduce_sum(bar * K))
+
+
+def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    s = _root(t)
+    E = tf.exp(log_variance - s)
+    F = E + s * E
+    K = F + E * (t / 3.0)
+    return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
+
+
+def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    base = 1.0 + t
+    log_base = tf.math.log1p(t)
+    K = tf.exp(log_variance - alpha * log_base)
+
+    def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G = bar * K
+        return G / base, tf.reduce_sum(G), -tf.reduce_sum(G * log_base)
+
+    return K, pull_back
+
+
+def _of_root(evaluate: Callable[..., Any], slope: float, factor: float) -> Profile:
+    """A kernel of s = sqrt(slope) r."""
+    return Profile(lambda _: (), lambda: slope, lambda _: 0.0, evaluate, lambda: factor, ACCURACY)
+
+
+_PROFILES: dict[type, Profile] = {
+    SquaredExponential: Profile(
+        lambda _: (),
+        lambda: -0.5,
+        lambda log_variance: log_variance,
+        _squared_exponential,
+        lambda: 1.0,
+        _EXPONENT_ACCURACY,
+    ),
+    Matern12: _of_root(_matern12, slope=1.0, factor=-0.5),
+    Matern32: _of_root(_matern32, slope=3.0, factor=-0.5),
+    Matern52: _of_root(_matern52, slope=5.0, factor=-1.0 / 6.0),
+    Exponential: _of_root(_matern12, slope=0.25, factor=-0.5),
+    RationalQuadratic: Profile(
+        lambda kernel: (tf.convert_to_tensor(kernel.alpha),),
+        lambda alpha: 0.5 / alpha,
+        lambda _: 0.0,
+        _rational_quadratic,
+        lambda alpha: -alpha,
+        ACCURACY,
+    ),
+}

@@ -1,0 +1,194 @@
+"""Check of the observations Y: what each likelihood accepts."""
+
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Likelihood,
+    MultiClass,
+    Ordinal,
+    Poisson,
+    ScalarLikelihood,
+    Softmax,
+    SwitchedLikelihood,
+)
+
+from ..maths.linalg import finite
+from ..runtime.checks import asserted
+from ..runtime.tracing import in_xla
+from ..validation import not_finite, positive_integer, real_numbers
+from . import Logit, MultiClassRobustMax, Probit
+
+_NAME = "data[1] (Y)"
+_ADVICE = "leaving out rows whose observation is missing"
+
+
+class Accepted(NamedTuple):
+    """What a likelihood accepts."""
+
+    mask: tf.Tensor  # Which values it accepts, [N, P]
+    what: str  # What they are called
+    hint: str = ""
+
+
+def check_observations(
+    likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None, first_row: int = 0
+) -> tf.Tensor:
+    """
+    Refuse values that a likelihood would misinterpret, or that have probability 0 for every f.
+
+    :param Y: observations [N, P]; in a graph, too.
+    :param num_outputs: how many functions of x the likelihood is given; None: what Y says.
+    :param first_row: the number of the first row.
+    :return: Y itself.
+    :raises ValueError: naming the first such value and what is accepted, or how many columns there must be.
+    :raises tf.errors.InvalidArgumentError: in a graph, naming what is accepted.
+    """
+    Y = real_numbers(Y, _NAME)
+    _check_columns(likelihood, Y.shape[1], num_outputs)
+    Y = _finite(Y)
+    values = tf.cast(Y, tf.float64)
+    mask, what, hint = accepted_observations(likelihood, values)
+    message = f"{_must_hold(likelihood, what)}, got"
+    if tf.executing_eagerly():
+        if not np.all(mask):
+            row, column = np.argwhere(~mask.numpy())[0]
+            count = int(np.sum(~mask.numpy()))
+            value, number = values[row, column].numpy(), first_row + row
+            raise ValueError(f"{message} {value:g} in row {number} ({count} such values).{hint}")
+        return Y
+    return asserted(Y, mask, *([] if in_xla() else [message, tf.boolean_mask(values, ~mask)]))
+
+
+def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    Refuse values that a likelihood does not accept, in a variable, to which anything may have been assigned.
+
+    :param X: inputs [N, D] of the observations Y [N, P].
+    :return: X and Y themselves; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted: of NaN in Y
+        not all likelihoods make NaN.
+    :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming what is accepted.
+    """
+    if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
+        return X, Y  # all numbers, and what is not finite is found where it does harm
+    mask, what, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
+    return asserted(X, mask, f"{_must_hold(likelihood, what)}: set model.data = (X, Y) instead of assigning"), Y
+
+
+def _must_hold(likelihood: Likelihood, what: str) -> str:
+    return f"{_NAME} must hold {what} for {type(likelihood).__name__}"
+
+
+def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
+    """
+    Refuse values that a likelihood does not accept, in a dataset of batches (X [n, D], Y [n, P]), in one pass.
+
+    :raises ValueError: naming the first such value of a batch and what is accepted.
+    """
+    first = 0
+    for _, Y in batches:
+        check_observations(likelihood, Y, first_row=first)
+        first += len(Y)
+
+
+def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int | None) -> None:
+    """Check the number of columns of Y. Likelihoods of several outputs check their own."""
+    if num_outputs is None or columns is None or not isinstance(likelihood, ScalarLikelihood):
+        return
+    switches = isinstance(likelihood, SwitchedLikelihood)
+    if columns != num_outputs + switches:
+        also = ", and one that says which likelihood a row has" if switches else ""
+        raise ValueError(
+            f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
+        )
+
+
+def _finite(Y: tf.Tensor) -> tf.Tensor:
+    if not tf.executing_eagerly():
+        return finite(Y, name=_NAME, advice=_ADVICE)
+    found = not_finite(Y)
+    if found:
+        raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
+    return Y
+
+
+@singledispatch
+def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
+    """
+    Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here.
+
+    Use operations of TensorFlow: compiled functions check, too, what has been assigned to a model's data.
+    """
+    return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
+
+
+def _is_in(Y: tf.Tensor, values: Sequence[float]) -> tf.Tensor:
+    return tf.reduce_any(tf.equal(Y[..., None], tf.constant(values, Y.dtype)), axis=-1)
+
+
+def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
+    """Whether Y is one of 0, 1, ..., below - 1."""
+    return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
+
+
+@accepted_observations.register(Probit)
+@accepted_observations.register(Logit)
+def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
+    low, high = likelihood.labels
+    hint = " Other codings: labels=(0, 1) or (-1, 1)."
+    return Accepted(_is_in(Y, likelihood.labels), f"the labels {low} and {high}", hint)
+
+
+@accepted_observations.register
+def _bernoulli(likelihood: Bernoulli, Y: tf.Tensor) -> Accepted:
+    hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
+    return Accepted(_is_in(Y, (0, 1)), "the labels 0 and 1", hint)
+
+
+@accepted_observations.register
+def _poisson(likelihood: Poisson, Y: tf.Tensor) -> Accepted:
+    return Accepted(_is_whole(Y), "counts 0, 1, 2, ...")
+
+
+@accepted_observations.register(Gamma)
+@accepted_observations.register(Exponential)
+def _positive(likelihood: Gamma | Exponential, Y: tf.Tensor) -> Accepted:
+    return Accepted(Y > 0.0, "positive numbers")
+
+
+@accepted_observations.register
+def _beta(likelihood: Beta, Y: tf.Tensor) -> Accepted:
+    return Accepted((Y > 0.0) & (Y < 1.0), "numbers between 0 and 1")
+
+
+@accepted_observations.register
+def _ordinal(likelihood: Ordinal, Y: tf.Tensor) -> Accepted:
+    return Accepted(_is_whole(Y, likelihood.num_bins), f"whole numbers from 0 to {likelihood.num_bins - 1}")
+
+
+@accepted_observations.register(MultiClassRobustMax)
+@accepted_observations.register(MultiClass)
+@accepted_observations.register(Softmax)
+def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: tf.Tensor) -> Accepted:
+    if Y.shape[1] not in (None, 1):
+        raise ValueError(f"data[1] (Y) must have one column of labels, got {Y.shape[1]} columns.")
+    num_classes = positive_integer(likelihood.num_classes, "likelihood.num_classes")
+    return Accepted(_is_whole(Y, num_classes), f"the labels 0, 1, ..., {num_classes - 1}")
+
+
+@accepted_observations.register
+def _switched(likelihood: SwitchedLikelihood, Y: tf.Tensor) -> Accepted:
+    count = len(likelihood.likelihoods)
+    last = _is_whole(Y[:, -1:], count)
+    return Accepted(
+        tf.concat([tf.ones_like(Y[:, :-1], tf.bool), last], axis=1),
+        f"in its last column whole numbers from 0 to {count - 1}",
+    )

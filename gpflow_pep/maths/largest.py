@@ -1,0 +1,268 @@
+"""The probability that one of several independent Gaussians is the largest, with derivatives.
+
+    P = Pr(f_y > f_k for all k ≠ y) = ∫ N(f; m_y, v_y) ∏_{k≠y} Φ((f - m_k)/√v_k) df
+
+In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/v_y) the logarithm of the integrand,
+
+    g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
+
+is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically; what
+matters reaches from there at most as far to the left as the curvature at the mode says, and to the right as that of
+N(0, 1). Where variances are unequal the integrand may rise from nothing as sharply as the smallest ρ_k says. That is
+at its left end: there is nothing to the left of such a step. So places are counted from that end, and panels grow from
+it, then from the mode; they are divided until they are resolved.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .adaptive_quadrature import LAST_COEFFICIENTS, NODES, WEIGHTS, Evaluated, Panels, integrate
+from .normal import log_ndtr_and_derivatives
+
+# The value of the observed class among those of all classes.
+
+
+def of_own_class(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+    """From values [C, ...], and which of them is of the observed class, to that one, [...]."""
+    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
+
+
+_MAX_NEWTON = 100
+_NEAR_MODE = 0.1  # of the integrand's width there
+_FEW_NATS = 5.0
+_NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than this
+_DROP = 30.0  # of g, below which 1e-13 of P is left out
+_GROWTH = 4.0  # how much farther each panel ends than the one before
+_GRADES_LEFT, _GRADES_RIGHT = 22, 12  # how many, at most
+_PLACES = 16  # for panels of a row, on average, where their number cannot change
+# Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
+# are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
+_TOLERANCES = (5e-5, 3e-4, 5e-4)
+_NARROW = 0.5  # ratio of variances
+_SHARP = 10.0  # 1/ρ
+_OUT_OF_THE_WAY = 40.0  # Φ there is 1
+_SMALLEST_VARIANCE = 1e-30
+_SHARPEST = 500.0  # √v_k over √v_y, in units of rounding: sharper steps change P by less than that
+
+
+class Largest(NamedTuple):
+    """log P [R] and its derivatives."""
+
+    log_prob: tf.Tensor
+    slope: tf.Tensor
+    """d log P / dm_k, [C, R]; P's derivative in v_k is half its second one in m_k."""
+    curvature: tf.Tensor
+    """d² log P / dm_k², [C, R]."""
+    ratio: tf.Tensor
+    """Variance of f_k, given that f_y is the largest, over v_k, [C, R]: 1 + v_k curvature without cancellation."""
+
+
+class _Units(NamedTuple):
+    """All rows in units of their own f_y, [C, R] or [R]."""
+
+    place: tf.Tensor  # μ, far to the left where k = y
+    inverse: tf.Tensor  # 1/ρ, 1 where k = y
+    mode: tf.Tensor
+    height: tf.Tensor  # g(mode)
+
+
+class _Reach(NamedTuple):
+    """What of the integrand matters, [R] each."""
+
+    left: tf.Tensor
+    """From the mode to the left end."""
+    right: tf.Tensor
+    """From the mode to the right end."""
+    rise: tf.Tensor
+    """In what distance from the left end g rises by _DROP or more, at the slope it has there or a little farther."""
+
+
+def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
+    """
+    To a relative error of 1e-10, whatever the variances; not differentiable by TensorFlow.
+
+    :param label: y, integers [R] from 0 to C - 1.
+    :param mean: m, [C, R].
+    :param variance: v, [C, R].
+    """
+    C, dtype = tf.shape(mean)[0], mean.dtype
+    own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
+    sharpest = tf.constant(_SHARPEST * np.finfo(dtype.as_numpy_dtype).eps, dtype)
+    sd = tf.sqrt(tf.maximum(variance, tf.constant(_SMALLEST_VARIANCE, dtype)))
+    m, s = (of_own_class(value, own) for value in (mean, sd))
+    sd = tf.maximum(sd, sharpest * s)
+    one = tf.ones_like(mean)
+    place = tf.where(own, -_OUT_OF_THE_WAY * one, (mean - m) / s)
+    inverse = tf.where(own, one, s / sd)
+    mode, height, curvature = _mode(place, inverse)
+    units = _Units(place, inverse, mode, height)
+    sums = _integrate(units, _reach(units, curvature))
+    return _largest(units, sums, own, sd, s)
+
+
+def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """
+    Σ_k log Φ(z_k), every h(z_k) and -(log Φ)'' = h (z + h), of z [C, ...]. One logarithm for all classes, unless the
+    product underflows.
+    """
+    cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
+    product = tf.reduce_prod(cdf, axis=0)
+
+    def plain() -> tuple[tf.Tensor, ...]:
+        h = np.sqrt(0.5 / np.pi) * tf.exp(-0.5 * tf.square(z)) / cdf
+        return tf.math.log(product), h, tf.nn.relu(h * (z + h))
+
+    def in_logarithms() -> tuple[tf.Tensor, ...]:
+        log_cdf, h, curvature = log_ndtr_and_derivatives(z)
+        return tf.reduce_sum(log_cdf, axis=0), h, tf.nn.relu(curvature)
+
+    smallest = np.sqrt(np.finfo(z.dtype.as_numpy_dtype).tiny)
+    return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))
+
+
+def _derivatives(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """g, g' and -g'' at x [R]."""
+    log_product, h, curvature = _log_product((x - place) * inverse)
+    slope = tf.reduce_sum(h * inverse, axis=0) - x
+    return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
+
+
+def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """
+    A point near the mode, on its left, with g and -g'' there, [R] each.
+
+    Newton's method starts from where it would be if h were max(0, -z) for one class and 0 for the others, whichever
+    puts it farthest to the right: no sharp step of one class, behind which g'' says little, is then before those of
+    others.
+    """
+
+    def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        x = x + move
+        g, slope, curvature = _derivatives(place, inverse, x)
+        slope = tf.nn.relu(slope)
+        # From here g may rise by slope²/2 or Σ log 1/Φ, not more.
+        is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > _FEW_NATS)
+        return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
+
+    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
+
+    start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
+    zero = tf.zeros_like(start)
+    _, x, _, g, curvature, _ = tf.while_loop(
+        is_far, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
+    )
+    return x, g, curvature
+
+
+def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
+    """
+    Where g is lower than at the mode by _DROP, or a little more: Newton's method from outside, for both sides at once.
+
+    :param curvature: -g'' at the mode.
+    """
+    side = tf.constant([[-1.0], [1.0]], curvature.dtype)
+    mode, height = (value[None] for value in (units.mode, units.height))
+    place, inverse = (value[:, None] for value in (units.place, units.inverse))  # [C, 1, R]
+
+    def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        g, slope, _ = _derivatives(place, inverse, mode + side * t)
+        drop, slope = height - g, -side * slope
+        nearer = t - tf.nn.relu((drop - _DROP) / slope)
+        return number + 1, nearer, drop / slope, (nearer < _NEARER * t) | (drop > 2.0 * _DROP)
+
+    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
+        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
+
+    farthest = np.sqrt(2.0 * _DROP)
+    start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
+    _, reach, rise, _ = tf.while_loop(is_far, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    return _Reach(reach[0], reach[1], rise[0])
+
+
+def _first_panels(reach: _Reach) -> tuple[Panels, tf.Tensor]:
+    """
+    The first panels, and which of them there are: some may have no width.
+
+    They grow from the left end up to the mode, and on from there by the distance of the two: what rises or bends
+    sharply does so on the left.
+    """
+    left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
+    dtype = left.dtype
+    grades = (tf.constant(_GROWTH ** np.arange(number), dtype) for number in (_GRADES_LEFT, _GRADES_RIGHT))
+    of_left, of_right = grades
+    rising = tf.minimum(_GROWTH * reach.rise[:, None] * of_left, left)
+    falling = tf.minimum(left + 2.5 * left * of_right, end)
+    ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
+    starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
+    row = tf.broadcast_to(tf.range(tf.shape(left)[0])[:, None], tf.shape(starts))
+    row, starts, ends = (tf.reshape(value, [-1]) for value in (row, starts, ends))
+    return Panels(row, starts, 0.5 * (ends - starts)), ends > starts
+
+
+def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
+    """Integrals over t = x - mode of exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h."""
+    dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
+    nodes, weights, last, tolerances = (
+        tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS, _TOLERANCES)
+    )
+    of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
+    of_rows = tf.stack([units.mode, units.height, reach.left])
+
+    def evaluate(panels: Panels) -> Evaluated:
+        place, inverse = tf.unstack(tf.gather(of_classes, panels.row, axis=2)[..., None])  # [C, W, 1]
+        mode, height, left = tf.unstack(tf.gather(of_rows, panels.row, axis=1)[..., None])  # [W, 1]
+        from_end = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
+        t = from_end - left
+        x = mode + t
+        z = (from_end - place) * inverse  # [C, W, K]
+        log_product, h, curvature = _log_product(z)
+        w = tf.exp(
+            tf.minimum(log_product - 0.5 * tf.square(x) - height, 2.0 * _FEW_NATS)
+        )  # more is rounding, of a huge g
+        wh = w * h
+        S1 = tf.reduce_sum(h * inverse, axis=0)
+        S2 = tf.reduce_sum(curvature * tf.square(inverse), axis=0)
+        Q = tf.where(inverse > 1.0, (S1 - x) / inverse - h, z)
+        resolve = tf.stack([w, w * S1, w * (tf.square(S1) + S2)])  # [3, W, K]
+        moduli = tf.linalg.matvec(resolve, weights)  # [3, W]
+        tails = tf.reduce_max(tf.abs(tf.matmul(resolve, last)), axis=-1)
+        others = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
+        first_order = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
+        sums = tf.concat([moduli[:1], others, moduli[2:], *first_order], axis=0)
+        integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
+        return Evaluated(integrals, moduli, tails / tolerances)
+
+    first, used = _first_panels(reach)
+    sums, _ = integrate(evaluate, first, R, shape=(5 + 2 * C, 3), keep=False, places=_PLACES, used=used)
+    return sums
+
+
+def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
+    """
+    What the integrals make; E is a mean under the integrand. For k ≠ y, and for y itself.
+
+        P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
+
+    Q is z, or, integrated by parts, ρ_k (S1 - x) - h, of which that is taken which does not cancel.
+    """
+    C = sd.shape[0]
+    mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
+    mass = tf.maximum(mass, np.finfo(sd.dtype.as_numpy_dtype).tiny)
+    of_t, of_tt, of_S2 = (value / mass for value in means)
+    of_S1_S2 = sums[:, 4] / mass
+    of_h, of_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
+    slope_own = tf.reduce_sum(of_h * units.inverse, axis=0)  # E[S1]: h = 0 for y itself
+    spread = of_S1_S2 - of_S2 - tf.square(slope_own)  # Var[S1]
+    ratio_own = of_tt - tf.square(of_t)
+    cancels_less = (ratio_own > _NARROW) & (tf.reduce_max(units.inverse, axis=0) < _SHARP)
+    curvature_own = tf.where(cancels_less, spread - of_S2, ratio_own - 1.0)
+    ratio = tf.nn.relu(1.0 - of_Qh - tf.square(of_h))
+    return Largest(
+        units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
+        tf.where(own, slope_own / s, -of_h / sd),
+        tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / tf.square(sd)),
+        tf.minimum(tf.where(own, ratio_own, ratio), 1.0),
+    )

@@ -1,0 +1,96 @@
+"""The logarithm of the normal distribution function, and its derivatives, right far into both tails."""
+
+import numpy as np
+import tensorflow as tf
+
+from ..runtime.tracing import on_demand, shared
+
+_SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
+_UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
+_UNDERFLOW_BELOW_IN_SINGLE = -12.5  # where it leaves those of 32 bits
+# The first terms of the series that are neglected are 25!!/12^26 = 7e-16, three times machine epsilon, and
+# 13!!/37^14 = 1.5e-17; 13!!/12.5^14 = 6e-11 in single precision.
+
+
+def log_ndtr(x: tf.Tensor) -> tf.Tensor:
+    """
+    Compute log Phi(x), to machine precision *relative* to log Phi: also where Phi(x) is nearly 1 or underflows.
+
+    Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
+    """
+    x = tf.convert_to_tensor(x)
+    return _in_shape_of(x, _log_ndtr(_flat(x)))
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    return x if x.shape.rank == 1 else tf.reshape(x, [-1])
+
+
+def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    return values if x.shape.rank == 1 else tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
+
+
+@shared
+def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
+    limit = _UNDERFLOW_BELOW_IN_SINGLE if x.dtype == tf.float32 else _UNDERFLOW_BELOW
+    far = x < limit
+    near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
+
+    def with_series() -> tf.Tensor:
+        z = tf.minimum(x, limit)
+        return tf.where(far, _log_of_mills(z, _mills(z, _UNDERFLOW_TERMS)), near)
+
+    return tf.cond(tf.reduce_any(far), with_series, lambda: near)
+
+
+def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """
+    Compute log Phi(x), h = phi(x)/Phi(x) and h (x + h), in (0, 1): the first and minus the second derivative.
+
+    In the tail from the series of Mills' ratio (1 - g)/|x|, where x + h = |x| g/(1 - g).
+    """
+    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(_flat(x)))
+    return log_cdf, slope, drop
+
+
+@shared
+def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    far = x < _SERIES_BELOW
+    log_cdf = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
+    h = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
+    near = log_cdf, h, h * (x + h)
+
+    def with_series() -> tuple[tf.Tensor, ...]:
+        series = _derivatives_in_the_tail(tf.minimum(x, _SERIES_BELOW))
+        return tuple(tf.where(far, value, other) for value, other in zip(series, near, strict=True))
+
+    values: tuple[tf.Tensor, ...] = tf.cond(tf.reduce_any(far), with_series, lambda: near)
+    return values
+
+
+def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:
+    magnitude = tf.where(x > 0.0, x, -x)  # tf.abs has no derivative at 0, log Phi has
+    tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * magnitude)  # Phi(-|x|)
+    left = tf.where(x > 0.0, tf.ones_like(tail), tail)  # far to the right it is 0, and the slope of its logarithm NaN
+    return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(left))
+
+
+@on_demand
+def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    g = _mills(x, _SERIES_TERMS)
+    slope = -x / (1.0 - g)
+    return _log_of_mills(x, g), slope, tf.square(slope) * g
+
+
+def _log_of_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
+    """log Phi from Mills' ratio (1 - g)/|x|."""
+    return -0.5 * tf.square(x) - tf.math.log(-x) - 0.5 * np.log(2.0 * np.pi) + tf.math.log1p(-g)
+
+
+def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:
+    """g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule; without cancellation."""
+    z = 1.0 / tf.square(x)
+    total = tf.ones_like(x)
+    for term in range(terms, 1, -1):
+        total = 1.0 - (2 * term - 1) * z * total
+    return z * total

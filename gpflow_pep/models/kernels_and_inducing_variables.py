@@ -1,0 +1,213 @@
+"""How many latent functions a likelihood has; checks of their kernels and inducing variables."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray, Parameter, TensorData
+from gpflow.inducing_variables import InducingPoints, InducingVariables, MultioutputInducingVariables
+from gpflow.kernels import Combination, Kernel, MultioutputKernel, Periodic, SharedIndependent
+from gpflow.likelihoods import Likelihood, ScalarLikelihood, SwitchedLikelihood
+from gpflow.models.util import InducingPointsLike
+
+from .. import validation
+from ..engine import independent_parts
+
+# Check that a kernel's active dimensions and ARD parameters fit the columns of X.
+
+_ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
+
+
+def check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
+    """
+    Check a kernel and its parts. Kernels that are not GPflow's are not checked, since they may use X in another way.
+
+    :param num_inputs: D, columns of X.
+    :raises ValueError: if an active dimension is not a column of X, or an ARD parameter has another number of values
+        than there are active dimensions.
+    """
+    if isinstance(kernel, Combination):
+        for part in kernel.kernels:
+            check_kernel_columns(part, num_inputs)
+    elif isinstance(kernel, SharedIndependent):
+        check_kernel_columns(kernel.kernel, num_inputs)
+    elif isinstance(kernel, Periodic):
+        check_kernel_columns(kernel.base_kernel, num_inputs)
+        _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
+    elif type(kernel).__module__.startswith("gpflow."):
+        _check_parameters(kernel, kernel.active_dims, num_inputs)
+
+
+def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_inputs: int) -> None:
+    name = type(kernel).__name__
+    columns = np.arange(num_inputs)[active_dims] if isinstance(active_dims, slice) else np.asarray(active_dims)
+    outside = columns[(columns < 0) | (columns >= num_inputs)]
+    if outside.size:
+        raise ValueError(
+            f"kernel: active_dims of {name} must be columns of X, 0 to {num_inputs - 1}, got {outside[0]}."
+        )
+    for parameter in _ARD:
+        values = np.shape(getattr(kernel, parameter, 0.0))
+        if len(values) == 1 and values[0] not in (1, len(columns)):
+            raise ValueError(
+                f"kernel: {parameter} of {name} must be one number or one for each of the {len(columns)} columns of X "
+                f"that it uses, got {values[0]}."
+            )
+
+
+def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
+    """Return C, the number of latent functions: one for each of Y's columns, or the likelihood's `latent_dim`."""
+    if isinstance(likelihood, ScalarLikelihood):
+        return num_outputs - isinstance(likelihood, SwitchedLikelihood)
+    return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
+
+
+def checked_shared_inducing_variable(
+    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
+) -> InducingVariables:
+    """
+    Check kernel and inducing variable that all outputs share; return the inducing variable.
+
+    :param num_inputs: columns of X.
+    :param num_latent_gps: P, columns of Y.
+    :raises ValueError: naming the argument that cannot be used, and what to use instead.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
+    if isinstance(kernel, MultioutputKernel):
+        if not isinstance(kernel, SharedIndependent):
+            raise ValueError(
+                "kernel must be one that all columns of Y share: a kernel of one output, or SharedIndependent, got "
+                f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
+                "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
+                "on a column of X that holds the index of the output."
+            )
+        if kernel.num_latent_gps != num_latent_gps:
+            raise ValueError(
+                f"kernel must have as many outputs as Y has columns, {num_latent_gps}, got {kernel.num_latent_gps}."
+            )
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(
+            "inducing_variable must be one that all columns of Y share, Z [M, D] or one of a single output, got "
+            f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
+            "gpflow.likelihoods.Gaussian()."
+        )
+    check_kernel_columns(kernel, num_inputs)
+    return validation.single_output_inducing_variable(inducing_variable, num_inputs)
+
+
+def checked_inducing_variable(
+    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int
+) -> InducingVariables:
+    """
+    Check kernel and inducing variable of independent latent functions, shared or one each; return the inducing
+    variable.
+
+    :param num_inputs: columns of X, where they are known.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
+    if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
+        raise ValueError(
+            f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
+        )
+    if not isinstance(inducing_variable, MultioutputInducingVariables):
+        inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
+    parts = independent_parts(inducing_variable, kernel)
+    if len(parts) not in (1, num_latent_gps):
+        raise ValueError(
+            f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
+        )
+    for variable, _ in parts:
+        validation.single_output_inducing_variable(variable, num_inputs)
+    if num_inputs is None:
+        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
+    if num_inputs is not None:
+        check_kernel_columns(kernel, num_inputs)
+    sizes = {int(variable.num_inducing) for variable, _ in parts}
+    if len(sizes) > 1:
+        raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
+    return inducing_variable
+
+
+# Inducing points of one or of several latent functions: read, validate, select and assign them.
+
+Selection = Callable[[int, AnyNDArray, int], tf.Tensor]
+"""Selects M points: from the index of a latent function, its candidates [n, D] (current points first) and the number of
+current points to keep, to the indices [M] of the points selected."""
+
+
+def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
+    """Return the inducing variable of each latent function, or the one that all share."""
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        variables: tuple[InducingVariables, ...] = inducing_variable.inducing_variables
+        return variables
+    return (inducing_variable,)
+
+
+def are_inducing_points(inducing_variable: InducingVariables) -> bool:
+    """Whether all are plain inducing points, so that the kernel gives their covariance with old ones."""
+    return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
+
+
+def inducing_points(inducing_variable: InducingVariables) -> tf.Tensor:
+    """Return Z, [1 or C, M, D]."""
+    return tf.stack([tf.convert_to_tensor(variable.Z) for variable in single_output_variables(inducing_variable)])
+
+
+def assign_inducing_points(inducing_variable: InducingVariables, Z: AnyNDArray) -> None:
+    """Set the inducing points to Z [1 or C, M, D]."""
+    for variable, points in zip(single_output_variables(inducing_variable), Z, strict=True):
+        variable.Z = assigned(variable.Z, points)
+
+
+def assigned(parameter: Parameter, value: TensorData) -> Parameter:
+    """Assign a value to the parameter and return it; if the size changes, return a new parameter."""
+    if parameter.shape == np.shape(value):
+        parameter.assign(value)
+        return parameter
+    return Parameter(
+        value,
+        transform=parameter.transform,
+        prior=parameter.prior,
+        trainable=parameter.trainable,
+        dtype=parameter.dtype,
+    )
+
+
+def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:
+    """
+    Return new inducing points as an array [1 or C, M, D].
+
+    :raises ValueError: if they cannot replace the current ones.
+    """
+    if isinstance(Z, InducingVariables):
+        Z = inducing_points(Z).numpy()
+    current = single_output_variables(inducing_variable)
+    new = [Z] if np.ndim(Z) == 2 else list(Z)
+    if len(new) != len(current):
+        raise ValueError(f"inducing_variable must be given for {len(current)} latent functions, got {len(new)}.")
+    points = [validation.matrix(values, "inducing_variable (Z)", "D") for values in new]
+    num_inputs = int(current[0].Z.shape[1])
+    if any(values.shape[1] != num_inputs for values in points):
+        raise ValueError(f"inducing_variable (Z) must keep {num_inputs} columns, got {points[0].shape[1]}.")
+    if len({len(values) for values in points}) > 1:
+        raise ValueError(f"inducing_variable must have parts of the same size, got {[len(Z) for Z in points]}.")
+    return np.stack(points)
+
+
+def moved_points(inducing_variable: InducingVariables, X: AnyNDArray, fraction: float, select: Selection) -> AnyNDArray:
+    """Return the points [1 or C, M, D] after moving at most this fraction of them to inputs X [N, D]."""
+    Z = inducing_points(inducing_variable).numpy()
+    num_kept = Z.shape[1] - int(fraction * Z.shape[1])
+    moved = []
+    for number, old in enumerate(Z):
+        candidates = np.concatenate([old, X])
+        selected = np.asarray(select(number, candidates, num_kept))
+        stays = np.isin(np.arange(len(old)), selected)  # a point that stays keeps its index
+        points = old.copy()
+        points[~stays] = candidates[selected[selected >= len(old)]]
+        moved.append(points)
+    return np.stack(moved)

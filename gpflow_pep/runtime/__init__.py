@@ -1,0 +1,1 @@
+"""What TensorFlow needs: tracing, checks, gradients, devices and workers."""

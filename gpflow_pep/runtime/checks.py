@@ -1,0 +1,115 @@
+"""Check values, also in compiled functions, with errors that begin with the reason; warn at the user's line."""
+
+import re
+import sys
+import sysconfig
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.util import tf_stack
+from typing_extensions import override
+
+from .tracing import in_xla
+
+_MAX_SHOWN = 3  # entries of a tensor in a message
+_LIBRARIES = tuple({str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
+_AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
+_CREATE_OPERATION = frozenset(
+    str(Path(tf.__file__).parent / "python" / file)
+    for file in ("util/tf_export.py", "ops/gen_logging_ops.py", "framework/op_def_library.py")
+)
+
+
+def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
+    """
+    Check that all of `accepted` holds, and return `value`. In a function that XLA compiles, where no error can be
+    raised, return NaN, also in the derivatives, if the check fails.
+
+    :param value: floating point numbers, if XLA is to compile this.
+    :param message: strings and tensors.
+    :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
+    """
+    accepted = tf.convert_to_tensor(accepted)
+    accepted = accepted if accepted.shape.rank == 0 else tf.reduce_all(accepted)
+    if in_xla():
+        return value * tf.where(accepted, tf.ones([], value.dtype), tf.constant(np.nan, value.dtype))
+    if tf.executing_eagerly():
+        if not bool(accepted):
+            parts = (part for tensor in message for part in np.ravel(tensor)[:_MAX_SHOWN])
+            text = (part.decode() if isinstance(part, bytes) else str(part) for part in parts)
+            raise tf.errors.InvalidArgumentError(None, None, " ".join(text))
+        return tf.identity(value)
+    # The operation itself, without the branch that tf.debugging.Assert puts around it.
+    data = [tf.convert_to_tensor(part) for part in message]
+    with _UserFrames():
+        checked = tf.raw_ops.Assert(condition=accepted, data=data, summarize=_MAX_SHOWN)
+    with tf.control_dependencies([checked]):
+        return tf.identity(value)
+
+
+def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
+    """
+    Check a condition that concerns no single value, and return control dependencies. Without effect under XLA.
+
+    :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
+    """
+    return [asserted(tf.zeros([]), accepted, *message)]
+
+
+def plainly(function: Callable[..., Any], *args: Any) -> Any:
+    """
+    Call a compiled function. If a check in it fails, raise an error with the message of the check only, without
+    TensorFlow's description of the graph.
+
+    :raises tf.errors.InvalidArgumentError: if a check in it fails.
+    """
+    try:
+        return function(*args)
+    except tf.errors.InvalidArgumentError as error:
+        reason = reason_of(error)
+        if not tf.executing_eagerly() or reason == error.message:
+            raise
+    raise tf.errors.InvalidArgumentError(None, None, reason)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error's message, without TensorFlow's description of the graph."""
+    text = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
+        return "the natural gradient's step is not finite; try a smaller natural_step."
+    match = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", text, re.DOTALL)
+    return match.group(1).replace("] [", " ") if match else text
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, as if from the line of the user's code that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_of_library(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_of_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or _AUTOGRAPH in file
+
+
+class _UserFrames(tf_stack.StackTraceFilter):
+    """
+    Context in which only the user's files are recorded as the origin of a graph's operations. TensorFlow's errors list
+    the files that created the failed operation; without this most of them belong to libraries.
+
+    (The filter is private to TensorFlow.)
+    """
+
+    @override
+    def get_filtered_filenames(self) -> frozenset[str]:
+        names = set(_CREATE_OPERATION)
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+            names.add(frame.f_code.co_filename)
+        return frozenset(filter(_is_of_library, names))

@@ -1,0 +1,220 @@
+"""Several workers: each has some of the rows; sums over all rows are added up by TensorFlow's collective operations.
+
+Everything else is computed by every worker, from the same sums. Communication is O(M^2) numbers a pass, whatever N.
+Results may differ in the last digit between machines, so that `fit` uses the gradient of worker 0, the chief.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from tensorflow.python.ops import collective_ops, resource_variable_ops
+
+_GROUP = 7_340_021  # of collective operations; the strategy's own groups have small numbers
+_KEYS = itertools.count(1)  # of collective operations, alike in all workers: they trace the same operations in turn
+TIMEOUT = 600.0  # seconds that a worker waits for others, which may be compiling; of dead ones it hears sooner
+
+
+class Workers:
+    """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`."""
+
+    def __init__(self, count: int, index: int):
+        self.count, self.index = count, index
+
+    @classmethod
+    def of_strategy(cls) -> "Workers | None":
+        """
+        Return the workers of the strategy in whose scope this is called; None if it has one worker.
+
+        :raises ValueError: if a worker has several devices.
+        """
+        strategy = tf.distribute.get_strategy()
+        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return None
+        resolver = strategy.cluster_resolver
+        members = resolver.cluster_spec().as_dict()
+        chiefs, count = len(members.get("chief", ())), sum(len(members.get(kind, ())) for kind in ("chief", "worker"))
+        if count <= 1:
+            return None
+        if strategy.num_replicas_in_sync != count:
+            raise ValueError(
+                "the strategy must have one device per worker, got "
+                f"{strategy.num_replicas_in_sync} devices for {count} workers: start a process for each GPU, "
+                "with CUDA_VISIBLE_DEVICES."
+            )
+        return cls(count, int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0))
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the worker that writes files."""
+        return self.index == 0
+
+    def sum(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Add up tensors of one type over the workers, in one operation."""
+        flat = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+        total = self._all_reduce(flat)
+        parts = tf.split(total, [tf.size(value) for value in values])
+        return tuple(
+            tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape)
+            for part, value in zip(parts, values, strict=True)
+        )
+
+    def largest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the maximum over the workers, []; infinity if one is NaN, which a maximum may lose."""
+        return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
+
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds on any worker, []."""
+        return self.largest(tf.cast(condition, tf.float64)) > 0.0
+
+    def broadcast_from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Return the chief's tensors, given this worker's."""
+        return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])
+
+    def gather(self, *values: int) -> AnyNDArray:
+        """Return the whole numbers of all workers, [workers, n], given this one's."""
+        mine = np.zeros((self.count, len(values)), np.int64)
+        mine[self.index] = values
+        everyone: AnyNDArray = self.sum([tf.constant(mine)])[0].numpy()
+        return everyone
+
+    def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
+        return collective_ops.all_reduce_v2(
+            value,
+            tf.constant(self.count),
+            tf.constant(_GROUP),
+            tf.constant(next(_KEYS)),
+            merge_op=operation,
+            final_op="Id",
+            communication_hint="auto",
+            timeout=TIMEOUT,
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":
+        """Return the object itself: it is immutable."""
+        return self
+
+
+def component(variable: tf.Variable) -> tf.Variable:
+    """Return this process's component of a mirrored variable; other variables are returned unchanged."""
+    strategy = getattr(variable, "distribute_strategy", None)
+    return variable if strategy is None else strategy.experimental_local_results(variable)[0]
+
+
+def local_variable(values: Any, **options: Any) -> tf.Variable:
+    """A variable of this worker alone, also in a strategy's scope, where others have the chief's values."""
+
+    def alone(next_creator: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
+        return resource_variable_ops.default_variable_creator_v2(None, **arguments)
+
+    with tf.variable_creator_scope(alone):
+        return tf.Variable(values, **options)
+
+
+# Sums, maxima and decisions over the rows of all workers; with one process, over its own rows.
+
+
+class Reductions:
+    """Reduce what each worker has computed from its rows."""
+
+    def __init__(self, workers: Workers | None):
+        """
+        :param workers: None: there is one process.
+        """
+        self._workers = workers
+
+    def sum(self, value: tf.Tensor) -> tf.Tensor:
+        """Add up sums of the workers; whole numbers of several workers have 64 bits."""
+        if self._workers is not None and value.dtype.is_integer:
+            value = tf.cast(value, tf.int64)
+        return self.sums((value,))[0]
+
+    def sums(self, values: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
+        """Add up several sums of the workers, of one type, in one operation."""
+        return values if self._workers is None else self._workers.sum(values)
+
+    def largest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the maximum over the workers, []."""
+        return value if self._workers is None else self._workers.largest(value)
+
+    def smallest(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the minimum over the workers, []."""
+        return value if self._workers is None else -self._workers.largest(-value)
+
+    def any(self, condition: tf.Tensor) -> tf.Tensor:
+        """Return whether a condition holds on any worker, []."""
+        return condition if self._workers is None else self._workers.any(condition)
+
+    def agreed(self, value: tf.Tensor) -> tf.Tensor:
+        """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""
+        return value if self._workers is None else self._workers.broadcast_from_chief([value])[0]
+
+    def norm(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the Euclidean norm, over the workers, of values [N, ...]."""
+        return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
+
+
+# Hashes of rows, by the finalizer of MurmurHash3: for the checksum of a dataset, and to compare workers' rows.
+
+_WEIGHTS_SEED = 20260101
+_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
+
+
+def row_hashes(values: tf.Tensor) -> tf.Tensor:
+    """Hash each row of `values` [n, D], [n] in 64 bits; columns that are exchanged change it."""
+    numbers = mixed(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + values.shape[-1], dtype=tf.int64))
+    weights = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers))  # odd numbers, one for each column
+    bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
+    return mixed(tf.reduce_sum(mixed(bits) * weights, axis=-1))
+
+
+def mixed(values: tf.Tensor) -> tf.Tensor:
+    """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
+
+    def shifted(unsigned: tf.Tensor) -> tf.Tensor:
+        return tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
+
+    unsigned = tf.bitcast(values, tf.uint64)
+    for factor in _MIXING_FACTORS:
+        unsigned = tf.bitcast(tf.bitcast(shifted(unsigned), tf.int64) * factor, tf.uint64)
+    return tf.bitcast(shifted(unsigned), tf.int64)
+
+
+# Check that the workers have different rows.
+
+
+_SAMPLE = 1000  # rows of each worker that are compared: those of the smallest hashes, so that all choose alike
+_SHARED = 0.01  # the fraction of them that two workers may share
+
+
+def check_shards(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
+    """
+    Raise an error in every worker if two have rows in common. Rows that a worker itself has twice prove nothing.
+
+    :param batches: X [n, D] and Y [n, P] of this worker.
+    :raises ValueError: naming the workers.
+    """
+    hashes = np.zeros(0, np.int64)
+    for batch in batches:
+        values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
+        hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:_SAMPLE]
+    everyone = workers.gather(len(hashes), *np.resize(hashes, _SAMPLE).tolist())
+    samples = [row[1 : 1 + row[0]] for row in everyone]
+    for one in range(workers.count):
+        for other in range(one):
+            _compare(samples[other], samples[one], other, one)
+
+
+def _compare(some: AnyNDArray, others: AnyNDArray, first: int, second: int) -> None:
+    reach = min(some.max(), others.max())  # up to here both list all that they have
+    some, others = (values[values <= reach] for values in (some, others))
+    are_distinct = all(len(np.unique(values)) == len(values) for values in (some, others))
+    shared = np.isin(others, some).sum()
+    if are_distinct and shared > _SHARED * min(len(some), len(others)):
+        raise ValueError(
+            f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
+            f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."
+        )

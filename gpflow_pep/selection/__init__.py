@@ -1,0 +1,1 @@
+"""Choose alpha and the number of inducing points."""

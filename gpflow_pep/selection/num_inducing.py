@@ -1,0 +1,282 @@
+"""Select the number of inducing points: increase it until bounds or leave-one-out densities stop improving."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from gpflow.base import AnyNDArray, RegressionData
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Kernel
+from gpflow.models import GPRFITC, GPModel
+from gpflow.utilities import parameter_dict
+from tqdm import tqdm
+
+from .. import validation
+from ..engine import independent_parts
+from ..inducing import greedy_variance
+from ..inducing.distinct import distinct
+from ..training import fit, uninterrupted
+from ..training.declared import has_sites
+from .reuse import check_new_parts
+
+NUMBERS = (16, 32, 64, 128, 256, 512)
+
+TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
+
+InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
+"""Constructs a new model of these rows, (X [N, D], Y [N, P]), with inducing points Z [M, D]."""
+
+
+class _Scores(NamedTuple):
+    """Scores of one trained model, in nats per row; NaN where the model has none."""
+
+    objective: float
+    upper_bound: float
+    density: float
+
+
+@dataclass(frozen=True, repr=False)
+class NumInducingSelection:
+    """Result of :func:`select_num_inducing`: [K] arrays have an entry for each number tried. Scores: nats per row."""
+
+    numbers: AnyNDArray
+    """Numbers of inducing points, ascending."""
+
+    objectives: AnyNDArray
+    """The objective after training: at alpha = 0 a lower bound on the log evidence."""
+
+    upper_bounds: AnyNDArray
+    """An upper bound on the log evidence at the hyperparameters learned; NaN for models without one."""
+
+    densities: AnyNDArray
+    """Mean leave-one-out log density; NaN for models without one."""
+
+    seconds: AnyNDArray
+    """Wall time for choosing points, training and scoring."""
+
+    criterion: str
+    """The score that had to improve: "gap", between the bounds, or "density", the leave-one-out density."""
+
+    status: str
+    """
+    Why it stopped. "tolerance": the last step gained less than the tolerance | "largest": it gained more, but no larger
+    number was given | "all rows": it gained more, or was the only one, and all distinct rows are inducing points.
+    """
+
+    reason: str
+    """Why it stopped, in words."""
+
+    num_inducing: int
+    """The number selected: the last one tried, or the one before it if the last step gained less than the tolerance."""
+
+    model: GPModel
+    """The trained model with `num_inducing` points."""
+
+    trainings: tuple[Any, ...]
+    """What `train` returned for each number."""
+
+    @property
+    def gaps(self) -> AnyNDArray:
+        """Upper bound minus objective."""
+        return self.upper_bounds - self.objectives
+
+    def __repr__(self) -> str:
+        """Return the number selected and the reason."""
+        return f"NumInducingSelection(num_inducing={self.num_inducing}, status={self.status!r}; {self.reason})"
+
+    def __str__(self) -> str:
+        """Return all scores as a table."""
+        columns = (self.objectives, self.upper_bounds, self.gaps, self.densities)
+        lines = [f"{'M':>6}{'objective':>12}{'upper bound':>13}{'gap':>10}{'loo density':>13}{'seconds':>9}"]
+        for number, seconds, *scores in zip(self.numbers, self.seconds, *columns, strict=True):
+            cells = ("" if np.isnan(score) else f"{score:.4f}" for score in scores)
+            parts = (f"{cell:>{width}}" for cell, width in zip(cells, (12, 13, 10, 13), strict=True))
+            lines.append(f"{number:>6}{''.join(parts)}{seconds:>9.2f}")
+        return "\n".join([*lines, f"{self.num_inducing} inducing points: {self.reason}"])
+
+
+def select_num_inducing(
+    make: InducingModelConstructor,
+    data: RegressionData,
+    numbers: Sequence[int] = NUMBERS,
+    *,
+    tolerance: float = 0.01,
+    train: Callable[..., Any] = fit,
+    progress: bool = False,
+) -> NumInducingSelection:
+    """
+    Train models with more and more inducing points, until a step from one number to the next gains less than
+    `tolerance` nats per row.
+
+    The gain depends on the model:
+
+    ==========================================  ======================================================================
+    a lower bound with an `upper_bound`         the gap between the bounds shrinks, or the lower one rises, which it
+    (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. More points cannot
+    GPflow's `SGPR`)                            raise the lower bound by more than the gap, at these hyperparameters.
+    any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
+    ==========================================  ======================================================================
+
+    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`): the first ones
+    with the hyperparameters that `make` starts from, the others with those that the smaller model has learned. A larger
+    model starts from the smaller one's trained points and its other parameters; the additional points are rows of X,
+    chosen given these. At alpha = 0 the objective therefore does not fall from one model to the next, except for the
+    effect of jitter. The models do not share compiled functions.
+
+    >>> X = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
+    >>> found = select_num_inducing(
+    ...     lambda data, Z: PEPR(data, gpflow.kernels.Matern52(), Z, alpha=0.0), (X, Y), numbers=[3, 40],
+    ...     train=lambda model: fit(model, max_iterations=5),
+    ... )
+    >>> found.numbers.tolist()
+    [3, 40]
+
+    :param make: constructs a model of all data with points Z [M, D], and of a new kernel, likelihood and other parts;
+        with `upper_bound` and a bound as its objective, or with `loo_log_predictive_density`. It is called once more,
+        with one point, for its kernel. If latent functions have kernels of their own, points are chosen by the first
+        one's; if they have points of their own, larger models start from the points given to `make`, not from where
+        training has moved them.
+    :param data: X [N, D] and Y [N, P].
+    :param numbers: the numbers of points to try, ascending, each at most the number of distinct rows of X: larger ones
+        are reduced to that.
+    :param tolerance: the gain, in nats per row, below which the smaller number is selected.
+    :param train: trains a model in place.
+    :param progress: show a progress bar of the trainings.
+    :raises ValueError: naming the argument that cannot be used.
+    :raises FloatingPointError: if a score is NaN.
+    :raises KeyboardInterrupt: if Ctrl-C ends a training run.
+    """
+    X, Y = validation.regression_data(data)
+    tolerance = validation.positive_number(tolerance, "tolerance")
+    rows = distinct(X)
+    wanted = _checked_numbers(numbers, len(rows))
+    model = make((X, Y), X[rows[:1]].copy())
+    criterion = _criterion(model)
+    _check_number(model, 1)
+    Z, last, status = None, model, LARGEST
+    path, trainings, seconds = list[_Scores](), list[Any](), list[float]()
+    with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
+        for M in wanted:
+            bar.set_postfix_str(f"{M} inducing points")
+            began = time.perf_counter()
+            Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
+            last, model = model, make((X, Y), Z.copy())
+            _check_number(model, M)
+            check_new_parts(last, model)
+            if path:
+                _take_over(model, last)
+            trainings.append(uninterrupted(train(model)))
+            path.append(_scores(model, len(X)))
+            _check_scores(path[-1], criterion, M)
+            seconds.append(time.perf_counter() - began)
+            bar.update()
+            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
+                status = TOLERANCE
+                break
+    if status == LARGEST and wanted[len(path) - 1] == len(rows):
+        status = ALL_ROWS
+    enough = status == TOLERANCE
+    tried = wanted[: len(path)]
+    objectives, upper_bounds, densities = np.array(path).T
+    return NumInducingSelection(
+        np.array(tried),
+        objectives,
+        upper_bounds,
+        densities,
+        np.array(seconds),
+        criterion,
+        status,
+        _reason(status, tried, path, criterion, tolerance),
+        tried[-2] if enough else tried[-1],
+        last if enough else model,
+        tuple(trainings),
+    )
+
+
+def _checked_numbers(numbers: Sequence[int], num_rows: int) -> list[int]:
+    """Return numbers of points up to the number of distinct rows."""
+    wanted = [validation.positive_integer(number, "numbers") for number in numbers]
+    if not wanted or wanted != sorted(set(wanted)):
+        raise ValueError(f"numbers must be ascending, at least one, got {list(numbers)}.")
+    return sorted({min(number, num_rows) for number in wanted})
+
+
+def _check_number(model: GPModel, M: int) -> None:
+    """Check that a model has as many inducing points as it was given."""
+    number = int(model.inducing_variable.num_inducing)
+    if number != M:
+        raise ValueError(f"make must return a model with the inducing points Z it is given, {M}, got {number}.")
+
+
+def _criterion(model: GPModel) -> str:
+    powers = getattr(model, "alpha", 0.0)
+    is_bound = hasattr(model, "upper_bound") and not isinstance(model, GPRFITC) and not np.any(np.asarray(powers))
+    if is_bound:
+        return "gap"
+    if not hasattr(model, "loo_log_predictive_density"):
+        raise ValueError(
+            "make must return a model whose objective is a lower bound and which has an upper_bound, or one with "
+            f"loo_log_predictive_density, got {type(model).__name__}."
+        )
+    return "density"
+
+
+def _kernel(model: GPModel) -> Kernel:
+    """The kernel of the latent function, or of the first one."""
+    return independent_parts(model.inducing_variable, model.kernel)[0][1]
+
+
+def _points(model: GPModel, Z: AnyNDArray) -> AnyNDArray:
+    """The points of the model, or, where there are several sets of them or none, those it was given."""
+    points: AnyNDArray = model.inducing_variable.Z.numpy() if type(model.inducing_variable) is InducingPoints else Z
+    return points
+
+
+def _take_over(model: GPModel, smaller: GPModel) -> None:
+    """Assign to the model all parameters of the smaller one but those of the inducing variable."""
+    own, others = (parameter_dict(each) for each in (model, smaller))
+    points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
+    for name, parameter in own.items():
+        if id(parameter) not in points:
+            parameter.unconstrained_variable.assign(others[name].unconstrained_variable)
+
+
+def _scores(model: GPModel, num_data: int) -> _Scores:
+    density = float(np.mean(model.loo_log_predictive_density())) if _has_densities(model) else np.nan
+    upper_bound = float(model.upper_bound()) / num_data if hasattr(model, "upper_bound") else np.nan
+    # The densities have converged the sites.
+    objective = model.sites_status.log_evidence if has_sites(model) else float(model.maximum_log_likelihood_objective())
+    return _Scores(objective / num_data, upper_bound, density)
+
+
+def _has_densities(model: GPModel) -> bool:
+    return hasattr(model, "loo_log_predictive_density")
+
+
+def _check_scores(scores: _Scores, criterion: str, M: int) -> None:
+    needed = scores.density if criterion == "density" else scores.upper_bound - scores.objective
+    if np.isnan(needed):
+        raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
+
+
+def _gain(before: _Scores, after: _Scores, criterion: str) -> float:
+    """Return the gain of a step, in nats per row."""
+    if criterion == "density":
+        return after.density - before.density
+    rise = after.objective - before.objective
+    return max(rise, rise + before.upper_bound - after.upper_bound)
+
+
+def _reason(status: str, tried: Sequence[int], path: Sequence[_Scores], criterion: str, tolerance: float) -> str:
+    what = "the bounds" if criterion == "gap" else "the leave-one-out density"
+    if len(path) == 1:
+        step = "only one number was tried"
+    else:
+        amount = "less" if status == TOLERANCE else "at least"
+        than = "than " if status == TOLERANCE else ""
+        step = f"from {tried[-2]} to {tried[-1]} {what} gained {amount} {than}{tolerance:g} nats per row"
+    ends = {TOLERANCE: "", LARGEST: ", and no larger number was given", ALL_ROWS: ", and these are all distinct rows"}
+    return f"{step}{ends[status]}."

@@ -1,0 +1,73 @@
+"""Tilted distributions of C latent values that are tied by `gpflow.likelihoods.Softmax`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.likelihoods import Softmax
+from typing_extensions import override
+
+from .. import validation
+from ..engine import SingleRows, concatenate
+from ..likelihoods.robust_max import class_labels, of_labels
+from ..runtime.tracing import in_xla, no_autograph
+from ..tilted.registry import KL, Projection, tilted_rule
+from ..tilted.rule import Cavity, Observations, Size, Tilted, TiltedRule
+from .integrals import softmax_power
+
+_VALUES_PER_CHUNK = 2**10  # rows times classes that are integrated at a time, with 2^13 numbers each at most
+
+
+class SoftmaxTilting(TiltedRule):
+    """
+    Softmax, p = exp(f_y)/Σ_k exp(f_k): E[p^α] is one integral, of a product of functions of one class each.
+
+    The relative error of log Z / α, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to
+    1e3, for every α.
+    """
+
+    is_shift_invariant = True
+
+    def __init__(self, num_classes: int):
+        self._num_classes = num_classes
+
+    @override
+    @no_autograph
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+        label = class_labels(observations.Y, self._num_classes)
+        power = tf.broadcast_to(alpha, tf.shape(label))
+        accurate = negligible < np.inf
+        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes))
+        count = chunks.count(tf.shape(label)[0])
+        count = count if in_xla() else tf.maximum(1, count)
+        mean, variance = tf.transpose(of_labels(cavity.mean, label)), tf.transpose(cavity.variance)  # [n, C]
+
+        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
+            y, m, v, a = (chunks.take(values, chunk) for values in (label, mean, variance, power))
+            tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
+            return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
+
+        shape = [None, self._num_classes]
+        log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
+        d1, d2 = (tf.transpose(value) for value in both)
+        # -log p is convex, with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed that
+        # where v is above 1e8.
+        av = alpha * cavity.variance
+        ratio = 1.0 + av * d2
+        bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * av), 1.0)
+        d2 = tf.where(tf.equal(ratio, bounded), d2, (bounded - 1.0) / av)
+        return Tilted(log_partition[None], d1, d2, bounded)
+
+    @override
+    @no_autograph
+    def log_partition_vjp(
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+    ) -> tuple[tf.Tensor, ...]:
+        """Return zeros: the likelihood has no parameters."""
+        return tuple(tf.zeros_like(source) for source in sources)
+
+
+@tilted_rule.register(Softmax, KL)
+def _softmax(likelihood: Softmax, projection: Projection) -> TiltedRule:
+    return SoftmaxTilting(validation.positive_integer(likelihood.num_classes, "likelihood.num_classes"))

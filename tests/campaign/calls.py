@@ -1,0 +1,136 @@
+"""Random models and calls, good and bad: each outcome is right, or one of our own errors that names what is wrong.
+
+A case makes a regression model from data in some layout and place (far from the origin, in clusters, duplicated, few
+rows, ...), with parameters over many orders of magnitude, and calls it. Or it has one flaw (NaN, shapes, absurd
+numbers), which must be refused by a `ValueError` that names the argument. Objective and predictions of cases without a
+flaw are compared with 50 digits. All follows from the seed of the case.
+
+    python -m campaign.calls [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
+"""
+
+import copy
+import json
+import re
+import warnings
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from campaign.cases import KERNELS, PLACES, Case, case_of, flaw_of, make
+from campaign.reference import Reference, power_ep
+from campaign.running import Outcome, judged, options, tally, within
+
+_TOLERANCE = 1e-6  # relative, of what is well conditioned
+_EPS = float(np.finfo(float).eps)
+
+
+def run(case: Case) -> Outcome:
+    """Make the model of a case, call it, and judge what comes of it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if case.flaw is not None:
+            return _refusal(case)
+        try:
+            model = make(case)
+            return compare(case, model)
+        except tf.errors.InvalidArgumentError as error:
+            message = str(error)
+            named = re.search(
+                r"factorization of (Kuu|B) failed|variance of f given u|lengthscales of their mean", message
+            )
+            return Outcome("refused" if named else "raw error", np.nan, message[:300])
+        except Exception as error:
+            return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+
+
+def _refusal(case: Case) -> Outcome:
+    name = flaw_of(case).names
+    try:
+        make(case)
+    except ValueError as error:
+        said = str(error)
+        return Outcome(
+            "refused" if re.search(rf"\b{name}\b", said) and len(said) < 400 else "refused obscurely",
+            np.nan,
+            said[:300],
+        )
+    except Exception as error:
+        return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+    return Outcome("accepted", np.nan, "")
+
+
+def compare(case: Case, model: Any) -> Outcome:
+    """Compare objective and predictions, of the model and of a copy, with 50 digits."""
+    kernel = KERNELS[case.kernel][1](
+        *(float(value.numpy()) for value in (model.kernel.variance, model.kernel.lengthscales))
+    )
+    jitter, noise = gpflow.default_jitter(), float(model.likelihood.variance.numpy())
+    expected = power_ep(
+        (case.X, case.Y), kernel, model.inducing_variable.Z.numpy(), case.Xnew,
+        alpha=case.alpha, noise=noise, jitter=jitter, structured=case.model == "TSGPR",
+    )  # fmt: skip
+    objective = float(model.maximum_log_likelihood_objective())
+    mean, variance = (value.numpy()[:, 0] for value in model.predict_f(case.Xnew))
+    _, full = copy.deepcopy(model).predict_f(case.Xnew, full_cov=True)
+    tolerated = _tolerated(case, expected, noise)
+    errors = {
+        "objective": abs(objective - expected.objective) / tolerated["objective"],
+        "mean": np.abs(mean - expected.mean).max() / tolerated["mean"],
+        "variance": np.abs(variance - expected.variance).max() / tolerated["variance"],
+        "full covariance": np.abs(np.diagonal(full.numpy()[0]) - expected.variance).max() / tolerated["variance"],
+    }
+    return judged(errors)
+
+
+def _tolerated(case: Case, expected: Reference, noise: float) -> dict[str, float]:
+    """
+    Errors that rounding explains: 1e-6 of the terms' size, and what a relative error of Kuu and Kuf does.
+
+    The latter is eps, or eps r^2 at points r lengthscales from the mean of the inducing points, where squared distances
+    of several inputs are products. It moves the variance of f given u by so much times variance |Kuu^-1 k|^2; the
+    objective by that over the noise for each row, and a mean, whose weight is at most its own size over the noise,
+    likewise.
+    """
+    Z = np.asarray(case.Z, dtype=float)
+    points = (np.concatenate([Z, np.asarray(case.Xnew, dtype=float)]) - Z.mean(axis=0)) / case.lengthscale
+    squares = np.square(points).sum(axis=1).max() if Z.shape[1] > 1 else 0.0
+    moved = _EPS * max(10.0 * len(Z), squares) * case.variance * (1.0 + expected.amplification)
+    relative = _TOLERANCE + len(case.X) * moved / noise
+    return {
+        "objective": relative * (1.0 + expected.size),
+        "mean": relative * (np.sqrt(case.variance) + float(np.abs(case.Y).max())),
+        "variance": relative * case.variance + moved,
+    }
+
+
+def main() -> None:
+    """Run cases and print how they ended."""
+    arguments, found = options(__doc__).parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
+        case = case_of(seed)
+        outcome = run(case)
+        found.append((case, outcome))
+        if outcome.verdict not in ("right", "refused") or (outcome.verdict == "refused" and case.flaw is None):
+            print(seed, *case[1:6], f"variance {case.variance:.2g} lengthscale {case.lengthscale:.2g}",
+                  f"noise {case.noise:.2g} alpha {case.alpha}", *outcome, flush=True)  # fmt: skip
+    if arguments.output:
+        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
+        arguments.output.write_text(json.dumps(wrong, indent=1))
+    print_table(found)
+
+
+def print_table(found: list[tuple[Case, Outcome]]) -> None:
+    """Print how many cases ended how, and the worst errors of those that are right."""
+    print(f"\n{'':28}{'cases':>7}{'right':>7}{'refused':>9}{'other':>7}{'worst error / tolerated':>25}")
+    for group in ("flawed", *PLACES, "all"):
+        outcomes = [
+            outcome for case, outcome in found if group in ("all", case.place if case.flaw is None else "flawed")
+        ]
+        (right, refused, other), worst = tally(outcomes, ("right", "refused"))
+        print(f"{group:28}{len(outcomes):7}{right:7}{refused:9}{other:7}{worst}")
+
+
+if __name__ == "__main__":
+    main()

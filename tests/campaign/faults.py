@@ -1,0 +1,524 @@
+"""Kills, full disks, damaged files, two processes at one file, many threads: what comes of it is right, or our error.
+
+    killed       SIGKILL at any moment or in the midst of a write, and what a new process makes of what is left
+    disk         writes that fail, on a full or a read-only file system (where none can be mounted, with a limit)
+    damaged      checkpoints, states and cached data sets of other bytes or arrays, or something else in their place
+    two writers  two processes at one checkpoint, state or cache, and a third one that reads
+    threads      20 to 100 threads that predict with one model
+    records      TensorBoard on a full disk; several runs of an experiment in one folder, some of which are killed
+
+A case makes one or several checks. It can be run again by its number, --seed NUMBER --cases 1, from which all follows
+but what depends on the time.
+
+    python -m campaign.faults [--cases 1000] [--minutes 60] [--seed 0] [--only killed] [--output FILE.json]
+"""
+
+import json
+import signal
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+
+from campaign import damage
+from campaign.children import (
+    CONTENT,
+    NUM_BATCHES,
+    PUBLISHED,
+    STREAMS,
+    TRAININGS,
+    Child,
+    Trained,
+    X,
+    cached_path,
+    classifier,
+    download,
+    follow,
+    new_stream,
+    regression,
+    restored,
+    served,
+    stream_parts,
+    train,
+    undisturbed,
+    undisturbed_stream,
+    values_of,
+)
+from campaign.judging import TOLERANCE, Case, compared, of_ended, refusal, right, same_arrays, small_disk, whole, wrong
+from campaign.records import SUBJECTS, records
+from campaign.running import Outcome, options, tally, within
+from gpflow_pep import StreamState
+from gpflow_pep.saving.arrays_file import DIGEST, load_arrays
+from gpflow_pep.training import fit
+
+_ROUNDING = 1e-9  # of predictions that nothing iterates for
+_DAMAGES = 15  # of one case
+_DOWNLOAD = "data set"
+
+
+# --- killed ----------------------------------------------------------------------------------------------------------
+
+
+def _dying(task: Callable[[], Any], call: str, number: int) -> Any:
+    with damage.Disturbed(call, number, damage.die):
+        return task()
+
+
+def _dying_at(number: int) -> Callable[..., None]:
+    """Called at every record or batch."""
+    disturbed = damage.Disturbed("record", number, damage.die)
+    return lambda *_: disturbed.act()
+
+
+def killed(case: Case, folder: Path) -> list[Outcome]:
+    """Kill up to three processes at one task, one after the other; a fourth one brings it to an end."""
+    rng, found = case.rng, []
+    path = folder / "c.npz"
+    with served() as address:
+        task: Callable[[], Any] = {
+            **{name: lambda: train(case.subject, path) for name in TRAININGS},
+            **{name: lambda: follow(case.subject, path) for name in STREAMS},
+            _DOWNLOAD: lambda: download(folder, address),
+        }[case.subject]
+        for _ in range(int(rng.integers(1, 4))):
+            ways = ("any", "file") if case.subject == _DOWNLOAD else ("any", "file", "record", *damage.CALLS)
+            way, number, pause = str(rng.choice(ways)), int(rng.integers(1, 15)), float(rng.uniform())
+            if way in damage.CALLS:
+                victim = Child(_dying, task, way, number * (12 if way == "write" else 1))
+            elif way == "record":
+                victim = Child(train if case.subject in TRAININGS else follow, case.subject, path, _dying_at(number))
+            else:
+                victim = Child(task)
+                while way == "file" and not path.exists() and not victim.has_ended():
+                    time.sleep(0.001)
+                time.sleep(pause * (0.3 if way == "file" or case.subject == _DOWNLOAD else 2.0))
+                victim.kill()
+            ended = victim.ended()
+            as_meant = right() if ended.code in (0, -signal.SIGKILL) else of_ended(ended, lambda _: right())
+            found.append(whole(path) or as_meant)
+        least = _objective_of(path)
+        ended = Child(task).ended()
+    if case.subject in TRAININGS:
+        found.append(of_ended(ended, lambda trained: compared(case.subject, trained, least)))
+    elif case.subject in STREAMS:
+        expected = undisturbed_stream(case.subject)[0]
+        found.append(of_ended(ended, lambda state: same_arrays(state, expected)))
+    else:
+        found.append(of_ended(ended, _is_content))
+    return found
+
+
+def _objective_of(path: Path) -> float:
+    """The last one of a checkpoint that is there."""
+    if not path.exists():
+        return -np.inf
+    about = load_arrays(path, "the file").get("about")
+    objective = [] if about is None else json.loads(str(about))["history"]["objective"]
+    return float(objective[-1]) if objective else -np.inf
+
+
+def _is_content(content: bytes) -> Outcome:
+    return right() if content == CONTENT else wrong("wrong data", f"{len(content)} bytes")
+
+
+# --- disk ------------------------------------------------------------------------------------------------------------
+
+
+def disk(case: Case, folder: Path) -> list[Outcome]:
+    """Writes fail in the midst of it; then they succeed again, and it goes on from the file."""
+    task = {**dict.fromkeys(TRAININGS, _train_on_disk), **dict.fromkeys(STREAMS, _follow_on_disk)}
+    if case.subject != _DOWNLOAD:
+        if case.subject in TRAININGS:
+            undisturbed(case.subject)  # by a child of this process, and not by one of a child's
+        else:
+            undisturbed_stream(case.subject)
+        ended = Child(task[case.subject], case, folder).ended()
+    else:
+        with served() as address:
+            ended = Child(_download_on_disk, case, folder, address).ended()
+    if ended.code != 0:
+        return [of_ended(ended, lambda _: right())]
+    outcomes: list[Outcome] = ended.value
+    return outcomes
+
+
+def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
+    rng, path = case.rng, folder / "c.npz"
+    way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, 12))
+    if way in damage.CALLS:
+        number = place * (8 if way == "write" else 1)
+        with damage.Disturbed(
+            way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))
+        ) as failing:
+            try:
+                trained = train(case.subject, path)
+            except ValueError as error:
+                return [refusal(error, f"checkpoint must be a file that can be written, got {str(path)!r}")]
+        told = 1 if failing.times else 0
+    else:
+        space = small_disk(folder, rng)
+        changed = damage.Disturbed("record", place, getattr(space, way))
+        trained = train(case.subject, path, lambda *_: changed.act())
+        told = changed.times
+        space.allow()
+    found = [compared(case.subject, trained)]
+    if len(trained.warned) != told or not all(str(path) in each for each in trained.warned):
+        found.append(wrong("not told once", f"{told} expected: {trained.warned}"))
+    found += _left(folder, path)
+    least = _objective_of(path)
+    return [*found, compared(case.subject, train(case.subject, path), least)]
+
+
+def _left(folder: Path, path: Path) -> list[Outcome]:
+    """What is wrong with what there is in a folder."""
+    others = [each.name for each in folder.iterdir() if each not in (path, folder / "filler")]
+    torn = whole(path)
+    return ([] if torn is None else [torn]) + ([wrong("left behind", others)] if others else [])
+
+
+def _follow_on_disk(case: Case, folder: Path) -> list[Outcome]:
+    rng, path = case.rng, folder / "c.npz"
+    way, place = str(rng.choice(["fill", "forbid", *damage.CALLS])), int(rng.integers(1, NUM_BATCHES))
+    failed: list[str] = []
+    if way in damage.CALLS:
+        number = place * (8 if way == "write" else 1)
+        with damage.Disturbed(way, number, damage.failing(int(rng.choice(damage.ERRORS))), bool(rng.integers(2))):
+            state = follow(case.subject, path, failed=failed)
+    else:
+        space = small_disk(folder, rng)
+        state = follow(
+            case.subject, path, lambda batch: getattr(space, way)() if batch == place else None, failed=failed
+        )
+        space.allow()
+    expected = undisturbed_stream(case.subject)[0]
+    found = [same_arrays(state, expected), *_left(folder, path)]
+    found += [Outcome("refused" if str(path) in each else "refused obscurely", np.nan, each) for each in failed]
+    return [*found, same_arrays(follow(case.subject, path), expected)]
+
+
+def _download_on_disk(case: Case, folder: Path, address: str) -> list[Outcome]:
+    rng, (cache, local) = case.rng, (folder / "cache", folder / "local")
+    for each in (cache, local):
+        each.mkdir()
+    space = small_disk(cache, rng, len(CONTENT) // 500)
+    getattr(space, str(rng.choice(["fill", "forbid"])))()
+    try:
+        found = [_is_content(download(folder, address))]
+    except Exception as error:
+        found = [refusal(error, cache)]
+    space.allow()
+    return [*found, _is_content(download(folder, address))]
+
+
+# --- damaged ---------------------------------------------------------------------------------------------------------
+
+
+def damaged(case: Case, folder: Path) -> list[Outcome]:
+    """Damage a file in so many ways, and load it."""
+    others = [undisturbed("TSVGP").last, undisturbed_stream("StreamingSGPR")[1]]
+    if case.subject == _DOWNLOAD:
+        with served() as address:
+            ended = Child(_damaged_downloads, case, folder, address).ended()
+    else:
+        (undisturbed if case.subject in TRAININGS else undisturbed_stream)(case.subject)
+        ended = Child(_damaged_files, case, folder, others).ended()
+    if ended.code != 0:
+        return [of_ended(ended, lambda _: right())]
+    outcomes: list[Outcome] = ended.value
+    return outcomes
+
+
+_UNSEEN = ("members swapped", "another number", "another text", "one missing")  # but for the digest
+
+
+def _put(path: Path, content: bytes, others: list[bytes], rng: np.random.Generator) -> tuple[str, Path]:
+    """Damage in one way, and return its name and the path to use."""
+    arrays = {} if not others else damage.MEMBERS
+    way = str(rng.choice([*damage.BYTES, *arrays, *damage.THINGS, *(["of another", "packed"] if others else [])]))
+    if way in damage.THINGS:
+        return way, damage.put(way, path)
+    if way in damage.BYTES:
+        content = damage.BYTES[way](content, rng)
+    elif way == "of another":
+        content = others[int(rng.integers(len(others)))]
+    elif way == "packed":
+        content = damage.compressed(content)
+    else:
+        check = DIGEST if way in _UNSEEN or rng.integers(2) else ""
+        content = damage.rewritten(content, lambda arrays: damage.MEMBERS[way](arrays, rng), check)
+    path.write_bytes(content)
+    return way, path
+
+
+def _damaged_files(case: Case, folder: Path, others: list[bytes]) -> list[Outcome]:
+    rng, found = case.rng, []
+    is_training = case.subject in TRAININGS
+    known = undisturbed(case.subject) if is_training else None
+    for number in range(_DAMAGES):
+        place = folder / str(number)
+        place.mkdir()
+        content = undisturbed_stream(case.subject)[1] if known is None else (known.midway, known.last)[rng.integers(2)]
+        foreign = [each for each in others if each != content and (known is None or each != known.last)]
+        way, path = _put(place / "c.npz", content, foreign, rng)
+        written = path.read_bytes() if path.is_file() else b""
+        with _alarm(30):
+            outcome = (_train_damaged if is_training else _restore_damaged)(case.subject, path, content)
+        if outcome.verdict == "refused" and (path.read_bytes() if path.is_file() else b"") != written:
+            outcome = wrong("file changed", way)
+        found.append(outcome._replace(message=f"{way}: {outcome.message}"))
+    return found
+
+
+class _Hung(BaseException):
+    """Which nothing takes for an error of its own."""
+
+
+class _alarm:
+    """An error where something takes more seconds."""
+
+    def __init__(self, seconds: int):
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        def ring(*_: object) -> None:
+            raise _Hung("it takes too long")
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.alarm(self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
+
+
+def _train_damaged(name: str, path: Path, content: bytes) -> Outcome:
+    training = TRAININGS[name]
+    model = training.make()
+    before = values_of(model)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = fit(model, training.rows, checkpoint=path, checkpoint_seconds=np.inf, **training.options)
+    except _Hung as error:
+        return wrong("hung", error)
+    except Exception as error:
+        outcome = refusal(error, path)
+        changed = same_arrays(values_of(model), before).verdict != "right"
+        return wrong("model changed", outcome.message) if changed else outcome
+    rows = [] if training.rows is None else [training.rows]
+    evaluated = float(model.maximum_log_likelihood_objective(*rows))
+    return compared(name, Trained(values_of(model), result.objective, result.status, [], evaluated))
+
+
+def _restore_damaged(name: str, path: Path, content: bytes) -> Outcome:
+    parts = stream_parts(name)
+    before = {f"{number}{key}": value for number, part in enumerate(parts) for key, value in values_of(part).items()}
+    try:
+        model = STREAMS[name].from_state(StreamState.load(path), *parts)
+    except _Hung as error:
+        return wrong("hung", error)
+    except Exception as error:
+        after = {f"{number}{key}": value for number, part in enumerate(parts) for key, value in values_of(part).items()}
+        changed = same_arrays(after, before).verdict != "right"
+        return wrong("parts changed", error) if changed else refusal(error, path, "the state")
+    intact = path.with_name("intact.npz")
+    intact.write_bytes(content)
+    return same_arrays(model.state.as_dict(), restored(name, intact).state.as_dict())
+
+
+def _damaged_downloads(case: Case, folder: Path, address: str) -> list[Outcome]:
+    rng, found = case.rng, []
+    for number in range(_DAMAGES):
+        place = folder / str(number)
+        is_local, reachable = bool(rng.integers(2)), bool(rng.integers(3))
+        path = place / "local" / PUBLISHED.relative_path if is_local else cached_path(place)
+        path.parent.mkdir(parents=True)
+        way, _ = _put(path, CONTENT, [], rng)
+        try:
+            with _alarm(30):
+                outcome = _is_content(download(place, address if reachable else "http://127.0.0.1:9"))
+        except _Hung as error:
+            outcome = wrong("hung", error)
+        except Exception as error:
+            outcome = refusal(error, place, PUBLISHED.relative_path)
+        found.append(outcome._replace(message=f"{way}, {path.name}: {outcome.message}"))
+    return found
+
+
+# --- two writers -----------------------------------------------------------------------------------------------------
+
+
+def two_writers(case: Case, folder: Path) -> list[Outcome]:
+    """Two processes at one file at once, while this one reads it again and again."""
+    path, torn, pause = folder / "c.npz", list[Outcome](), float(case.rng.choice([0.0, 0.2, 1.0]))
+    with served() as address:
+        task: Callable[[], Any] = {
+            **{name: lambda: train(case.subject, path) for name in TRAININGS},
+            **{name: lambda: follow(case.subject, path) for name in STREAMS},
+            _DOWNLOAD: lambda: download(folder, address),
+        }[case.subject]
+        first = Child(task)
+        time.sleep(pause)
+        writers = [first, Child(task)]
+        while not all(writer.has_ended() for writer in writers) and not torn:
+            found = whole(path) if case.subject != _DOWNLOAD else _whole_download(folder)
+            torn += [] if found is None else [found]
+            time.sleep(0.002)
+        ends = [writer.ended() for writer in writers]
+    if case.subject in TRAININGS:
+        return [*torn, *(of_ended(end, lambda trained: compared(case.subject, trained)) for end in ends),
+                *_left(folder, path)]  # fmt: skip
+    if case.subject in STREAMS:
+        expected = undisturbed_stream(case.subject)[0]
+        return [*torn, *(of_ended(end, lambda state: same_arrays(state, expected)) for end in ends),
+                *_left(folder, path)]  # fmt: skip
+    return [*torn, *(of_ended(end, _is_content) for end in ends)]
+
+
+def _whole_download(folder: Path) -> Outcome | None:
+    path = cached_path(folder)
+    found = _is_content(path.read_bytes()) if path.exists() else None
+    return None if found is None or found.verdict == "right" else found._replace(verdict="torn file")
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+_MODELS: dict[str, Callable[[], Any]] = {
+    "PEPR": regression,
+    "PEPClassifier": lambda: classifier(alpha=0.5, tol=1e-8),
+    "StreamingSGPR": lambda: new_stream("StreamingSGPR"),
+    "StreamingPEP": lambda: new_stream("StreamingPEP", tol=1e-8),
+}
+_ASKED: dict[str, Callable[[Any, AnyNDArray], Any]] = {
+    "predict_f": lambda model, Xnew: model.predict_f(Xnew),
+    "predict_f, full": lambda model, Xnew: model.predict_f(Xnew, full_cov=True),
+    "predict_y": lambda model, Xnew: model.predict_y(Xnew),
+    "posterior": lambda model, Xnew: model.posterior().predict_f(Xnew),
+    "training_loss": lambda model, Xnew: [model.training_loss()],
+}
+
+
+def threads(case: Case, folder: Path) -> list[Outcome]:
+    """Ask one model in many threads, in some rounds; before each one the power or a parameter is changed."""
+    ended = Child(_in_rounds, case).ended()
+    if ended.code != 0:
+        return [of_ended(ended, lambda _: right())]
+    outcomes: list[Outcome] = ended.value
+    return outcomes
+
+
+def _in_rounds(case: Case) -> list[Outcome]:
+    rng, found = case.rng, []
+    number, model, alone = int(rng.integers(20, 101)), _MODELS[case.subject](), _MODELS[case.subject]()
+    Xnew = X[:15] if case.subject.startswith("PEP") else rng.uniform(0.0, 5.0, (15, 2))
+    for _ in range(int(rng.integers(2, 5))):
+        change, value = int(rng.integers(4)), float(rng.uniform(0.2, 1.0))
+        for each in (model, alone):
+            if change == 1:
+                each.alpha = value
+            elif change == 2:
+                each.kernel.lengthscales.assign(value * np.ones(each.kernel.lengthscales.shape))
+            elif change == 3:
+                each.kernel.variance.assign(2.0 * value)
+        asked = [str(name) for name in rng.choice(list(_ASKED), number)]
+        answers = _at_once(model, asked, Xnew)
+        expected = {name: [np.asarray(part) for part in ask(alone, Xnew)] for name, ask in _ASKED.items()}
+        found += [_answered(answer, expected[name], case) for name, answer in zip(asked, answers, strict=True)]
+    return found
+
+
+def _at_once(model: Any, asked: list[str], Xnew: AnyNDArray) -> list[Any]:
+    """What each thread gets, or the error."""
+    start, answers = threading.Barrier(len(asked)), list[Any]([None] * len(asked))
+
+    def ask(place: int) -> None:
+        start.wait()
+        try:
+            answers[place] = [np.asarray(part) for part in _ASKED[asked[place]](model, Xnew)]
+        except Exception as error:
+            answers[place] = error
+
+    running = [threading.Thread(target=ask, args=(place,), daemon=True) for place in range(len(asked))]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return answers
+
+
+def _answered(answer: Any, expected: list[AnyNDArray], case: Case) -> Outcome:
+    if isinstance(answer, Exception):
+        return wrong("raw error", f"{type(answer).__name__}: {answer}")
+    tolerance = TOLERANCE if case.subject.endswith(("Classifier", "PEP")) else _ROUNDING
+    errors = [np.abs(a - b).max() / (1.0 + np.abs(b).max()) for a, b in zip(answer, expected, strict=True)]
+    return right(float(max(errors)) / tolerance) if np.isfinite(errors).all() else wrong("not finite")
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+_FILES = (*TRAININGS, *STREAMS, _DOWNLOAD)
+KINDS: dict[str, tuple[Callable[[Case, Path], list[Outcome]], tuple[str, ...]]] = {
+    "killed": (killed, _FILES),
+    "disk": (disk, _FILES),
+    "damaged": (damaged, _FILES),
+    "two writers": (two_writers, _FILES),
+    "threads": (threads, tuple(_MODELS)),
+    "records": (records, SUBJECTS),
+}
+
+
+def case_of(seed: int, only: str | None = None) -> Case:
+    """Make the case of a seed: the kinds in turn."""
+    kind = only or list(KINDS)[seed % len(KINDS)]
+    return Case(seed, kind, str(np.random.default_rng(seed).choice(KINDS[kind][1])))
+
+
+def run(case: Case) -> list[Outcome]:
+    """Do it in a folder of its own, and judge each thing that comes of it."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        try:
+            return KINDS[case.kind][0](case, Path(folder))
+        except Exception as error:
+            return [wrong("raw error", f"{type(error).__name__}: {error}")]
+
+
+def main() -> None:
+    """Run cases and print how they ended."""
+    parser = options(__doc__)
+    parser.add_argument("--only", choices=KINDS, help="cases of this kind only")
+    arguments, found = parser.parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
+        case = case_of(seed, arguments.only)
+        outcomes = run(case)
+        found.append((case, outcomes))
+        for outcome in outcomes:
+            if outcome.verdict not in ("right", "refused"):
+                print(*case, *outcome, flush=True)
+    if arguments.output:
+        failed = [
+            {**case._asdict(), **outcome._asdict()}
+            for case, outcomes in found
+            for outcome in outcomes
+            if outcome.verdict not in ("right", "refused")
+        ]
+        arguments.output.write_text(json.dumps(failed, indent=1))
+    print_table(found)
+
+
+def print_table(found: list[tuple[Case, list[Outcome]]]) -> None:
+    """Print how many checks ended how, and the worst errors of those that are right."""
+    print(f"\n{'':14}{'cases':>7}{'checks':>8}{'right':>7}{'refused':>9}{'other':>7}{'worst error / tolerated':>25}")
+    for kind in (*KINDS, "all"):
+        of_kind = [outcomes for case, outcomes in found if kind in (case.kind, "all")]
+        outcomes = [outcome for each in of_kind for outcome in each]
+        (rights, refused, other), worst = tally(outcomes, ("right", "refused"))
+        print(f"{kind:14}{len(of_kind):7}{len(outcomes):8}{rights:7}{refused:9}{other:7}{worst}")
+
+
+if __name__ == "__main__":
+    main()

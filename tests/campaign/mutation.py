@@ -1,0 +1,314 @@
+"""Small random changes of the mathematical modules, one at a time: do the tests notice?
+
+A mutant is a module with one change: another operator or comparison, another number, a sign, a term or a statement
+left out, exchanged branches or arguments. It is killed where a test of the module fails, or where the tests take too
+long; where it survives, either the change does not matter (a tuning constant, say) or a test is missing. All follows
+from the seed.
+
+    python -m campaign.mutation [--mutants 200] [--minutes 60] [--seed 0] [--modules engine ...]
+        [--output FILE.json]
+
+Each mutant is tried in a process of its own, forked from this one, which has imported TensorFlow but nothing of
+`gpflow_pep`, and must not have run any operation: its threads would not survive the fork.
+"""
+
+import ast
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from importlib.machinery import SourceFileLoader
+from itertools import islice
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+import gpflow
+import hypothesis
+import mpmath
+import numpy as np
+import pytest
+import scipy
+import sklearn
+import tensorflow as tf
+
+from campaign.running import Outcome, options, tally, within
+
+_IMPORTED = (gpflow, hypothesis, mpmath, scipy, sklearn, tf)  # once, for all children
+_SECONDS = 300.0  # that the tests of a mutant may take
+_MEMORY = 12 * 2**30  # bytes that a child may address
+_ROOT = Path(__file__).parents[2]
+_PACKAGE = _ROOT / "gpflow_pep"
+
+TESTS = {
+    "engine/old_posterior.py": "models/test_streaming.py engine",
+    "engine/collapsed_leave_one_out.py": "models/test_leave_one_out.py",
+    "engine/covariances.py": "engine test_conditioning.py",
+    "engine/kernel_matrices.py": "engine test_conditioning.py",
+    "engine": "models/test_oracle.py engine models/test_limits.py",
+    "tilted/densities.py": "tilted/test_densities.py tilted",
+    "tilted": "tilted",
+    "ep/convergence.py": "ep models/test_pep_oracle.py",
+    "ep/newton.py": "ep models/test_pep_oracle.py",
+    "ep": "models/test_pep_oracle.py ep models/test_pep_dense.py",
+    "quadrature/softmax_integrals.py": "quadrature/test_softmax.py tilted/test_softmax.py",
+    "quadrature/largest.py": "quadrature/test_largest.py likelihoods/test_robust_max.py",
+    "quadrature": "quadrature tilted/test_quadrature.py tilted/test_tilted.py",
+    "linalg.py": "test_linalg.py engine",
+    "normal.py": "test_normal.py tilted/test_tilted.py",
+    "posteriors.py": "test_posteriors.py models/test_oracle.py",
+    "models/tied.py": "models/test_tied.py",
+}
+"""Modules, or folders of them, and what must notice a change of theirs: the tests that are nearest come first."""
+
+GROUPS = ("engine", "tilted", "ep", "quadrature", "linalg.py", "normal.py", "posteriors.py", "models/tied.py")
+VERDICTS = ("killed", "survived", "too long")
+
+
+class Change(NamedTuple):
+    """A change of a module."""
+
+    line: int
+    kind: str
+    old: str
+    new: str
+    source: str
+    """The module with the change."""
+
+
+class Mutant(NamedTuple):
+    """A change, and where it is."""
+
+    module: str
+    """The path of the module in the package."""
+    change: Change
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+}
+_OPERATORS |= {ast.BitOr: ast.BitAnd, ast.FloorDiv: ast.Mult, ast.And: ast.Or, ast.Or: ast.And}
+_COMPARISONS = {ast.Lt: (ast.LtE, ast.Gt), ast.Gt: (ast.GtE, ast.Lt), ast.LtE: (ast.Lt,), ast.GtE: (ast.Gt,)}
+_COMPARISONS |= {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,)}
+_FUNCTIONS = {"minimum": "maximum", "reduce_min": "reduce_max", "min": "max", "reduce_any": "reduce_all"}
+_FUNCTIONS |= {two: one for one, two in _FUNCTIONS.items()}
+_Edit = tuple[str, ast.AST]
+
+
+def _edits(node: Any) -> Iterator[_Edit]:
+    """What may stand in the place of a node, each with its kind."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        yield "operator", ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right)
+        if isinstance(node.op, ast.Add | ast.Sub):
+            yield "term", node.left
+            yield "term", node.right if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.right)
+    elif isinstance(node, ast.BoolOp):
+        yield "operator", ast.BoolOp(_OPERATORS[type(node.op)](), node.values)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        for other in _COMPARISONS.get(type(node.ops[0]), ()):
+            yield "comparison", ast.Compare(node.left, [other()], node.comparators)
+    elif isinstance(node, ast.UnaryOp):
+        yield "sign", node.operand
+    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        c: Any = node.value
+        yield from (("number", ast.Constant(value)) for value in ((1 - c,) if c in (0, 1) else (2 * c, c + 1, -c)))
+    elif isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant) and type(node.value.value) is bool:
+        if node.arg != "strict":  # of zip: a check
+            yield "flag", ast.keyword(node.arg, ast.Constant(not node.value.value))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _FUNCTIONS:
+            function = ast.Attribute(node.func.value, _FUNCTIONS[node.func.attr], ast.Load())
+            yield "function", ast.Call(function, node.args, node.keywords)
+        if node.func.attr == "where" and len(node.args) == 3:
+            yield "branches", ast.Call(node.func, [node.args[0], *node.args[:0:-1]], node.keywords)
+    elif _may_be_left_out(node):
+        yield "statement", ast.Pass()
+
+
+def _may_be_left_out(node: Any) -> bool:
+    """Whether a statement is a call, or gives names a value that depends on them, so that they have one without it."""
+    if isinstance(node, ast.Assign):
+        names = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+        return bool(names) and names <= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
+    return isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+
+
+def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
+    """Where nodes are, as (object, attribute or number, node), but for what says nothing: types and messages."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "bases"):
+            continue
+        holder, children = (value, enumerate(value)) if isinstance(value, list) else (node, [(field, value)])
+        for key, child in children:
+            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr | ast.Raise) and not _is_all(child):
+                yield holder, key, child
+                yield from _places(child)
+
+
+def _is_all(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+
+
+def _put(holder: Any, key: Any, node: Any) -> None:
+    if isinstance(holder, list):
+        holder[key] = node
+    else:
+        setattr(holder, key, node)
+
+
+class Mutations:
+    """All changes of a module."""
+
+    def __init__(self, source: str):
+        self._tree = ast.parse(source)
+        self._places = [place for place in _places(self._tree) if any(True for _ in _edits(place[2]))]
+
+    def __len__(self) -> int:
+        """Of how many places."""
+        return len(self._places)
+
+    def at(self, number: int) -> list[Change]:
+        """The changes of one place."""
+        holder, key, node = self._places[number]
+        line = getattr(node, "lineno", None) or node.value.lineno
+        changes = []
+        for kind, new in _edits(node):
+            _put(holder, key, new)
+            source = ast.unparse(self._tree)
+            _put(holder, key, node)
+            changes.append(Change(line, kind, ast.unparse(node), ast.unparse(new), source))
+        return changes
+
+
+def modules(names: Sequence[str]) -> list[str]:
+    """The modules of files and folders of the package, their paths in it."""
+    found = []
+    for name in names:
+        path = _PACKAGE / name
+        files = [path] if path.suffix else sorted(path.glob("*.py"))
+        found += [str(file.relative_to(_PACKAGE)) for file in files if file.name != "__init__.py"]
+    return found
+
+
+def drawn(names: Sequence[str], seed: int) -> Iterator[Mutant]:
+    """Mutants of files and folders: every place is as likely as any other, and none comes twice."""
+    rng = np.random.default_rng([seed, 11])
+    mutations = {name: Mutations((_PACKAGE / name).read_text()) for name in modules(names)}
+    places = [(name, number) for name, each in mutations.items() for number in range(len(each))]
+    for index in rng.permutation(len(places)):
+        name, number = places[index]
+        changes = mutations[name].at(number)
+        yield Mutant(name, changes[rng.integers(len(changes))])
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+def noticing(module: str) -> list[str]:
+    """The tests that must notice a change of a module."""
+    named = next(tests for name, tests in TESTS.items() if module == name or module.startswith(f"{name}/"))
+    return [str(_ROOT / "tests" / name) for name in named.split()]
+
+
+def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) -> Outcome:
+    """Try a mutant, or without one the package as it is, with these tests in a process of its own."""
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory() as folder:
+        began, number = time.monotonic(), os.fork()
+        if number == 0:
+            _perform(mutant, tests, Path(folder), said)
+        while os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() - began > seconds:
+                os.kill(number, signal.SIGKILL)
+                break
+            time.sleep(0.05)
+        code = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    verdict = "survived" if code == 0 else "too long" if code == -signal.SIGKILL else "killed"
+    by = re.findall(r"^(?:FAILED|ERROR) (.*)", text, flags=re.MULTILINE)
+    return Outcome(verdict, time.monotonic() - began, (by[-1] if by else text[-200:])[:300] if code else "")
+
+
+def install(mutant: Mutant, folder: Path) -> None:
+    """Have its module loaded, in this process, from a file in this folder: AutoGraph reads what it compiles again."""
+    name = ".".join(("gpflow_pep", *Path(mutant.module).with_suffix("").parts))
+    file = folder / "mutant.py"
+    file.write_text(mutant.change.source)
+    load = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        return compile(mutant.change.source, file, "exec") if fullname == name else load(self, fullname)
+
+    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010
+
+
+def _perform(mutant: Mutant | None, tests: Sequence[str], folder: Path, said: Any) -> None:
+    code = 1
+    try:
+        for place in (1, 2):
+            os.dup2(said.fileno(), place)
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        os.chdir(_ROOT)
+        os.environ["COLUMNS"] = "300"  # of what is said of a failure
+        if mutant is not None:
+            install(mutant, folder)
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", *tests])
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    """Try mutants and print what became of them."""
+    parser = options(__doc__, "mutants", 200)
+    parser.add_argument("--modules", nargs="+", default=GROUPS, help="files and folders of the package (%(default)s)")
+    arguments, found = parser.parse_args(), []
+    intact = run(None, sorted({path for name in modules(arguments.modules) for path in noticing(name)}), np.inf)
+    if intact.verdict != "survived":
+        sys.exit(f"The tests fail without a change: {intact.message}")
+    print(f"the tests pass without a change, in {intact.error:.0f} s", flush=True)
+    mutants = islice(drawn(arguments.modules, arguments.seed), arguments.mutants)
+    for mutant in within(arguments.minutes, mutants):
+        outcome = run(mutant, noticing(mutant.module))
+        found.append((mutant, outcome))
+        print(_described(mutant, outcome), flush=True)
+        if arguments.output:
+            arguments.output.write_text(json.dumps([_recorded(*each) for each in found], indent=1))
+    print_table(found)
+
+
+def _recorded(mutant: Mutant, outcome: Outcome) -> dict[str, Any]:
+    change = {key: value for key, value in mutant.change._asdict().items() if key != "source"}
+    return {"module": mutant.module, **change, **outcome._asdict()}
+
+
+def _described(mutant: Mutant, outcome: Outcome) -> str:
+    line, kind, old, new, _ = mutant.change
+    return f"{outcome.verdict:9}{outcome.error:5.0f} s  {mutant.module}:{line} {kind}: {old[:60]} -> {new[:60]}"
+
+
+def print_table(found: Sequence[tuple[Mutant, Outcome]]) -> None:
+    """Print how many mutants of which modules ended how."""
+    print(f"\n{'':20}{'mutants':>9}" + "".join(f"{name:>10}" for name in VERDICTS))
+    for group in (*GROUPS, "all"):
+        outcomes = [
+            each for mutant, each in found if group in ("all", mutant.module) or mutant.module.startswith(f"{group}/")
+        ]
+        counts, _ = tally(outcomes, VERDICTS)
+        if outcomes:
+            print(f"{group:20}{len(outcomes):9}" + "".join(f"{number:10}" for number in counts[:-1]))
+
+
+if __name__ == "__main__":
+    main()

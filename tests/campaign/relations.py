@@ -1,0 +1,337 @@
+"""Random models of every kind against themselves and each other: relations that hold whatever the numbers are.
+
+A case makes a model from random data and parameters over many orders of magnitude, and a second one to which it is
+related: with the rows in another order, other units or another origin of the inputs, other units of the outputs, other
+chunks, exchanged labels; a copy, a compiled function; or another class that is the same thing here. Objective and
+predictions must agree. What rounding explains is measured: the change by a lengthscale longer by 1e-12. All follows
+from the seed of the case.
+
+    python -m campaign.relations [--cases 1000] [--minutes 60] [--seed 0] [--output FILE.json]
+"""
+
+import copy
+import json
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+
+from campaign.running import Outcome, judged, options, tally, within
+from gpflow_pep import (
+    APEP,
+    ARPEP,
+    BTSGPR,
+    PEP,
+    PEPR,
+    PEPSVGP,
+    RPAPEP,
+    TSGPR,
+    TSVGP,
+    MultiClassRobustMax,
+    StreamingPEP,
+    StreamingSGPR,
+)
+from gpflow_pep.likelihoods import Logit, Probit
+
+_RELATIVE = 1e-6  # what is tolerated where nothing is ill-conditioned
+_LONGER, _AMPLIFIED = 1e-12, 300.0  # the change of a lengthscale, and how many times its effect is tolerated
+_NAMED = r"factorization of .* failed|variance of f given u|lengthscales of their mean|sites cannot be updated"
+
+
+class Case(NamedTuple):
+    """What a model is made of."""
+
+    seed: int
+    model: str
+    likelihood: str
+    relation: str
+    X: AnyNDArray
+    Y: AnyNDArray
+    Z: AnyNDArray
+    Xnew: AnyNDArray
+    alpha: float
+    variance: float
+    lengthscale: float
+    noise: float
+    q: tuple[AnyNDArray, AnyNDArray]
+    """q_mu and q_sqrt of models that have them."""
+
+
+class Found(NamedTuple):
+    """What is compared."""
+
+    objective: AnyNDArray
+    mean: AnyNDArray
+    variance: AnyNDArray
+
+
+LIKELIHOODS: dict[str, Callable[[Case], gpflow.likelihoods.Likelihood]] = {
+    "Gaussian": lambda case: gpflow.likelihoods.Gaussian(case.noise),
+    "Probit": lambda case: Probit(),
+    "Logit": lambda case: Logit(),
+    "robust-max": lambda case: MultiClassRobustMax(3),
+    "Poisson": lambda case: gpflow.likelihoods.Poisson(),
+    "Student-t": lambda case: gpflow.likelihoods.StudentT(scale=np.sqrt(case.noise)),
+}
+_REGRESSION: dict[str, Callable[..., Any]] = {
+    "PEPR": lambda case, *parts, **o: PEPR(*parts, alpha=case.alpha, noise_variance=case.noise, **o),
+    "PEPR blocks": lambda case, *parts, **o: PEPR(
+        *parts, alpha=case.alpha, noise_variance=case.noise, blocks=_blocks(case), **o
+    ),
+    "TSGPR": lambda case, *parts, **o: TSGPR(*parts, noise_variance=case.noise, **o),
+    "BTSGPR": lambda case, *parts, **o: BTSGPR(*parts, noise_variance=case.noise, blocks=_blocks(case), **o),
+    "StreamingSGPR": lambda case, *parts, **o: StreamingSGPR(*parts, alpha=case.alpha, noise_variance=case.noise, **o),
+}
+_EP = {"PEP": PEP, "StreamingPEP": StreamingPEP}
+_MINIBATCH = {"TSVGP": TSVGP, "PEPSVGP": PEPSVGP, "APEP": APEP, "ARPEP": ARPEP, "RPAPEP": RPAPEP}
+MODELS = (*_REGRESSION, *_EP, *_MINIBATCH)
+GAUSSIAN = (*_REGRESSION, "PEPSVGP")
+"""Models whose observations have Gaussian noise."""
+
+
+def _blocks(case: Case) -> AnyNDArray:
+    """Labels of blocks that go with the rows: by their first input, whatever its unit and origin."""
+    order = np.argsort(np.argsort(case.X[:, 0], kind="stable"))
+    return order // 3
+
+
+def _kernel(case: Case) -> gpflow.kernels.Kernel:
+    return (gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52)[case.seed % 2](case.variance, case.lengthscale)
+
+
+def make(case: Case, **options: Any) -> Any:
+    """Make the model of a case."""
+    data, kernel = (case.X, case.Y), _kernel(case)
+    if case.model in _REGRESSION:
+        return _REGRESSION[case.model](case, data, kernel, case.Z.copy(), **options)
+    likelihood = LIKELIHOODS[case.likelihood](case)
+    if case.model in _EP:
+        model = _EP[case.model](data, kernel, likelihood, case.Z.copy(), alpha=case.alpha, tol=1e-9, **options)
+        return model
+    alpha = {} if case.model == "TSVGP" else {"alpha": case.alpha}
+    options |= {"num_data": len(case.X), "num_latent_gps": case.q[0].shape[1]}
+    model = _MINIBATCH[case.model](kernel, likelihood, case.Z.copy(), **alpha, **options)
+    model.q_mu.assign(case.q[0])
+    model.q_sqrt.assign(case.q[1])
+    return model
+
+
+def _found(case: Case, model: Any, *, compiled: bool = False) -> Found:
+    def numbers() -> tuple[tf.Tensor, ...]:
+        data = () if hasattr(model, "data") else ((tf.constant(case.X), tf.constant(case.Y)),)
+        return model.maximum_log_likelihood_objective(*data), *model.predict_f(tf.constant(case.Xnew))
+
+    return Found(*(each.numpy() for each in (tf.function(numbers, autograph=False) if compiled else numbers)()))
+
+
+# --- relations: from a case and what its model finds to what must be found as well, and what is -----------------------
+
+Relation = Callable[[Case, Any, Found, np.random.Generator], tuple[Found, Found, Any]]
+
+
+def _rows(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    order = rng.permutation(len(case.X))
+    return _with(found, case._replace(X=case.X[order], Y=case.Y[order]))
+
+
+def _with(expected: Found, case: Case, **options: Any) -> tuple[Found, Found, Any]:
+    model = make(case, **options)
+    return expected, _found(case, model), model
+
+
+def _units(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    s = 10.0 ** rng.uniform(-4.0, 4.0)
+    other = case._replace(X=s * case.X, Z=s * case.Z, Xnew=s * case.Xnew, lengthscale=s * case.lengthscale)
+    return _with(found, other)
+
+
+def _origin(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    """A grid of 2^-20 of the lengthscale moves by a power of two without rounding."""
+    unit = 2.0 ** np.round(np.log2(case.lengthscale) - 20.0)
+    near = [unit * np.round(values / unit) for values in (case.X, case.Z, case.Xnew)]
+    shift = unit * 2.0 ** rng.integers(20, 32)
+    there = case._replace(X=near[0], Z=near[1], Xnew=near[2])
+    far = case._replace(X=near[0] + shift, Z=near[1] + shift, Xnew=near[2] + shift)
+    return _with(_found(there, make(there)), far)
+
+
+def _outputs(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    """The jitter has a unit as well, and a noise variance a least value."""
+    s = max(10.0 ** rng.uniform(-4.0, 4.0), np.sqrt(2e-6 / case.noise))
+    expected = Found(found.objective - len(case.Y) * np.log(s), s * found.mean, s * s * found.variance)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=s * s * gpflow.default_jitter())):
+        return _with(expected, case._replace(Y=s * case.Y, variance=s * s * case.variance, noise=s * s * case.noise))
+
+
+def _columns(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    expected = Found(2.0 * found.objective, *(np.repeat(each, 2, axis=1) for each in found[1:]))
+    return _with(expected, case._replace(Y=np.repeat(case.Y, 2, axis=1)))
+
+
+def _chunks(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    return _with(found, case, chunk_size=int(rng.integers(1, len(case.X) + 2)))
+
+
+def _copied(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    twin = copy.deepcopy(model)
+    return found, _found(case, twin), twin
+
+
+def _compiled(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    return found, _found(case, model, compiled=True), model
+
+
+def _labels(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    if case.likelihood == "robust-max":
+        order = rng.permutation(3)  # class k becomes order[k]
+        columns = np.argsort(order)
+        expected = Found(found.objective, found.mean[:, columns], found.variance[:, columns])
+        q = case.q[0][:, columns], case.q[1][columns]
+        return _with(expected, case._replace(Y=order[case.Y.astype(int)].astype(float), q=q))
+    expected = found._replace(mean=-found.mean)
+    return _with(expected, case._replace(Y=1.0 - case.Y, q=(-case.q[0], case.q[1])))
+
+
+def _sibling(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    """Another class, or its settings, that is the same thing here."""
+    kernel, Z, data = _kernel(case), case.Z.copy(), (case.X, case.Y)
+    siblings: dict[str, Callable[[], Any]] = {
+        "PEPR": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise, blocks=1),
+        "TSGPR": lambda: BTSGPR(data, kernel, Z, noise_variance=case.noise, blocks=1),
+        "StreamingSGPR": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise),
+        "StreamingPEP": lambda: make(case._replace(model="PEP")),
+        "PEP": lambda: PEPR(data, kernel, Z, alpha=case.alpha, noise_variance=case.noise),
+    }
+    other = siblings[case.model]()
+    return found, _found(case, other), other
+
+
+def _batches(case: Case, model: Any, found: Found, rng: np.random.Generator) -> tuple[Found, Found, Any]:
+    """Two batches: the online evidences add up to that of all rows, and q is that of all rows."""
+    n = int(rng.integers(1, len(case.X)))
+    first = make(case._replace(X=case.X[:n], Y=case.Y[:n]))
+    begin = first.maximum_log_likelihood_objective().numpy()
+    first.update((case.X[n:], case.Y[n:]))
+    rest = _found(case, first)
+    return found, rest._replace(objective=rest.objective + begin), first
+
+
+RELATIONS: dict[str, tuple[Relation, Callable[[str, str], bool]]] = {
+    "order of rows": (_rows, lambda model, likelihood: True),
+    "units of inputs": (_units, lambda model, likelihood: True),
+    "origin of inputs": (_origin, lambda model, likelihood: True),
+    "units of outputs": (_outputs, lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH),
+    "columns of outputs": (_columns, lambda model, likelihood: likelihood == "Gaussian" and model not in _MINIBATCH),
+    "chunks": (_chunks, lambda model, likelihood: model not in _MINIBATCH),
+    "copy": (_copied, lambda model, likelihood: True),
+    "compiled": (_compiled, lambda model, likelihood: True),
+    "labels": (_labels, lambda model, likelihood: likelihood in ("Probit", "Logit", "robust-max")),
+    "another class": (
+        _sibling,
+        lambda model, likelihood: (
+            model in ("PEPR", "TSGPR", "StreamingSGPR", "StreamingPEP") or (model == "PEP" and likelihood == "Gaussian")
+        ),
+    ),
+    "batches": (_batches, lambda model, likelihood: model == "StreamingSGPR"),
+}
+
+
+def case_of(seed: int) -> Case:
+    """Return the case of a seed."""
+    rng = np.random.default_rng([seed, 7])
+    model = MODELS[rng.integers(len(MODELS))]
+    likelihood = "Gaussian" if model in GAUSSIAN else str(rng.choice(list(LIKELIHOODS)))
+    if model == "TSVGP" and likelihood == "robust-max":
+        likelihood = "Probit"
+    possible = [name for name, (_, applies) in RELATIONS.items() if applies(model, likelihood)]
+    N, M, D = int(rng.integers(1, 30)) + 1, int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    X, Z, Xnew = (rng.normal(size=(rows, D)) for rows in (N, M, 5))
+    variance, lengthscale = 10.0 ** rng.uniform(-2.0, 2.0), 10.0 ** rng.uniform(-1.0, 1.0)
+    f = np.sin(2.0 * X[:, :1]) * np.sqrt(variance) + 0.3 * rng.normal(size=(N, 1))
+    observed: dict[str, Callable[[], AnyNDArray]] = {
+        "Probit": lambda: f > 0.0,
+        "Logit": lambda: f > 0.0,
+        "robust-max": lambda: rng.integers(0, 3, size=(N, 1)),
+        "Poisson": lambda: rng.poisson(np.exp(np.clip(f, -3.0, 2.0))),
+    }
+    Y = observed.get(likelihood, lambda: f)().astype(float)
+    C = 3 if likelihood == "robust-max" else 1
+    q = 0.5 * rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + np.eye(M)
+    alpha = float(rng.choice([0.0, 0.01, 0.3, 0.5, 1.0]))
+    return Case(
+        seed, model, likelihood, str(rng.choice(possible)), X, Y, Z, Xnew, alpha,
+        variance, lengthscale, 10.0 ** rng.uniform(-4.0, 1.0), q,
+    )  # fmt: skip
+
+
+def run(case: Case) -> Outcome:
+    """Make both models of a case, and judge how they agree."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _judged(case)
+        except tf.errors.InvalidArgumentError as error:
+            message = str(error)
+            return Outcome("refused" if re.search(_NAMED, message) else "raw error", np.nan, message[:300])
+        except Exception as error:
+            return Outcome("raw error", np.nan, f"{type(error).__name__}: {error}"[:300])
+
+
+def _judged(case: Case) -> Outcome:
+    model = make(case)
+    found = _found(case, model)
+    if not _converged(model):
+        return Outcome("not converged", np.nan, "")
+    relation = RELATIONS[case.relation][0]
+    expected, obtained, other = relation(case, model, found, np.random.default_rng([case.seed, 8]))
+    if not _converged(other):
+        return Outcome("not converged", np.nan, "")
+    model.kernel.lengthscales.assign(case.lengthscale * (1.0 + _LONGER))
+    moved = [
+        np.max(np.abs(one - two)) / (np.max(np.abs(two)) + 1e-300)
+        for one, two in zip(_found(case, model), found, strict=True)
+    ]
+    errors = {}
+    for name, want, have, effect in zip(Found._fields, expected, obtained, moved, strict=True):
+        size = np.max(np.abs(want)) + (len(case.X) if name == "objective" else np.sqrt(np.max(expected.variance)))
+        errors[name] = float(np.max(np.abs(want - have)) / (size * (_RELATIVE + _AMPLIFIED * effect)))
+    return judged(errors)
+
+
+def _converged(model: Any) -> bool:
+    return not isinstance(model, PEP) or model.sites_status.converged
+
+
+def main() -> None:
+    """Run cases and print how they ended."""
+    arguments, found = options(__doc__).parse_args(), []
+    for seed in within(arguments.minutes, range(arguments.seed, arguments.seed + arguments.cases)):
+        case = case_of(seed)
+        outcome = run(case)
+        found.append((case, outcome))
+        if outcome.verdict not in ("right", "refused", "not converged"):
+            numbers = [f"{name} {getattr(case, name):.2g}" for name in ("alpha", "variance", "lengthscale", "noise")]
+            print(seed, *case[1:4], *numbers, *outcome, flush=True)
+    if arguments.output:
+        wrong = [{"seed": case.seed, **outcome._asdict()} for case, outcome in found if outcome.verdict != "right"]
+        arguments.output.write_text(json.dumps(wrong, indent=1))
+    print_table(found)
+
+
+def print_table(found: list[tuple[Case, Outcome]]) -> None:
+    """Print how many cases ended how, and the worst errors of those that are right."""
+    columns = ("right", "refused", "not converged", "other")
+    print(f"\n{'':20}{'cases':>7}" + "".join(f"{name:>15}" for name in columns) + f"{'worst error / tolerated':>25}")
+    for group in (*MODELS, *RELATIONS, "all"):
+        outcomes = [outcome for case, outcome in found if group in (case.model, case.relation, "all")]
+        counts, worst = tally(outcomes, columns[:-1])
+        print(f"{group:20}{len(outcomes):7}" + "".join(f"{number:15}" for number in counts) + worst)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""A small share of the campaign of calls, and that what it compares with, and how it judges, can be trusted."""
+
+import gpflow
+import numpy as np
+import pytest
+
+from campaign import calls
+from campaign.calls import compare, print_table, run
+from campaign.cases import FLAWS, OF_PEPR, PLACES, Case, case_of, make
+from campaign.reference import matern52, power_ep, squared_exponential
+
+SOUND = Case(
+    0, "PEPR", "squared exponential", "near", "array", None,
+    *(np.random.default_rng(1).normal(size=shape) for shape in ((6, 2), (6, 1), (3, 2), (3, 2))),
+    {}, 0.5, 1.3, 0.8, 0.2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("kernel", [squared_exponential, matern52])
+def test_the_reference_is_gpflow_at_the_ends(alpha, kernel):
+    """SGPR and FITC; at a noise of 0.2 GPflow errs by some 1e-12."""
+    constructor = {squared_exponential: gpflow.kernels.SquaredExponential, matern52: gpflow.kernels.Matern52}[kernel]
+    peer = {0.0: gpflow.models.SGPR, 1.0: gpflow.models.GPRFITC}[alpha]
+    model = peer((SOUND.X, SOUND.Y), constructor(1.3, lengthscales=0.8), SOUND.Z.copy(), noise_variance=0.2)
+    found = power_ep((SOUND.X, SOUND.Y), kernel(1.3, 0.8), SOUND.Z, SOUND.Xnew, alpha=alpha, noise=0.2, jitter=1e-6)
+    assert found.objective == pytest.approx(float(model.maximum_log_likelihood_objective()), rel=1e-9)
+    mean, variance = (value.numpy()[:, 0] for value in model.predict_f(SOUND.Xnew))
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-8)
+
+
+def test_wrong_numbers_are_found(monkeypatch):
+    """Of a model that is not the one of the case: the objective, a prediction or all of them."""
+    model = make(SOUND)
+    assert compare(SOUND, model).verdict == "right"
+    model.alpha = 0.49
+    assert compare(SOUND, model).verdict.startswith("wrong")
+    assert run(SOUND._replace(X=np.full((6, 2), np.nan))).verdict == "raw error"
+    monkeypatch.setattr(calls, "make", lambda case: make(case._replace(flaw=None)))
+    assert run(SOUND._replace(flaw="NaN in X")).verdict == "accepted"
+
+
+@pytest.mark.parametrize("flaw", [*FLAWS, *OF_PEPR])
+def test_every_flaw_is_refused(flaw):
+    assert run(SOUND._replace(flaw=flaw)).verdict == "refused"
+
+
+def test_a_small_share(capsys):
+    found = [(case, run(case)) for case in map(case_of, range(60))]
+    wrong = [
+        (case.seed, outcome)
+        for case, outcome in found
+        if outcome.verdict != ("right" if case.flaw is None else "refused")
+    ]
+    assert not wrong
+    assert {case.place for case, _ in found} == set(PLACES)
+    print_table(found)
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) == len(PLACES) + 3 and lines[-1].split()[:2] == ["all", "60"]
+
+
+def test_the_command(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.argv", ["calls", "--cases", "3", "--output", f"{tmp_path}/wrong.json"])
+    calls.main()
+    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["all", "3"]
+    assert (tmp_path / "wrong.json").read_text().startswith("[")

@@ -1,0 +1,37 @@
+"""Entries of the table of accuracy, and that it would show what is wrong."""
+
+import functools
+
+import pytest
+
+from campaign import conditioning
+from campaign.conditioning import CONDITIONS, MODELS, NOISES, error_of
+from gpflow_pep import PEPR
+
+
+@pytest.mark.parametrize("model", ["PEPR 0.5", "TSGPR"])
+def test_errors_follow_the_condition_number(model):
+    """By rounding, 1e-16 times the condition number, if it were all amplified; at most 1e-4 where that is 1."""
+    for condition, noise in ((1.0, 1e-2), (1e6, 1e-8), (1e10, 1e-4), (1e14, 1.0)):
+        error = error_of(model, condition, noise, seed=3)
+        assert error is not None and error <= min(1e-15 * condition + 1e-13, 1e-4)
+
+
+def test_a_matrix_that_is_singular_is_refused():
+    assert error_of("PEPR 0.5", 1e18, 1e-2, seed=0) is None
+
+
+def test_what_is_wrong_shows(monkeypatch):
+    wrong = functools.partial(PEPR, alpha=0.6), {"alpha": 0.5}
+    monkeypatch.setitem(conditioning.MODELS, "PEPR 0.5", wrong)
+    error = error_of("PEPR 0.5", 1.0, 1e-2, seed=3)
+    assert error is not None and error > 1e-4
+
+
+def test_the_command(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["conditioning", "--cases", "1", "--models", "TSGPR"])
+    monkeypatch.setattr(conditioning, "CONDITIONS", CONDITIONS[:2])
+    conditioning.main()
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) == 3 and lines[0].split()[0] == "TSGPR" and len(lines[-1].split()) == 2 + len(NOISES)
+    assert set(MODELS) >= {"PEPR 0", "PEPR 1"}

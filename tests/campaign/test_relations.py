@@ -1,0 +1,68 @@
+"""A small share of the campaign of relations, and that it finds what is wrong."""
+
+import numpy as np
+import pytest
+
+from campaign import relations
+from campaign.relations import LIKELIHOODS, MODELS, RELATIONS, Found, case_of, print_table, run
+
+
+def test_every_model_likelihood_and_relation_is_drawn():
+    cases = list(map(case_of, range(2000)))
+    assert {case.model for case in cases} == set(MODELS)
+    assert {case.likelihood for case in cases} == set(LIKELIHOODS)
+    assert {case.relation for case in cases} == set(RELATIONS)
+
+
+def first_of(relation, model):
+    """The first case of a relation and a model."""
+    return next(case for case in map(case_of, range(5000)) if (case.relation, case.model) == (relation, model))
+
+
+@pytest.mark.parametrize(
+    ("relation", "model"),
+    [
+        ("order of rows", "APEP"),
+        ("units of inputs", "PEPR blocks"),
+        ("origin of inputs", "ARPEP"),
+        ("units of outputs", "BTSGPR"),
+        ("columns of outputs", "PEPR"),
+        ("chunks", "TSGPR"),
+        ("copy", "RPAPEP"),
+        ("compiled", "PEPSVGP"),
+        ("labels", "TSVGP"),
+        pytest.param("another class", "StreamingPEP", marks=pytest.mark.slow),
+        ("batches", "StreamingSGPR"),
+    ],
+)
+def test_a_small_share(relation, model, capsys):
+    case = first_of(relation, model)
+    outcome = run(case)
+    assert outcome.verdict == "right", outcome
+    print_table([(case, outcome)])
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len(lines) == len(MODELS) + len(RELATIONS) + 2 and lines[-1].split()[:3] == ["all", "1", "1"]
+
+
+@pytest.mark.parametrize("field", Found._fields)
+def test_wrong_numbers_are_found(monkeypatch, field):
+    """A relative error of 1e-4 in any of them, or what is not a number."""
+    case = first_of("copy", "PEPR")
+
+    def wrong(by):
+        def relation(case, model, found, rng):
+            return found, found._replace(**{field: getattr(found, field) * (1.0 + by) + by}), model
+
+        return relation, lambda model, likelihood: True
+
+    monkeypatch.setitem(relations.RELATIONS, "copy", wrong(1e-4))
+    assert run(case).verdict == f"wrong {field}"
+    monkeypatch.setitem(relations.RELATIONS, "copy", wrong(np.nan))
+    assert run(case)[::2] == ("not finite", field)
+
+
+def test_the_command(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("sys.argv", ["relations", "--cases", "2", "--output", f"{tmp_path}/wrong.json"])
+    relations.main()
+    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["all", "2"]
+    assert (tmp_path / "wrong.json").read_text().startswith("[")

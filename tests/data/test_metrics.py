@@ -1,0 +1,169 @@
+"""Scores against hand-computed numbers, scipy's and scikit-learn's formulas, and their defining properties.
+
+Sums of at most 200 float64 terms of order one err by under 200 eps = 4e-14 relative; 1e-12 leaves room.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import mean_squared_error
+
+from gpflow_pep.data.metrics import nlpd, rmse, smll, smse
+
+EXACT = 1e-12
+
+
+@pytest.fixture(params=[(50,), (50, 1), (50, 3)], ids=["vector", "column", "three outputs"])
+def scored(request):
+    """Targets, predicted means and variances, and training targets, far from zero mean and unit variance."""
+    rng = np.random.default_rng(3)
+    shape = request.param
+    y = 5.0 + 2.0 * rng.normal(size=shape)
+    mean = y + rng.normal(size=shape)
+    variance = rng.uniform(0.2, 3.0, size=shape)
+    y_train = 4.0 + 3.0 * rng.normal(size=(200, *shape[1:]))
+    return y, mean, variance, y_train
+
+
+def test_hand_computed_values():
+    y, mean = [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 6.0]
+    assert rmse(y, mean) == 1.0  # sqrt(4 / 4)
+    assert smse(y, mean) == 0.8  # 1 / 1.25
+    assert nlpd([0.0, 2.0], [0.0, 0.0], [1.0, 4.0]) == pytest.approx(
+        0.5 * (0.5 * math.log(2 * math.pi) + 0.5 * (math.log(8 * math.pi) + 1.0)), rel=EXACT
+    )
+    # Training targets -1, 1: trivial Gaussian N(0, 1), whose loss at y = 3 is (log 2 pi + 9) / 2; ours: 9 / 2 less.
+    assert smll([3.0], [3.0], [1.0], [-1.0, 1.0]) == pytest.approx(-4.5, rel=EXACT)
+
+
+def test_two_outputs_by_hand():
+    y = [[1.0, 10.0], [3.0, 30.0]]  # variances 1 and 100
+    mean = [[2.0, 20.0], [3.0, 30.0]]
+    assert rmse(y, mean) == pytest.approx(math.sqrt(101 / 4), rel=EXACT)
+    assert smse(y, mean) == pytest.approx(0.5, rel=EXACT)  # (1/2) / 1 and (100/2) / 100, averaged
+
+
+def test_against_scikit_learn(scored):
+    y, mean, _, _ = scored
+    flat, flat_mean = y.reshape(-1), mean.reshape(-1)
+    assert rmse(y, mean) == pytest.approx(math.sqrt(mean_squared_error(flat, flat_mean)), rel=EXACT)
+
+
+def test_against_scipy(scored):
+    y, mean, variance, y_train = scored
+    loss = -norm.logpdf(y, loc=mean, scale=np.sqrt(variance)).mean()
+    trivial = -norm.logpdf(y, loc=y_train.mean(axis=0), scale=y_train.std(axis=0)).mean()
+    assert nlpd(y, mean, variance) == pytest.approx(loss, rel=EXACT)
+    assert smll(y, mean, variance, y_train) == pytest.approx(loss - trivial, rel=EXACT)
+
+
+def test_trivial_predictor(scored):
+    y, _, _, y_train = scored
+    mean = np.broadcast_to(y_train.mean(axis=0), y.shape)
+    variance = np.broadcast_to(y_train.var(axis=0), y.shape)
+    assert smll(y, mean, variance, y_train) == pytest.approx(0.0, abs=EXACT)
+    shift = (y.mean(axis=0) - y_train.mean(axis=0)) ** 2 / y.var(axis=0)
+    assert smse(y, mean) == pytest.approx(1.0 + shift.mean(), rel=EXACT)
+
+
+def test_mean_of_the_test_targets_has_smse_one(scored):
+    y = scored[0]
+    assert smse(y, np.broadcast_to(y.mean(axis=0), y.shape)) == pytest.approx(1.0, rel=EXACT)
+
+
+def test_scaling_of_the_targets(scored):
+    y, mean, variance, y_train = scored
+    assert rmse(10 * y, 10 * mean) == pytest.approx(10 * rmse(y, mean), rel=EXACT)
+    assert smse(10 * y, 10 * mean) == pytest.approx(smse(y, mean), rel=EXACT)
+    assert nlpd(10 * y, 10 * mean, 100 * variance) == pytest.approx(nlpd(y, mean, variance) + math.log(10), rel=EXACT)
+    assert smll(10 * y, 10 * mean, 100 * variance, 10 * y_train) == pytest.approx(
+        smll(y, mean, variance, y_train), rel=EXACT
+    )
+
+
+def test_scores_are_python_floats(scored):
+    y, mean, variance, y_train = scored
+    scores = [rmse(y, mean), nlpd(y, mean, variance), smse(y, mean), smll(y, mean, variance, y_train)]
+    assert [type(score) for score in scores] == [float] * 4
+
+
+def good():
+    """Arguments that every score accepts."""
+    return {
+        "y": np.array([[1.0], [2.0], [4.0]]),
+        "mean": np.zeros((3, 1)),
+        "variance": np.ones((3, 1)),
+        "y_train": np.array([[0.0], [1.0]]),
+    }
+
+
+SCORES = {
+    rmse: ("y", "mean"),
+    smse: ("y", "mean"),
+    nlpd: ("y", "mean", "variance"),
+    smll: ("y", "mean", "variance", "y_train"),
+}
+EVERY_ARGUMENT = [
+    pytest.param(score, name, id=f"{score.__name__}-{name}") for score, names in SCORES.items() for name in names
+]
+
+
+def call(score, **changed):
+    arguments = good() | changed
+    return score(**{name: arguments[name] for name in SCORES[score]})
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_good_arguments_are_accepted(score):
+    assert math.isfinite(call(score))
+
+
+@pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_non_finite_entries_are_counted_and_located(score, name, bad):
+    values = np.append(good()[name], [[bad], [bad]], axis=0)
+    row = len(values) - 2
+    with pytest.raises(ValueError, match=rf"^{name} has 2 of {len(values)} entries .* first in row {row}: {bad}"):
+        call(score, **{name: values})
+
+
+@pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
+@pytest.mark.parametrize("shape", [(0, 1), (), (3, 1, 1)])
+def test_empty_and_wrong_rank(score, name, shape):
+    with pytest.raises(ValueError, match=rf"^{name} has shape .*{shape[0] if shape else ''}"):
+        call(score, **{name: np.ones(shape)})
+
+
+@pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
+def test_values_that_are_no_numbers(score, name):
+    with pytest.raises(ValueError, match=f"^{name} is .*numbers"):
+        call(score, **{name: ["one", "two", "three"]})
+
+
+@pytest.mark.parametrize(("score", "name"), [case for case in EVERY_ARGUMENT if case.values[1] in ("mean", "variance")])
+@pytest.mark.parametrize("shape", [(3,), (1, 1), (3, 2), (2, 1)])
+def test_no_broadcasting(score, name, shape):
+    with pytest.raises(ValueError, match=rf"^{name} has shape \({shape[0]},.*\(3, 1\)"):
+        call(score, **{name: np.ones(shape)})
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 2)])
+def test_training_targets_with_other_outputs(shape):
+    with pytest.raises(ValueError, match=r"^y_train has shape \(4,.*\(3, 1\)"):
+        call(smll, y_train=np.arange(math.prod(shape), dtype=float).reshape(shape))
+
+
+@pytest.mark.parametrize("score", [nlpd, smll])
+@pytest.mark.parametrize("bad", [0.0, -0.5])
+def test_variance_must_be_positive(score, bad):
+    with pytest.raises(ValueError, match=rf"^variance has 1 of 3 entries .* first in row 1: {bad}"):
+        call(score, variance=np.array([[1.0], [bad], [2.0]]))
+
+
+@pytest.mark.parametrize(("score", "name"), [(smse, "y"), (smll, "y_train")])
+def test_constant_targets_have_no_standardized_score(score, name):
+    values = np.full((3, 1), 0.1)  # numpy's variance of this is not 0 but 2e-34
+    with pytest.raises(ValueError, match=rf"^{name} is 0.1 in every row of column 0"):
+        call(score, **{name: values})

@@ -1,0 +1,93 @@
+"""Anderson's acceleration: on a linear fixed point iteration of d dimensions it is exact after d + 1 sweeps."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.ep.anderson import Secants
+
+DIMENSIONS, N, DEPTH = 3, 7, 5
+rng = np.random.default_rng(71)
+MAP = rng.normal(size=(DIMENSIONS, DIMENSIONS))
+MAP *= 0.98 / np.abs(np.linalg.eigvals(MAP)).max()
+FIXED = rng.normal(size=DIMENSIONS)
+SPREAD = rng.normal(size=(N, 2, 1, DIMENSIONS))  # sites [N, 2, C], linear in the unknowns
+WEIGHTS = tf.constant(rng.uniform(0.5, 2.0, (N, 2, 1)))
+YES, NO = tf.constant(True), tf.constant(False)
+
+
+def sites(x):
+    return tf.constant(SPREAD @ x)
+
+
+def normalized(change):
+    """Of one change or of all secants."""
+    return WEIGHTS * change
+
+
+def constant(value):
+    return tf.constant(value, tf.float64)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.4])
+def test_linear_iterations_end(fraction):
+    """The ridge, 1e-12, is over products that are as small: what is left is 1e-5 of FIXED."""
+    secants, x, before = Secants.none(DEPTH, sites(FIXED)), np.zeros(DIMENSIONS), None
+    plain = np.zeros(DIMENSIONS)
+    for _ in range(DIMENSIONS + 1):
+        update = MAP @ (x - FIXED) + FIXED - x
+        if before is not None:
+            secants = secants.updated(sites(x - before[0]), sites(update - before[1]), add=YES, forget=NO)
+        move = secants.step(sites(update), normalized).move(constant(fraction))
+        step = np.linalg.lstsq(SPREAD.reshape(-1, DIMENSIONS), np.ravel(move), rcond=None)[0]
+        np.testing.assert_allclose(sites(step), move, rtol=0.0, atol=1e-6)  # it stays among what is reached
+        before, x = (x, update), x + step
+        plain = plain + fraction * (MAP @ (plain - FIXED) + FIXED - plain)
+    assert int(secants.count) == DIMENSIONS
+    assert np.abs(plain - FIXED).max() > 0.1
+    np.testing.assert_allclose(x, FIXED, rtol=0.0, atol=1e-5)
+
+
+def test_without_secants_it_is_the_fraction():
+    secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
+    np.testing.assert_allclose(secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+    ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)
+    assert int(ignored.count) == 0
+    np.testing.assert_allclose(ignored.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+    kept = secants.updated(2.0 * update, -update, add=YES, forget=NO)
+    assert np.abs(kept.step(update, normalized).move(constant(0.25)) - 0.25 * update).max() > 0.1
+    forgotten = kept.updated(update, update, add=YES, forget=YES)
+    assert int(forgotten.count) == 0
+    np.testing.assert_allclose(forgotten.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
+
+
+def test_the_oldest_is_replaced():
+    secants = Secants.none(2, sites(FIXED))
+    values = [constant(k) * tf.ones_like(sites(FIXED)) for k in (1.0, 2.0, 3.0)]
+    for value in values:
+        secants = secants.updated(value, 10.0 * value, add=YES, forget=NO)
+    assert sorted(secants.steps[:-1, 0, 0, 0].numpy()) == [2.0, 3.0]
+    assert sorted(secants.changes[:-1, 0, 0, 0].numpy()) == [20.0, 30.0]
+    assert int(secants.count) == 3
+
+
+def test_no_change_of_the_update_is_no_secant():
+    """Twice the same update, as at a fixed point: nothing is divided by 0."""
+    secants = Secants.none(DEPTH, sites(FIXED)).updated(sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO)
+    move = secants.step(sites(FIXED), normalized).move(constant(0.5))
+    np.testing.assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)
+
+
+def test_workers_add_up_the_same_shape_in_every_sweep():
+    """However many secants there are: a collective operation refuses another shape than that of its first run."""
+    shapes = []
+
+    def recorded(sums):
+        shapes.append(sums.shape)
+        return sums
+
+    secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
+    for count in range(DEPTH + 2):
+        secants.step(update, normalized, recorded)
+        secants = secants.updated(sites(MAP[0] ** count), sites(FIXED + count), add=YES, forget=NO)
+    assert set(shapes) == {(DEPTH + 1, DEPTH + 2)}

@@ -1,0 +1,191 @@
+"""The classification sets: sizes, labels, splits, and the traps of each that its notes name."""
+
+import numpy as np
+import pytest
+
+from experiments import datasets
+from experiments.datasets.catalog import ENTRIES
+from experiments.datasets.classification import _ARCHIVE
+from experiments.datasets.sources import ArchivedSplits
+
+# Rows, inputs, rows labeled 1, number of splits and whether they are published, recorded from the files independently
+# of this reader.
+PUBLISHED = {
+    "australian": (690, 14, 307, 20, False),
+    "breast": (683, 9, 239, 20, True),
+    "crabs": (200, 6, 100, 20, True),
+    "iono": (351, 34, 225, 20, True),
+    "pima": (768, 8, 268, 20, True),
+    "sonar": (208, 60, 111, 20, True),
+    "qp-ionosphere": (351, 34, 225, 10, False),
+    "qp-cancer": (683, 9, 239, 10, False),
+    "qp-pima": (732, 7, 245, 10, False),
+    "qp-crabs": (200, 7, 100, 10, False),
+    "qp-sonar": (208, 60, 111, 10, False),
+    "qp-iris-12": (100, 4, 50, 10, False),
+    "qp-iris-13": (100, 4, 50, 10, False),
+    "qp-iris-23": (100, 4, 50, 10, False),
+    "qp-wine-12": (130, 13, 71, 10, False),
+    "qp-wine-13": (107, 13, 48, 10, False),
+    "qp-wine-23": (119, 13, 48, 10, False),
+    "usps-3-5": (1540, 256, 716, 1, True),
+    "qp-usps-3-5": (1540, 256, 716, 10, False),
+    "mnist-even-odd": (70000, 784, 35582, 1, True),
+    "banana": (5300, 2, 2376, 1, True),
+    "banana-5300": (5300, 2, 2376, 20, False),
+    "breast-cancer": (569, 30, 212, 20, False),
+}
+TRAINED = {"usps-3-5": 1214, "mnist-even-odd": 60000, "banana": 400}  # rows of the training part where it is not 90 %
+
+
+def rows_of(name):
+    """Inputs and labels of all rows, in the order of the table [N, D + 1]."""
+    table = ENTRIES[name].source.read(0)
+    return np.hstack([table.X, table.Y])
+
+
+def in_order(rows):
+    return rows[np.lexsort(rows.T)]
+
+
+def num_repeats(name):
+    """The number of test rows whose inputs are found in the training part too, for each split."""
+    source = ENTRIES[name].source
+    inputs = np.unique(source.read(0).X, axis=0, return_inverse=True)[1].ravel()
+    splits = (source.read(split) for split in range(source.num_splits))
+    return [int(np.isin(inputs[table.test], inputs[table.train]).sum()) for table in splits]
+
+
+def test_names_and_descriptions():
+    assert datasets.names(task="classification") == tuple(PUBLISHED)
+    for name, (N, D, _, num_splits, splits_published) in PUBLISHED.items():
+        info = datasets.describe(name)
+        assert (info.name, info.task, info.N, info.D) == (name, "classification", N, D)
+        assert (info.num_splits, info.splits_published) == (num_splits, splits_published)
+        assert all(info.classes)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_split_is_a_partition_with_both_classes(name):
+    N, D, num_ones, num_splits, _ = PUBLISHED[name]
+    tested = []
+    for split in range(num_splits):
+        X, Y, train, test = ENTRIES[name].source.read(split)
+        assert (X.shape, Y.shape) == ((N, D), (N, 1))
+        assert X.dtype == Y.dtype == np.float64
+        assert np.isfinite(X).all()
+        assert set(np.unique(Y)) == {0.0, 1.0}
+        assert Y.sum() == num_ones
+        assert set(np.unique(Y[train])) == {0.0, 1.0}
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(N))
+        assert abs(len(train) - TRAINED.get(name, 0.9 * N)) < 1
+        tested.append(tuple(test))
+    assert len(set(tested)) == num_splits  # all differ
+    if num_splits == 10:
+        assert sorted(sum(tested, ())) == list(range(N))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name != "mnist-even-odd"])
+def test_no_input_is_a_row_number_or_the_label(name):
+    rows = rows_of(name)
+    X, y = rows[:, :-1], rows[:, -1]
+    assert not (np.diff(X, axis=0) > 0.0).all(axis=0).any()
+    for label in (y, 1.0 - y):
+        two_valued = [np.unique(column, return_inverse=True) for column in X.T if len(np.unique(column)) == 2]
+        assert not any(np.array_equal(places.ravel(), label) for _, places in two_valued)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "same"), [("breast", "qp-cancer"), ("iono", "qp-ionosphere"), ("sonar", "qp-sonar")])
+def test_two_publications_agree_on_inputs_and_labels(name, same):
+    # Printed to at most 6 digits after the point in one place or the other.
+    np.testing.assert_allclose(in_order(rows_of(name)), in_order(rows_of(same)), atol=1e-6)
+
+
+@pytest.mark.data
+def test_breast_tumours_have_nine_grades_and_no_number():
+    for name in ("breast", "qp-cancer"):
+        X = rows_of(name)[:, :-1]
+        assert (X.min(), X.max()) == (1.0, 10.0)
+
+
+@pytest.mark.data
+def test_australian_predicts_the_decision():
+    decision = rows_of("australian")[:, -1]
+    archived = ArchivedSplits(_ARCHIVE, "Australian").read(0)
+    np.testing.assert_array_equal(archived.X[:, 13], decision)  # the archive has the decision among its inputs
+    np.testing.assert_array_equal(archived.Y[:, 0] > 0.0, rows_of("australian")[:, 0] == 1.0)  # and predicts input 0
+
+
+@pytest.mark.data
+def test_crabs_are_one_table_with_the_sex_or_the_species_to_predict():
+    by_species, by_sex = rows_of("crabs"), rows_of("qp-crabs")
+    np.testing.assert_array_equal(by_species[:, 1:-1], by_sex[:, 2:-1])  # five lengths
+    np.testing.assert_array_equal(by_species[:, 0] == 1.0, by_sex[:, -1] == 0.0)  # female
+    np.testing.assert_array_equal(by_species[:, -1] == 1.0, by_sex[:, 0] == -1.0)  # orange
+    np.testing.assert_array_equal(by_sex[:, 1], np.tile(np.arange(1, 51), 4))  # the index, in qp-crabs only
+
+
+@pytest.mark.data
+def test_constant_input_of_the_ionosphere():
+    for name in ("iono", "qp-ionosphere"):
+        data = datasets.load(name)
+        np.testing.assert_array_equal(np.flatnonzero(np.ptp(data.X_train, axis=0) == 0.0), [1])
+        assert data.x_scale[1] == 1.0
+
+
+@pytest.mark.data
+def test_pima_has_zeros_for_missing_values():
+    zeros = (rows_of("pima")[:, :-1] == 0.0).sum(axis=0)
+    np.testing.assert_array_equal(zeros[1:6], [5, 35, 227, 374, 11])
+    assert len(np.unique(rows_of("qp-pima"), axis=0)) == 532
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "fewest", "most"),
+    [
+        ("australian", 0, 0),
+        ("breast", 20, 33),
+        ("crabs", 0, 0),
+        ("iono", 0, 1),
+        ("pima", 0, 0),
+        ("sonar", 0, 0),
+        ("qp-ionosphere", 0, 1),
+        ("qp-cancer", 21, 34),
+        ("qp-pima", 32, 42),
+        ("qp-crabs", 0, 0),
+        ("qp-sonar", 0, 0),
+        ("qp-iris-13", 0, 1),
+        ("usps-3-5", 0, 0),
+        ("banana", 0, 0),
+    ],
+)
+def test_rows_repeated_across_training_and_test_part_are_as_the_notes_say(name, fewest, most):
+    repeats = num_repeats(name)
+    assert (min(repeats), max(repeats)) == (fewest, most)
+
+
+@pytest.mark.data
+def test_banana_is_one_table_split_twice():
+    np.testing.assert_array_equal(rows_of("banana"), rows_of("banana-5300"))
+
+
+@pytest.mark.data
+def test_usps_is_one_table_split_twice():
+    rows = rows_of("usps-3-5")
+    np.testing.assert_array_equal(rows, rows_of("qp-usps-3-5"))
+    assert (rows[:, :-1].min(), rows[:, :-1].max()) == (-1.0, 1.0)
+
+
+@pytest.mark.data
+def test_mnist_images_and_parities():
+    data = datasets.load("mnist-even-odd", standardize=False)
+    assert (data.X_train.min(), data.X_train.max()) == (0.0, 1.0)
+    # The figures that programs commonly normalize MNIST with, to four digits.
+    assert data.X_train.mean() == pytest.approx(0.1307, abs=6e-5)
+    assert data.X_train.std() == pytest.approx(0.3081, abs=6e-5)
+    np.testing.assert_array_equal(data.Y_train[:10, 0], np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4]) % 2)
+    np.testing.assert_array_equal(data.Y_test[:10, 0], np.array([7, 2, 1, 0, 4, 1, 4, 9, 5, 9]) % 2)

@@ -1,0 +1,168 @@
+"""Published files: the local directory, the download into the cache, and how both fail."""
+
+import errno
+import gzip
+import hashlib
+import os
+import socket
+from dataclasses import replace
+
+import pooch
+import pytest
+
+from experiments import datasets
+from experiments.datasets import files
+from experiments.datasets.files import PublishedFile, local_copy
+
+NUMBERS = PublishedFile("someone/numbers", "c0ffee", "some/numbers.csv", hashlib.sha256(b"1,2\n").hexdigest())
+NUMBERS_ADDRESS = "/someone/numbers/c0ffee/some/numbers.csv"
+
+
+def test_local_directory_is_used_first(local, publish, server):
+    file = publish(NUMBERS.path, b"1,2\n")
+    assert local_copy(file) == local / "someone+numbers" / "some" / "numbers.csv"
+    assert server.asked == []
+
+
+def test_local_file_with_wrong_content(local, publish, server):
+    publish(NUMBERS.path, b"tampered")
+    with pytest.raises(datasets.ChecksumError) as caught:
+        local_copy(NUMBERS)
+    hashes = f"expected sha256 {NUMBERS.sha256}, found {hashlib.sha256(b'tampered').hexdigest()}"
+    for part in (str(local / NUMBERS.relative_path), hashes, NUMBERS.url, "GPFLOW_PEP_DATA"):
+        assert part in str(caught.value)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("value", ["absent file", "absent directory", "empty", "unset"])
+def test_download_once_into_the_cache(value, tmp_path, monkeypatch, cache, server):
+    if value != "unset":
+        directory = {"absent file": str(tmp_path), "absent directory": str(tmp_path / "none"), "empty": ""}[value]
+        monkeypatch.setenv("GPFLOW_PEP_DATA", directory)
+    server.content[NUMBERS_ADDRESS] = b"1,2\n"
+    path = local_copy(NUMBERS)
+    assert path == cache / "someone+numbers" / "some" / "numbers.csv"
+    assert path.read_bytes() == b"1,2\n"
+    assert local_copy(NUMBERS) == path
+    assert server.asked == [NUMBERS_ADDRESS]
+
+
+def test_damaged_cache_is_downloaded_again(cache, server):
+    server.content[NUMBERS_ADDRESS] = b"1,2\n"
+    local_copy(NUMBERS).write_bytes(b"damaged")
+    assert local_copy(NUMBERS).read_bytes() == b"1,2\n"
+    assert server.asked == [NUMBERS_ADDRESS] * 2
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_the_cache(make, cache, server):
+    """Reading a pipe would wait for ever."""
+    path = cache / NUMBERS.relative_path
+    path.parent.mkdir(parents=True)
+    make(path)
+    with pytest.raises(FileExistsError, match="Not a regular file, in the cache of data sets") as caught:
+        local_copy(NUMBERS)
+    assert caught.value.filename == str(path) and server.asked == []
+
+
+def test_a_cache_on_a_full_disk(cache, monkeypatch):
+    """The error names the file, and nothing is left of it."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        local_copy(NUMBERS)
+    assert caught.value.filename == str(cache / NUMBERS.relative_path)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_download_with_wrong_content(cache, server):
+    server.content[NUMBERS_ADDRESS] = b"another file"
+    with pytest.raises(datasets.ChecksumError) as caught:
+        local_copy(NUMBERS)
+    hashes = (NUMBERS.sha256, hashlib.sha256(b"another file").hexdigest())
+    for part in (NUMBERS.url, str(NUMBERS.relative_path), *hashes, "GPFLOW_PEP_DATA"):
+        assert part in str(caught.value)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_no_network(cache, monkeypatch):
+    with socket.socket() as taken:  # bound and never listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr(files, "HOST", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(ConnectionError) as caught:
+            datasets.load("yacht")
+        (archive,) = datasets.describe("yacht").files
+        for part in (archive.url, str(archive.relative_path), "GPFLOW_PEP_DATA"):
+            assert part in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+def test_address_that_serves_nothing(cache, server):
+    with pytest.raises(ConnectionError, match=f"{NUMBERS.url} could not be downloaded.*404"):
+        local_copy(NUMBERS)
+
+
+# The same content packed twice: the header holds the time, so that the bytes differ.
+PACKED, PACKED_ANEW = (gzip.compress(b"1,2\n", mtime=time) for time in (1, 2))
+PACKED_NUMBERS = replace(NUMBERS, path="some/numbers.csv.gz", packed=True, elsewhere="other/numbers.gz")
+PACKED_ADDRESS = f"{NUMBERS_ADDRESS}.gz"
+
+
+@pytest.mark.parametrize("place", ["someone+numbers/some/numbers.csv.gz", "other/numbers.gz"])
+@pytest.mark.parametrize("content", [PACKED, PACKED_ANEW])
+def test_packed_file_is_known_by_its_content(place, content, local, server):
+    assert PACKED != PACKED_ANEW
+    (local / place).parent.mkdir(parents=True)
+    (local / place).write_bytes(content)
+    assert local_copy(PACKED_NUMBERS) == local / place
+    assert server.asked == []
+
+
+WRONG = {
+    "other content": gzip.compress(b"1,3\n"),
+    "not packed": b"1,2\n",
+    "cut short": PACKED[:-9],
+    "damaged": PACKED[:10] + b"\xff" + PACKED[11:],
+}
+
+
+@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+def test_packed_local_file_with_wrong_content(content, local, server):
+    path = local / PACKED_NUMBERS.relative_path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(datasets.ChecksumError, match=f"expected sha256 {NUMBERS.sha256}, found"):
+        local_copy(PACKED_NUMBERS)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
+def test_packed_download_with_wrong_content(content, cache, server):
+    server.content[PACKED_ADDRESS] = content
+    with pytest.raises(datasets.ChecksumError) as caught:
+        local_copy(PACKED_NUMBERS)
+    for part in (PACKED_NUMBERS.url, str(PACKED_NUMBERS.relative_path), NUMBERS.sha256, "GPFLOW_PEP_DATA"):
+        assert part in str(caught.value)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("damage", WRONG.values(), ids=WRONG)
+def test_packed_file_is_downloaded_once_and_again_when_damaged(damage, cache, server):
+    server.content[PACKED_ADDRESS] = PACKED
+    path = local_copy(PACKED_NUMBERS)
+    assert path == cache / "someone+numbers" / "some" / "numbers.csv.gz"
+    assert local_copy(PACKED_NUMBERS).read_bytes() == PACKED
+    assert server.asked == [PACKED_ADDRESS]
+    path.write_bytes(damage)
+    assert local_copy(PACKED_NUMBERS).read_bytes() == PACKED
+    assert server.asked == [PACKED_ADDRESS] * 2
+
+
+def test_packed_address_that_serves_nothing(cache, server):
+    with pytest.raises(ConnectionError, match=f"{PACKED_NUMBERS.url} could not be downloaded.*404"):
+        local_copy(PACKED_NUMBERS)

@@ -1,0 +1,123 @@
+"""The sets whose rows have an order: sizes, which rows test, and what their readers make of small files."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from experiments import datasets
+from experiments.datasets import series
+
+# Training rows, test rows, inputs.
+PUBLISHED = {
+    "toy-stream": (120, 30, 1),
+    "audio-subband": (9000, 9000, 1),
+    "terrain-nn27": (10000, 30000, 2),
+}
+WITHOUT_FILES = {"jacksboro": (8686, 26058, 2), "pseudo-periodic": (12000, 12000, 1), "periodic": (1000, 1000, 1)}
+ALL = [*(pytest.param(name, marks=pytest.mark.data) for name in PUBLISHED), *WITHOUT_FILES]
+
+
+def test_names_and_descriptions():
+    assert datasets.names(task="streaming") == (*PUBLISHED, *WITHOUT_FILES)
+    for name, (num_train, num_test, D) in (PUBLISHED | WITHOUT_FILES).items():
+        info = datasets.describe(name)
+        assert (info.task, info.N, info.D, info.classes) == ("streaming", num_train + num_test, D, ())
+        assert info.num_splits == 1 and bool(info.files) == (name in PUBLISHED)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_are_in_order_and_test_rows_lie_between_them(name):
+    num_train, num_test, D = (PUBLISHED | WITHOUT_FILES)[name]
+    data = datasets.load(name, standardize=False)
+    assert data.X_train.shape == (num_train, D) and data.X_test.shape == (num_test, D)
+    assert np.isfinite(np.vstack([data.Y_train, data.Y_test])).all()
+    for X in (data.X_train, data.X_test):
+        assert (np.diff(X[:, 0]) >= 0.0).all()
+        if D == 1:
+            assert (np.diff(X[:, 0]) > 0.0).all()
+    rows = np.vstack([data.X_train, data.X_test])
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    if D == 2:  # a grid: three neighbors of every training place test
+        east, north = (np.unique(rows[:, axis]) for axis in (0, 1))
+        assert len(east) * len(north) == len(rows)
+        np.testing.assert_array_equal(np.unique(data.X_train[:, 0]), east[::2])
+        np.testing.assert_array_equal(np.unique(data.X_train[:, 1]), north[::2])
+
+
+@pytest.mark.parametrize("name", ["periodic"])
+def test_numbers_are_standardized(name):
+    data = datasets.load(name)
+    np.testing.assert_allclose([data.Y_train.mean(), data.Y_train.std()], [0.0, 1.0], atol=1e-12)
+
+
+def test_a_band_of_sound_is_moved_to_0(publish):
+    """A tone at its center frequency becomes a constant, in a whole number of periods exactly; the noise is known."""
+    n = np.arange(1, 27_001)
+    content = io.BytesIO()
+    savemat(content, {"y": np.cos(2.0 * np.pi * 0.1 * n + 0.5), "fs": 16_000.0, "mu": 0.1})
+    rows = series.read_audio(publish("audio.mat", content.getvalue()))
+    np.testing.assert_allclose(rows[:, 0], n[8_000:26_000] / 16_000.0, rtol=1e-14)
+    noise = 0.02 * np.random.RandomState(0).normal(size=len(n))[8_000:26_000]
+    np.testing.assert_allclose(rows[:, 1] - noise, np.cos(0.5), rtol=0.0, atol=1e-9)
+
+
+def test_the_outer_thirds_of_a_toy_are_moved_apart(publish):
+    files = publish("x.txt", b"0\n1\n2\n3\n4\n5\n"), publish("y.txt", b"5\n4\n3\n2\n1\n0\n")
+    expected = [[-1.0, 5.0], [0.0, 4.0], [2.0, 3.0], [3.0, 2.0], [5.0, 1.0], [6.0, 0.0]]
+    np.testing.assert_array_equal(series.read_toy(*files), expected)
+
+
+def test_every_so_many_rows_test():
+    table = np.arange(20.0).reshape(10, 2)
+    np.testing.assert_array_equal(series.alternate(lambda: table, 0, 5), np.delete(table, [4, 9], axis=0))
+    np.testing.assert_array_equal(series.alternate(lambda: table, 1, 5), table[[4, 9]])
+
+
+def test_map_by_columns_from_the_south_west():
+    heights = np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]])  # 7 is in the north-west
+    table = series.by_columns(heights, 0.5)
+    np.testing.assert_array_equal(table, [[0, 0, 4], [0, 0.5, 7], [0.5, 0, 5], [0.5, 0.5, 8], [1, 0, 6], [1, 0.5, 9]])
+    np.testing.assert_array_equal(series.every_second_place(lambda: table, 0), table[[0, 4]])
+    np.testing.assert_array_equal(series.every_second_place(lambda: table, 1), table[[1, 2, 3, 5]])
+
+
+def test_grid_in_a_zip_file(publish):
+    text = "ncols 3\nnrows 2\nxllcorner 10\nyllcorner 20\ncellsize 50\n7 8 9\n4 5 6\n"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("tile.asc", text)
+    table = series.read_grid(publish("tile.zip", packed.getvalue()), "tile.asc")
+    np.testing.assert_array_equal(table, series.by_columns(np.array([[7.0, 8.0, 9.0], [4.0, 5.0, 6.0]]), 0.05))
+
+
+@pytest.mark.data
+def test_terrain_is_land_of_the_tile():
+    data = datasets.load("terrain-nn27", standardize=False)
+    heights = np.vstack([data.Y_train, data.Y_test])
+    # As the tile's own file has them: lowest, highest (to 0.1 m), mean and deviation (to 0.1 m).
+    assert [heights.min(), heights.max()] == [89.5, 1170.6]
+    np.testing.assert_allclose([heights.mean(), heights.std()], [532.9, 246.8], atol=0.051)
+
+
+@pytest.mark.data
+def test_audio_lies_near_zero_frequency():
+    data = datasets.load("audio-subband", standardize=False)
+    x = np.empty(18000)
+    x[::2], x[1::2] = data.Y_train[:, 0], data.Y_test[:, 0]
+    power = np.abs(np.fft.rfft(x * np.hanning(len(x)))) ** 2
+    # 18,000 samples at 16 kHz: 169 periods of the center frequency of 152 Hz, where the published signal has its power.
+    assert power[:90].sum() > 0.98 * power.sum() and power[80:90].sum() < 0.01 * power.sum()
+    np.testing.assert_allclose(data.X_train[:2, 0], [8001 / 16000, 8003 / 16000], rtol=1e-12)
+
+
+def test_generated_series_are_what_their_formulas_say():
+    t, y = series.periodic().T
+    f = np.sin(20.0 * np.pi * t) + 0.5 * np.sin(46.0 * np.pi * t)
+    assert np.std(y - f) == pytest.approx(0.2, rel=0.05)  # of 2000 draws: an error of 1.6 %
+    t, y = series.pseudo_periodic().T
+    assert (t[0], t[1], len(t)) == (0.0, 1e-5, 24000)
+    # Neighbors differ by waves of at most 512 + 127 periods, 2π 639e-5 / 128 each, and noise.
+    assert np.std(np.diff(y)) == pytest.approx(0.005 * np.sqrt(2.0), rel=0.05)

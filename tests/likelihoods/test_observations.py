@@ -1,0 +1,203 @@
+"""What each likelihood accepts as Y, at the door of a model and by itself."""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.likelihoods import (
+    Bernoulli,
+    Beta,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Ordinal,
+    Poisson,
+    StudentT,
+    SwitchedLikelihood,
+)
+from quick import some_slow
+
+from gpflow_pep import APEP, ARPEP, PEP, RPAPEP, StreamingSVGP
+from gpflow_pep.likelihoods import Logit, Probit
+from gpflow_pep.likelihoods.observations import check_observations
+from gpflow_pep.training import fit
+
+X = np.linspace(0.0, 1.0, 4)[:, None]
+
+
+def column(*values):
+    return np.array(values, dtype=float)[:, None]
+
+
+def ordinal():
+    return Ordinal(np.array([-0.5, 0.5]))
+
+
+ACCEPTED = [
+    (Probit, [0, 1, 1, 0]),
+    (lambda: Probit(labels=(-1, 1)), [-1, 1, 1, -1]),
+    (Logit, [1, 1, 1, 1]),
+    (Bernoulli, [0, 1, 1, 0]),
+    (Poisson, [0, 1, 7, 1e6]),
+    (Gamma, [1e-300, 2.5, 7, 1]),
+    (Exponential, [0.1, 2.5, 7, 1]),
+    (Beta, [1e-10, 0.5, 0.3, 1 - 1e-10]),
+    (ordinal, [0, 1, 2, 0]),
+    (Gaussian, [-1.5, 0, 1e10, 3]),
+    (StudentT, [-1.5, 0, 1e10, 3]),
+]
+
+REFUSED = [
+    (Probit, [0, 1, -1, 0], "labels 0 and 1", "-1 in row 2 (1 such values)"),
+    (Probit, [0, 0.5, 1, 0.5], "labels 0 and 1", "0.5 in row 1 (2 such values)"),
+    (Probit, [1, 2, 1, 2], "labels=(0, 1) or (-1, 1)", "2 in row 1"),
+    (lambda: Probit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
+    (Logit, [0, 1, 1, -1], "labels 0 and 1", "-1 in row 3"),
+    (lambda: Logit(labels=(-1, 1)), [1, 0, 1, 0], "labels -1 and 1", "0 in row 1"),
+    (Bernoulli, [-1, 1, 1, -1], "gpflow_pep.likelihoods.Probit(labels=(-1, 1))", "-1 in row 0 (2 such values)"),
+    (Bernoulli, [0, 1, 1, 0.5], "labels 0 and 1", "0.5 in row 3"),
+    (Poisson, [0, 1, 1, 0.5], "counts 0, 1, 2", "0.5 in row 3"),
+    (Poisson, [0, 1, -1, 2], "counts 0, 1, 2", "-1 in row 2"),
+    (Gamma, [0, 1, 1, 2], "positive", "0 in row 0"),
+    (Exponential, [1, -2, 1, 2], "positive", "-2 in row 1"),
+    (Beta, [0.5, 1, 0.2, 0], "between 0 and 1", "1 in row 1 (2 such values)"),
+    (ordinal, [0, 1, 3, 2], "from 0 to 2", "3 in row 2"),
+    (ordinal, [0, 1, 1.5, 2], "from 0 to 2", "1.5 in row 2"),
+]
+
+
+def name(value):
+    return type(value()).__name__ if callable(value) else None
+
+
+@pytest.mark.parametrize(("likelihood", "values"), ACCEPTED, ids=name)
+def test_accepted(likelihood, values):
+    check_observations(likelihood(), column(*values))
+    kernel = gpflow.kernels.SquaredExponential()
+    model = PEP((X, column(*values)), kernel, likelihood(), X[:2])
+    np.testing.assert_array_equal(model.data[1], column(*values))
+
+
+@pytest.mark.parametrize(("likelihood", "values", "what", "which"), REFUSED, ids=name)
+def test_refused(likelihood, values, what, which):
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as caught:
+        check_observations(likelihood(), column(*values))
+    for part in (what, which, type(likelihood()).__name__):
+        assert part in str(caught.value)
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as at_the_door:
+        PEP((X, column(*values)), gpflow.kernels.SquaredExponential(), likelihood(), X[:2])
+    assert str(at_the_door.value) == str(caught.value)
+
+
+def test_several_columns():
+    """The first value that is refused, row by row, and how many there are."""
+    Y = np.array([[0, 1], [1, 0], [1, 3], [2, 3]], dtype=float)
+    with pytest.raises(ValueError, match=r"got 3 in row 2 \(3 such values\)"):
+        check_observations(Probit(), Y)
+    check_observations(Probit(), np.minimum(Y, 1.0))
+
+
+def test_switched():
+    """The last column says which likelihood a row has."""
+    likelihood = SwitchedLikelihood([Gaussian(), StudentT()])
+    check_observations(likelihood, np.array([[0.3, 0], [-7.0, 1]]))
+    for wrong in (2.0, -1.0, 0.5):
+        with pytest.raises(ValueError, match=f"last column whole numbers from 0 to 1.*got {wrong:g} in row 1"):
+            check_observations(likelihood, np.array([[0.3, 0], [-7.0, wrong]]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_a_number(bad):
+    with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite.*row 1"):
+        PEP((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+
+
+def test_new_data_are_checked_too():
+    model = PEP((X, column(0, 1, 1, 0)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
+    before = [values.numpy() for values in (*model.data, model.sites.precision)]
+    for Y in (column(-1, 1, 1, -1), column(0, 1, np.nan, 1)):
+        with pytest.raises(ValueError, match=r"data\[1\]"):
+            model.data = (X, Y)
+    for values, old in zip((*model.data, model.sites.precision), before, strict=True):
+        np.testing.assert_array_equal(values, old)
+
+
+# --- wherever Y is given ---------------------------------------------------------------------------------------------
+
+
+def model(kind):
+    """With one latent function."""
+    kernel, Z = gpflow.kernels.SquaredExponential(), X[:2].copy()
+    if kind is PEP:
+        return PEP((X, column(0, 1, 1, 0)), kernel, Probit(), Z)
+    return kind(kernel, Probit(), Z, num_data=4)
+
+
+BAD = {
+    "two columns": (np.zeros((4, 2)), "a column for each of 1 latent functions, got 2 columns"),
+    "labels": (column(1, 2, 2, 1), "must hold the labels 0 and 1 for Probit, got 2 in row 1"),
+    "nan": (column(0, np.nan, 1, 1), "must be finite.* row 1"),
+    "strings": (column(0, 1, 1, 0).astype(str), "must hold real numbers, got an array of dtype <U32"),
+    "complex": (column(0, 1, 1, 0).astype(complex), "must hold real numbers, got an array of dtype complex128"),
+    "none": (np.full((4, 1), None), r"must hold real numbers, got None \(4 such values\)"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("kind", [PEP, APEP, ARPEP, RPAPEP, StreamingSVGP])
+def test_every_entry_checks_it(kind, bad):
+    """With the same validator: scores, objectives, training and held-out rows."""
+    made, good, (Y, message) = model(kind), column(0, 1, 1, 0), BAD[bad]
+    external = kind is not PEP
+    calls = {"predict_log_density": lambda: made.predict_log_density((X, Y))}
+    calls["held_out"] = lambda: fit(made, (X, good) if external else None, held_out=(X, Y), max_iterations=1)
+    if external:
+        calls["objective"] = lambda: made.maximum_log_likelihood_objective((X, Y))
+        calls["loss"] = lambda: made.training_loss((X, Y))
+        calls["fit"] = lambda: fit(made, (X, Y), max_iterations=1)
+    for call in calls.values():
+        with pytest.raises(ValueError, match=r"data\[1\] \(Y\) " + (message if "must" in message else ".*" + message)):
+            call()
+
+
+@pytest.mark.parametrize("bad", ["labels", "nan"])
+def test_a_compiled_objective_checks_it_too(bad):
+    made, (Y, _) = model(APEP), BAD[bad]
+    compiled = tf.function(made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
+    assert np.isfinite(compiled((X, column(0, 1, 1, 0))))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"data\[1\] \(Y\)"):
+        compiled((X, Y))
+
+
+def test_held_out_rows_of_gpflow_s_models():
+    """One column of labels is not broadcast against several functions, nor several against one."""
+    kernel = gpflow.kernels.SquaredExponential()
+    for C, columns in ((1, 2), (2, 1)):
+        made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
+        Y = np.zeros((4, C))
+        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+            fit(made, (X, Y), held_out=(X, np.zeros((4, columns))), max_iterations=1)
+        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got {columns}"):
+            fit(made, (X, np.zeros((4, columns))), max_iterations=1)
+
+
+def test_outputs_that_mix_latent_functions():
+    """They are as many as the mixing matrix has rows."""
+    kernels = [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern32()]
+    kernel = gpflow.kernels.LinearCoregionalization(kernels, W=np.ones((3, 2)))
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(X[:2].copy())
+    )
+    made = gpflow.models.SVGP(kernel, Gaussian(), points, num_latent_gps=2, num_data=4)
+    assert fit(made, (X, np.zeros((4, 3))), held_out=(X, np.zeros((4, 3))), max_iterations=1).status == "limit"
+    with pytest.raises(ValueError, match="a column for each of 3 latent functions, got 2"):
+        fit(made, (X, np.zeros((4, 2))), max_iterations=1)
+
+
+@pytest.mark.parametrize("batch", some_slow([[], [3], [2, 3]], quick=[[2, 3]]))
+def test_predicted_densities_in_batches(batch):
+    """Values are checked, and computed, whatever dimensions come first."""
+    made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [*batch, 4, 1])
+    found = made.predict_log_density((np.broadcast_to(X, [*batch, 4, 1]), Y))
+    expected = made.predict_log_density((X, column(0, 1, 1, 0)))
+    np.testing.assert_allclose(found, np.broadcast_to(expected, [*batch, 4]), rtol=1e-12)

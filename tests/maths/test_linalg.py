@@ -1,0 +1,338 @@
+"""A Cholesky factor is right or an error says what is wrong: eagerly, compiled, in gradients and in batches."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.maths.linalg import (
+    cholesky,
+    cholesky_with_growing_jitter,
+    finite,
+    inverse_of_product,
+    symmetric_product,
+)
+
+EPS = np.finfo(np.float64).eps
+
+
+def positive_definite(size, seed=0):
+    features = np.random.default_rng(seed).normal(size=(size, size))
+    return features @ features.T / size + 0.1 * np.eye(size)
+
+
+INDEFINITE = np.diag([4.0, 1.0, -0.5])  # smallest -0.5, largest 4, condition 8
+
+
+def with_entries(value):
+    matrix = positive_definite(3)
+    matrix[0, 1] = matrix[1, 0] = value
+    return matrix
+
+
+def factorized(matrix):
+    return cholesky(tf.convert_to_tensor(matrix), name="the matrix of this test", advice="another matrix")
+
+
+def in_a_tape(matrix):
+    matrix = tf.convert_to_tensor(matrix)
+    with tf.GradientTape() as tape:
+        tape.watch(matrix)
+        value = tf.reduce_sum(factorized(matrix))
+    return tape.gradient(value, matrix)
+
+
+def compiled_gradient(matrix):
+    return tf.function(in_a_tape)(matrix)
+
+
+@pytest.fixture(
+    params=[factorized, tf.function(factorized), in_a_tape, compiled_gradient],
+    ids=["eager", "compiled", "tape", "compiled tape"],
+)
+def way(request):
+    return request.param
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("size", [1, 2, 17])
+def test_the_factor_and_its_derivative_are_tensorflows(size, shape):
+    count = int(np.prod(shape))
+    matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
+    for function in (factorized, tf.function(factorized)):
+        np.testing.assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
+    matrix = tf.constant(matrices)
+    with tf.GradientTape() as tape:
+        tape.watch(matrix)
+        value = tf.reduce_sum(tf.sin(tf.linalg.cholesky(matrix)))
+    expected = tape.gradient(value, matrix)
+    with tf.GradientTape() as tape:
+        tape.watch(matrix)
+        value = tf.reduce_sum(tf.sin(factorized(matrix)))
+    tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
+    np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
+
+
+def test_the_message_says_what_failed(way):
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        way(INDEFINITE)
+    message = str(error.value)
+    assert "the matrix of this test" in message
+    assert "size 3 x 3" in message
+    assert "smallest eigenvalue -0.5" in message
+    assert "largest 4" in message
+    assert "condition number about 8" in message
+    assert "Try: another matrix" in message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_entries_that_are_not_finite_are_reported_as_such(way, value):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
+        way(with_entries(value))
+
+
+@pytest.mark.parametrize("broken", [INDEFINITE, with_entries(np.nan)], ids=["indefinite", "NaN"])
+def test_the_matrix_of_a_batch_that_failed_is_diagnosed(way, broken):
+    batch = np.stack([positive_definite(3), broken, positive_definite(3, 1), 2.0 * INDEFINITE])
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        way(batch)
+    expected = "smallest eigenvalue -0.5" if broken is INDEFINITE else "2 of its entries"
+    assert expected in str(error.value)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+        way(batch.reshape(2, 2, 3, 3))
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)], ids=["zero", "singular", "minus 1"])
+def test_a_singular_matrix_is_no_answer(way, matrix):
+    """Ones: the second pivot is exactly 0, and nothing divides by it unnoticed."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the matrix of this test"):
+        way(matrix)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (None,)])
+def test_an_unknown_size_compiles(batch):
+    """Also where the number of matrices is known, but not their size."""
+    function = tf.function(factorized, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
+    leading = (2,) * len(batch) + (1, 1)
+    for size in (1, 5):
+        matrix = np.tile(positive_definite(size), leading)
+        np.testing.assert_array_equal(function(matrix), tf.linalg.cholesky(matrix))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="size 3 x 3"):
+        function(np.tile(INDEFINITE, leading))
+    assert function.experimental_get_tracing_count() == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
+def test_a_matrix_without_rows(way, shape):
+    """That of a stream which has seen nothing."""
+    assert way(np.zeros(shape)).shape == shape
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_the_message_says_how_much_jitter_is_missing(dtype, scale):
+    """Of 100 close points, whose covariance is singular to rounding."""
+    x = np.linspace(0.0, 3.0, 100)
+    matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        factorized(matrix)
+    missing = float(re.search("it succeeds with (.*) more on the diagonal", str(error.value)).group(1))
+    assert missing < 1e3 * len(x) * scale * np.finfo(dtype).eps  # at most 10 times M eps, and eigenvalues are up to 100
+    factorized(matrix + (missing * np.eye(100)).astype(dtype))
+
+
+def test_single_precision():
+    matrix = positive_definite(4).astype(np.float32)
+    assert factorized(matrix).dtype == tf.float32
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"smallest eigenvalue -0\.5"):
+        factorized(INDEFINITE.astype(np.float32))
+
+
+def test_names_and_advice_may_hold_braces():
+    """They are pieced together by tf.strings.format, whose place holder is {}."""
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        cholesky(tf.constant(INDEFINITE), name="K{u}", advice="set {} or {a}")
+    assert "K{u}" in str(error.value) and "set {} or {a}" in str(error.value)
+
+
+# --- growing jitter --------------------------------------------------------------------------------------------------
+
+SINGULAR = np.ones((3, 3))
+OPTIONS = {"name": "Kuu of this test", "advice": "other points"}
+
+
+def grown(matrix, jitter=1e-12, max_jitter=1e-4):
+    return cholesky_with_growing_jitter(tf.convert_to_tensor(matrix), jitter=jitter, max_jitter=max_jitter, **OPTIONS)
+
+
+@pytest.fixture(params=[False, True], ids=["eager", "compiled"])
+def growing(request):
+    def function(matrix, **options):
+        call = lambda values: grown(values, **options)  # noqa: E731
+        return (tf.function(call) if request.param else call)(tf.constant(matrix))
+
+    return function
+
+
+def test_no_jitter_where_none_is_needed(growing, capfd):
+    matrix = positive_definite(5)
+    np.testing.assert_array_equal(growing(matrix, jitter=1e-6), tf.linalg.cholesky(matrix))
+    assert "jitter" not in capfd.readouterr().err
+
+
+def test_the_jitter_grows_and_says_so(growing, capfd):
+    """-1e-7 is overcome at ten times some power of ten, from 1e-12: by 1e-6, at the latest by 1e-5."""
+    matrix = np.diag([1.0, 1.0, -1e-7])
+    factor = growing(matrix).numpy()
+    added = factor @ factor.T - matrix
+    np.testing.assert_allclose(added, added[0, 0] * np.eye(3), atol=4 * EPS)
+    # What the diagonal carried already, 1e-12, is part of the new jitter of 1e-6.
+    assert added[0, 0] == pytest.approx(1e-6 - 1e-12, abs=4 * EPS)
+    message = capfd.readouterr().err
+    raised = re.search(r"Kuu of this test was not positive definite; jitter raised from 1e-12 to (\S+)", message)
+    assert float(raised.group(1)) == pytest.approx(1e-6, abs=1e-20)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-18, 1e-10])
+def test_it_starts_anywhere(growing, jitter, capfd):
+    factor = growing(SINGULAR, jitter=jitter).numpy()
+    assert np.all(np.isfinite(factor))
+    # No more than needed: 3 eps is what rounding of a matrix of norm 3 can ask for, ten times the next step.
+    assert np.abs(factor @ factor.T - SINGULAR).max() <= max(10.0 * jitter, 100 * EPS)
+    assert "jitter raised" in capfd.readouterr().err
+
+
+def test_past_the_largest_it_is_an_error(growing):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu of this test"):
+        growing(INDEFINITE)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu of this test"):
+        growing(np.diag([1.0, -2e-4]), max_jitter=1e-4)
+
+
+def test_it_never_takes_more_than_the_largest(growing):
+    """-5e-5 needs more than 5e-5; from 1e-12 the next step within 3e-4 is 1e-4."""
+    matrix = np.diag([1.0, -5e-5])
+    factor = growing(matrix, max_jitter=3e-4).numpy()
+    added = (factor @ factor.T - matrix)[0, 0]
+    assert 5e-5 < added <= 3e-4
+
+
+def test_entries_that_are_not_finite_are_not_jittered(growing):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
+        growing(with_entries(np.nan))
+
+
+def test_it_is_differentiable(growing):
+    """As the Cholesky factor of the matrix with the jitter it took; the jitter itself is not differentiated."""
+    matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
+    weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
+    gradients = []
+    for function in (grown, lambda values: tf.linalg.cholesky(values + (1e-6 - 1e-12) * tf.eye(3, dtype=tf.float64))):
+        with tf.GradientTape() as tape:
+            tape.watch(matrix)
+            value = tf.reduce_sum(weights * function(matrix))
+        gradients.append(tape.gradient(value, matrix).numpy())
+    # The last pivot, 9e-7, is known to eps / 9e-7 = 2.5e-10 of itself; the derivative divides by it.
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-8)
+
+
+def test_a_batch_takes_one_jitter(growing):
+    batch = np.stack([positive_definite(3), SINGULAR])
+    factors = growing(batch).numpy()
+    assert np.all(np.isfinite(factors))
+    np.testing.assert_allclose(factors @ np.swapaxes(factors, 1, 2), batch, atol=1e-11)
+
+
+# --- finite ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 1)])
+def test_finite_values_pass(shape, compiled):
+    value = np.random.default_rng(0).normal(size=shape)
+    function = lambda v: finite(v, name="it", advice="nothing")  # noqa: E731
+    np.testing.assert_array_equal((tf.function(function) if compiled else function)(tf.constant(value)), value)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_others_stop_with_their_name(bad, compiled):
+    function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"2 of the entries of .*the thing.* are not finite. Try: .*another"
+    ):
+        (tf.function(function) if compiled else function)(tf.constant([1.0, bad, 2.0, bad], tf.float64))
+
+
+def test_the_derivative_is_one():
+    value = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        total = tf.reduce_sum(finite(value, name="it", advice="nothing"))
+    np.testing.assert_array_equal(tape.gradient(total, value), [1.0, 1.0])
+
+
+# --- symmetric products ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384])
+def test_a_symmetric_product(size):
+    """Of 7 terms: 7 eps of the sum of their sizes."""
+    rng = np.random.default_rng(size)
+    left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
+    product = symmetric_product(tf.constant(left * weights), tf.constant(left)).numpy()
+    bound = 7 * EPS * np.abs(left * weights) @ np.abs(left.T)
+    assert np.all(np.abs(product - (left * weights) @ left.T) <= bound)
+    np.testing.assert_array_equal(product, product.T)
+
+
+@pytest.mark.parametrize("size", [1, 5, 260])
+@pytest.mark.parametrize("batch", [(1,), (3,), (2, 2)])
+def test_a_batch_of_symmetric_products(size, batch):
+    left = np.random.default_rng(size).normal(size=(*batch, size, 4))
+    product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
+    np.testing.assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
+
+
+@pytest.mark.parametrize("size", [1, 127, 128, 300])
+def test_a_symmetric_product_of_triangles(size):
+    """What is above the strips' beginnings is left out, being zero."""
+    left = np.triu(np.random.default_rng(size).normal(size=(2, size, size)))
+    product = symmetric_product(tf.constant(left), tf.constant(left), upper=True)
+    bound = size * EPS * np.abs(left) @ np.abs(np.swapaxes(left, -1, -2))
+    assert np.all(np.abs(product - left @ np.swapaxes(left, -1, -2)) <= bound)
+
+
+def test_a_symmetric_product_of_unknown_size():
+    spec = tf.TensorSpec([None, None], tf.float64)
+    function = tf.function(symmetric_product, input_signature=[spec, spec])
+    for size in (1, 2, 3, 131):
+        left = np.random.default_rng(size).normal(size=(size, 4))
+        np.testing.assert_allclose(function(left, left), left @ left.T, rtol=0, atol=4 * EPS * 40)
+    assert function.experimental_get_tracing_count() == 1
+
+
+def test_a_symmetric_product_over_no_rows_is_zero():
+    empty = tf.zeros([3, 0], tf.float64)
+    np.testing.assert_array_equal(symmetric_product(empty, empty), np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 130])
+@pytest.mark.parametrize("batch", [(), (0,), (3, 2)])
+def test_an_inverse_from_its_factor(size, batch):
+    """Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are empty."""
+    factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
+    matrices = factors @ np.swapaxes(factors, -1, -2) / size + 0.1 * np.eye(size)
+    actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
+    expected = np.linalg.inv(matrices)
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0))
+    np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
+
+
+def test_importing_and_calling_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factorized(positive_definite(3))

@@ -1,0 +1,178 @@
+"""The posterior of given sums against the dense formula, whatever model the sums come from.
+
+With u = L v and q(v) = N(B^-1 c, B^-1), B = I + A:  mean k_*u Kuu^-1 L B^-1 c,  covariance k_** - Q_** + T' B^-1 T,
+T = L^-1 K_u*. Condition numbers are below 1e3: 1e3 eps, and 1e-11 leaves room.
+"""
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.posteriors import PrecomputeCacheType
+
+from gpflow_pep.engine import SiteSums
+from gpflow_pep.models.posteriors import ROWS_PER_CHUNK, SitesPosterior
+
+EXACT = 1e-11
+RNG = np.random.default_rng(2)
+Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
+FEATURES = RNG.normal(size=(4, 6))
+A, C = FEATURES @ FEATURES.T, RNG.normal(size=(4, 3))
+XNEW = RNG.uniform(-2.0, 2.0, size=(5, 2))
+
+
+def make_kernel():
+    return gpflow.kernels.Matern52(variance=1.4, lengthscales=0.9)
+
+
+class Given:
+    """Sums that do not change, and how often they were asked for."""
+
+    def __init__(self, kernel, A=A, c=C):
+        self.calls, self.A, self.c = 0, A, c
+        self.L = np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4))
+
+    def __call__(self):
+        self.calls += 1
+        return SiteSums(tf.constant(self.L), tf.constant(self.A), tf.constant(self.c))
+
+
+def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **changes):
+    kernel = make_kernel()
+    given = Given(kernel, **changes)
+    points = gpflow.inducing_variables.InducingPoints(Z)
+    mean_function = mean_function or gpflow.functions.Constant([0.5, 0.0, -1.0])
+    return SitesPosterior.of(kernel, points, mean_function, given, precompute_cache=cache), given
+
+
+def dense(given, X):
+    kernel = make_kernel()
+    T = np.linalg.inv(given.L) @ kernel(Z, X).numpy()
+    B = np.linalg.inv(np.eye(4) + given.A)
+    return T.T @ B @ given.c + [0.5, 0.0, -1.0], kernel(X).numpy() - T.T @ T + T.T @ B @ T
+
+
+KERNELS = [gpflow.kernels.Matern52(1.4, 0.9), gpflow.kernels.Matern32(0.6, 1.2), gpflow.kernels.Matern12(1.0, 2.0)]
+
+
+@pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
+def test_latent_functions_with_sums_of_their_own_are_as_many_posteriors(kernels):
+    """Whether they share a kernel or not: marginals, covariances, and those of batches of inputs."""
+    points, shares = gpflow.inducing_variables.InducingPoints(Z), kernels[0] is kernels[1]
+    L = np.stack([np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4)) for kernel in kernels])
+    As, cs = np.stack([A, 0.3 * A, A + np.eye(4)]), C.T[..., None]
+
+    def posterior(kernel, *sums):
+        sums = SiteSums(*map(tf.constant, sums))
+        zero = gpflow.functions.Zero(sums.c.shape[0] if sums.c.shape.rank == 3 else 1)
+        return SitesPosterior.of(kernel, points, zero, lambda: sums, precompute_cache=PrecomputeCacheType.TENSOR)
+
+    kernel = kernels[0] if shares else gpflow.kernels.SeparateIndependent(kernels)
+    together = posterior(kernel, L[0] if shares else L, As, cs)
+    alone = [posterior(*parts) for parts in zip(kernels, L, As, cs, strict=True)]
+    for X in (XNEW, np.stack([XNEW, XNEW + 0.5])):
+        for full_cov, axis in ((False, -1), (True, -3)):
+            mean, cov = together.predict_f(X, full_cov=full_cov)
+            means, covs = zip(*(each.predict_f(X, full_cov=full_cov) for each in alone), strict=True)
+            np.testing.assert_allclose(mean, np.concatenate(means, axis=-1), rtol=0, atol=EXACT)
+            np.testing.assert_allclose(cov, np.concatenate(covs, axis=axis), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("cache", list(PrecomputeCacheType))
+def test_means_and_covariances_are_the_dense_ones(cache):
+    posterior, given = make_posterior(cache)
+    predict = posterior.fused_predict_f if cache is PrecomputeCacheType.NOCACHE else posterior.predict_f
+    mean, cov = dense(given, XNEW)
+    m, v = predict(XNEW)
+    np.testing.assert_allclose(m, mean, rtol=0, atol=EXACT)
+    np.testing.assert_allclose(v, np.diag(cov)[:, None] * np.ones(3), rtol=0, atol=EXACT)
+    m, whole = predict(XNEW, full_cov=True)
+    np.testing.assert_allclose(m, mean, rtol=0, atol=EXACT)
+    np.testing.assert_allclose(whole, np.stack([cov] * 3), rtol=0, atol=EXACT)
+    _, outputs = predict(XNEW, full_output_cov=True)
+    np.testing.assert_allclose(outputs, np.diag(cov)[:, None, None] * np.eye(3), rtol=0, atol=EXACT)
+    _, both = predict(XNEW, full_cov=True, full_output_cov=True)
+    np.testing.assert_allclose(both, np.einsum("nm,pq->npmq", cov, np.eye(3)), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize(("cache", "calls"), zip(PrecomputeCacheType, [1, 1, 0], strict=True), ids=str)
+def test_sums_are_computed_once_a_cache(cache, calls):
+    posterior, given = make_posterior(cache)
+    assert given.calls == calls
+    for number in range(3):
+        if cache is PrecomputeCacheType.NOCACHE:
+            posterior.fused_predict_f(XNEW)
+            assert given.calls == number + 1
+        else:
+            posterior.predict_f(XNEW)
+            assert given.calls == calls
+
+
+def test_a_new_cache_takes_new_sums():
+    for cache in (PrecomputeCacheType.TENSOR, PrecomputeCacheType.VARIABLE):
+        posterior, given = make_posterior(cache)
+        given.c = 2.0 * C
+        posterior.update_cache()
+        np.testing.assert_allclose(posterior.predict_f(XNEW)[0], dense(given, XNEW)[0], rtol=0, atol=EXACT)
+
+
+def test_no_information_is_the_prior():
+    posterior, _ = make_posterior(A=np.zeros((4, 4)), c=np.zeros((4, 3)))
+    mean, cov = posterior.predict_f(XNEW, full_cov=True)
+    np.testing.assert_allclose(mean, np.tile([0.5, 0.0, -1.0], (5, 1)), rtol=0, atol=EXACT)
+    np.testing.assert_allclose(cov[1], make_kernel()(XNEW), rtol=0, atol=EXACT)
+
+
+def test_overwhelming_information_leaves_no_negative_variance():
+    """At an inducing point k - T'T + T'B^-1 T is 0 up to rounding (the jitter, 1e-6, is left)."""
+    posterior, _ = make_posterior(A=1e18 * np.eye(4))
+    _, variance = posterior.predict_f(Z)
+    assert np.all(variance >= 0.0) and np.all(variance < 2e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS_PER_CHUNK - 1, ROWS_PER_CHUNK, ROWS_PER_CHUNK + 1, 2 * ROWS_PER_CHUNK])
+def test_any_number_of_rows(rows):
+    posterior, _ = make_posterior()
+    X = np.resize(XNEW, (rows, 2))
+    mean, variance = posterior.predict_f(X)
+    expected, expected_variance = posterior.predict_f(XNEW)
+    np.testing.assert_allclose(mean, np.resize(expected, (rows, 3)), rtol=0, atol=EXACT)
+    np.testing.assert_allclose(variance, np.resize(expected_variance, (rows, 3)), rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2), (1, 5, 2), (2, 1, 5, 2)])
+def test_batches_even_empty_ones(shape):
+    posterior, _ = make_posterior()
+    X = np.resize(XNEW, shape)
+    for full_cov in (False, True):
+        mean, cov = posterior.predict_f(X, full_cov=full_cov)
+        assert mean.shape == (*shape[:-1], 3)
+        assert cov.shape == ((*shape[:-2], 3, shape[-2], shape[-2]) if full_cov else mean.shape)
+
+
+def test_inputs_of_other_types():
+    posterior, _ = make_posterior()
+    expected = posterior.predict_f(np.ones((2, 2)))
+    for Xnew in (
+        np.ones((2, 2), int),
+        np.ones((2, 2), np.float32),
+        [[1.0, 1.0], [1.0, 1.0]],
+        tf.ones([2, 2], tf.float64),
+    ):
+        for actual, wanted in zip(posterior.predict_f(Xnew), expected, strict=True):
+            np.testing.assert_array_equal(actual, wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"A": np.full((4, 4), np.nan)}, "B = I .* 16 of its entries are not finite"),
+        ({"A": -3.0 * np.eye(4)}, "B = I .* smallest eigenvalue -2"),
+        ({"c": np.full((4, 3), np.nan)}, "predictive mean.* not finite"),
+    ],
+)
+def test_sums_that_are_wrong_stop(changes, message):
+    posterior, _ = make_posterior(PrecomputeCacheType.NOCACHE, **changes)
+    for predict in (posterior.fused_predict_f, tf.function(posterior.fused_predict_f)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            predict(XNEW)

@@ -1,0 +1,73 @@
+"""Devices share all chunks evenly, and their loops wait for nothing of each other."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_pep.engine import Blocks, SingleRows
+from gpflow_pep.runtime.devices import Devices, side_by_side
+
+HERE = ("CPU:0", "CPU:0", "CPU:0")  # three loops on one device: which device it is makes no difference to the numbers
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
+def test_every_chunk_has_one_device(count):
+    shares = Devices(HERE).shares(tf.constant(count))
+    chunks = [int(share.first) + number for share in shares for number in range(int(share.count))]
+    assert chunks == list(range(count))
+    sizes = [int(share.count) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("eagerly", [False, True], ids=["compiled", "eager"])
+@pytest.mark.parametrize("N", [2, 13])
+@pytest.mark.parametrize("name", ["single rows", "blocks"])
+def test_shares_have_the_rows_of_all(name, N, eagerly):
+    """Sums, what is put together in order, and what is kept and read again."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([1, N - 1]) if N < 5 else np.array([2, 3, 2, N - 7])
+    devices = Devices(HERE)
+    chunks = SingleRows(4, devices) if name == "single rows" else Blocks(rng.permutation(N), sizes, 4, devices)
+    data = tf.constant(rng.normal(size=(N, 2))), tf.constant(rng.normal(size=(N, 1)))
+
+    def found():
+        spread = chunks.spread(data)
+        kept = chunks.keep(data, lambda chunk: (tf.transpose(chunks.rows(spread, chunk)[0]),), tf.float64, 1)
+
+        def part(chunk):
+            X, Y = chunks.rows(spread, chunk)
+            (again,) = kept(chunk)
+            return (tf.matmul(again, Y) + 0.0 * tf.reduce_sum(X - chunks.take(data[0], chunk)),)
+
+        whole = chunks.concatenate(data, lambda chunk: chunks.rows(spread, chunk)[:1], tf.float64, [[None, 2]])[0]
+        return *chunks.sum(data, part, [tf.zeros([2, 1], tf.float64)]), chunks.in_order_of_data(whole)
+
+    total, whole = found() if eagerly else tf.function(found)()
+    np.testing.assert_allclose(total, tf.matmul(*data, transpose_a=True), rtol=1e-13)
+    np.testing.assert_array_equal(whole, data[0])
+
+
+def test_loops_with_checks_are_not_ordered():
+    """TensorFlow orders them otherwise: the second one would wait for the first."""
+
+    def loops():
+        def step(number):
+            with tf.control_dependencies([tf.raw_ops.Assert(condition=number >= 0, data=[number])]):
+                return number + 1
+
+        return [tf.while_loop(lambda number: number < 3, lambda number: [step(number)], [i])[0] for i in (0, 1)]
+
+    def loops_side_by_side():
+        with side_by_side():
+            return loops()
+
+    assert orders(loops) == 1
+    assert orders(loops_side_by_side) == 0
+
+
+def orders(function):
+    """How many loops of a function wait for another one."""
+    operations = tf.function(function).get_concrete_function().graph.get_operations()
+    loops = [operation for operation in operations if operation.type == "While"]
+    assert len(loops) == 2
+    return sum(other in loop.control_inputs for loop in loops for other in loops)

@@ -1,0 +1,258 @@
+"""A file that is damaged, of something else or hostile is refused, with a reason; nothing in it is run."""
+
+import errno
+import io
+import os
+import stat
+import struct
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from gpflow_pep.saving.arrays_file import check_writable, load_arrays, save_arrays
+
+ARRAYS = {
+    "numbers": np.arange(6.0).reshape(2, 3),
+    "text": np.array("a b"),
+    "none": np.zeros((0, 2)),
+    "one": np.array(3),
+}
+
+
+def refused(path, reason):
+    with pytest.raises(ValueError, match=reason) as caught:
+        load_arrays(path, "the file")
+    message = str(caught.value)
+    assert message.startswith(f"the file {str(path)!r} cannot be used: ") and "\n" not in message
+    assert message.endswith("Give the path of another file.")
+
+
+def test_what_is_written_is_read(tmp_path):
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    found = load_arrays(tmp_path / "a.npz", "the file")
+    assert found.keys() == ARRAYS.keys()
+    for name, value in ARRAYS.items():
+        assert found[name].dtype == value.dtype
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("length", [0, 1, 21, 22, 100, 500])
+def test_truncated(tmp_path, length):
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    whole = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(whole[:length])
+    refused(tmp_path / "a.npz", "not a zip file")
+
+
+class Hostile:
+    """Unpickled it would make a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("object array", "Python objects"), ("pickle", "zip file"), ("pickle in a zip file", "magic string")],
+)
+def test_pickled_objects_are_not_run(tmp_path, kind, reason):
+    path, made = tmp_path / "a.npz", tmp_path / "made"
+    Hostile.path = str(made)
+    content = np.array([Hostile()], dtype=object)
+    if kind == "object array":
+        np.savez(path, numbers=content)
+    elif kind == "pickle":
+        path.write_bytes(content.dumps())
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("numbers.npy", content.dumps())
+    refused(path, reason)
+    assert not made.exists()
+
+
+def header(shape, dtype="<f8"):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(2**40,), (2**31, 2**31), (2**62, 8), (-1, -8), (3,)])
+def test_a_declared_size_is_compared_before_anything_is_made(tmp_path, shape):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("numbers.npy", header(shape) + bytes(64))
+    tracemalloc.start()
+    refused(path, "numbers.npy declares -?[0-9]+ bytes and has 64")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_compressed_zeros_are_not_unpacked(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", numbers=np.zeros(10**6))
+    refused(tmp_path / "a.npz", "it is a compressed file")
+
+
+def test_members_that_overlap(tmp_path):
+    """A directory that names the same bytes many times declares more than there is."""
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("0.npy", header((1000,)) + bytes(8000))
+        first = file.infolist()[0]
+        for number in range(1, 50):
+            again = zipfile.ZipInfo(f"{number}.npy")
+            again.header_offset, again.CRC = first.header_offset, first.CRC
+            again.compress_size = again.file_size = first.file_size
+            file.filelist.append(again)
+    refused(path, "it declares [0-9]+ bytes of arrays and has")
+
+
+@pytest.mark.parametrize("name", ["readme.txt", "folder/", "numbers.npy.txt"])
+def test_other_members(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr(name, b"")
+    refused(tmp_path / "a.npz", "entries that are not arrays")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00" + struct.pack("<H", 9) + b"{'descr':"])
+def test_members_that_are_no_arrays(tmp_path, content):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("numbers.npy", content)
+    refused(tmp_path / "a.npz", "cannot be used: ..")
+
+
+def test_a_wrong_sum(tmp_path):
+    save_arrays(tmp_path / "a.npz", {"numbers": np.arange(8.0)})
+    data = (tmp_path / "a.npz").read_bytes()
+    place = data.index(np.array(7.0).tobytes())
+    (tmp_path / "a.npz").write_bytes(data[:place] + b"\x01" + data[place + 1 :])
+    refused(tmp_path / "a.npz", "Bad CRC-32")
+
+
+def test_arrays_that_were_exchanged(tmp_path):
+    """Of one shape and type, the zip file's sums right; files of earlier versions have no digest."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
+    with np.load(path) as file:
+        written = dict(file)
+    np.savez(path, **{**written, "a": written["b"], "b": written["a"]})
+    refused(path, "its arrays are not those that were written")
+    del written["sha256"]
+    np.savez(path, **written)
+    assert load_arrays(path, "the file").keys() == {"a", "b"}
+
+
+def test_a_reason_that_quotes_the_file_is_cut_short(tmp_path):
+    """A name in the directory of the file may have 65,535 bytes."""
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr(f"{'n' * 10000}.npy", b"\x93NUMPY\x03\x00")
+    refused(tmp_path / "a.npz", "n{250}")
+    with pytest.raises(ValueError, match="cannot be used") as caught:
+        load_arrays(tmp_path / "a.npz", "the file")
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("thing", ["pipe", "folder"])
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path, thing):
+    """Reading a pipe would wait for ever; a device, such as /dev/null, would be gone."""
+    path = tmp_path / "a.npz"
+    (os.mkfifo if thing == "pipe" else os.mkdir)(path)
+    kind = stat.S_IFMT(path.stat().st_mode)
+    refused(path, "it is not a regular file")
+    for write in (check_writable, lambda path: save_arrays(path, ARRAYS)):
+        with pytest.raises(OSError, match=r"Not a regular file|Is a directory") as caught:
+            write(path)
+        assert caught.value.filename == str(path)
+    assert stat.S_IFMT(path.stat().st_mode) == kind and list(tmp_path.iterdir()) == [path]
+
+
+# --- how it is written -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o000])
+def test_the_mode_is_that_of_other_files(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        save_arrays(tmp_path / "a.npz", ARRAYS)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.npz").stat().st_mode) == 0o666 & ~mask
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
+    """Neither is it opened to others, nor closed to those who could read it."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, {"one": np.array(1)})
+    path.chmod(mode)
+    save_arrays(path, ARRAYS)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert load_arrays(path, "the file").keys() == ARRAYS.keys()
+
+
+def test_the_umask_is_left_alone(tmp_path, monkeypatch):
+    """It is that of all threads, and cannot be read without setting it."""
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+
+
+def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
+    names = iter(["00000000", "00000001"])
+    monkeypatch.setattr("secrets.token_hex", lambda count: next(names))
+    (tmp_path / ".a.npz.00000000").write_bytes(b"of someone else")
+    save_arrays(tmp_path / "a.npz", ARRAYS)
+    assert (tmp_path / ".a.npz.00000000").read_bytes() == b"of someone else"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.npz.00000000", "a.npz"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
+    """By another process: what was opened is read."""
+    path = tmp_path / "a.npz"
+    save_arrays(path, ARRAYS)
+
+    class Replaced(zipfile.ZipFile):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            monkeypatch.undo()
+            save_arrays(path, {"one": np.array(1)})
+
+    monkeypatch.setattr(zipfile, "ZipFile", Replaced)
+    assert load_arrays(path, "the file").keys() == ARRAYS.keys()
+    assert load_arrays(path, "the file").keys() == {"one"}
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+def test_a_write_that_fails_names_the_path(tmp_path, monkeypatch, call):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_arrays(tmp_path / "a.npz", ARRAYS)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "a.npz"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_itself(tmp_path):
+    link = tmp_path / "a.npz"
+    link.symlink_to(link.name)
+    for use in (check_writable, lambda path: save_arrays(path, ARRAYS), lambda path: load_arrays(path, "the file")):
+        with pytest.raises(OSError, match="Too many levels of symbolic links") as caught:
+            use(link)
+        assert caught.value.filename == str(link)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_followed(tmp_path, there):
+    target, link = tmp_path / "far" / "a.npz", tmp_path / "link.npz"
+    target.parent.mkdir()
+    if there:
+        save_arrays(target, {"one": np.array(1)})
+    link.symlink_to(target)
+    save_arrays(link, ARRAYS)
+    assert link.is_symlink() and load_arrays(target, "the file").keys() == ARRAYS.keys()
+    assert [path.name for path in target.parent.iterdir()] == ["a.npz"]

@@ -1,0 +1,145 @@
+"""Powers of a softmax: which rows each rule is used for, and that the rules agree."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from quick import some_slow
+
+from gpflow_pep.softmax import integrals as softmax
+from gpflow_pep.softmax.integrals import softmax_power
+from gpflow_pep.softmax.survival import LARGEST_VARIANCE
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How many rows few points, many points and panels are used for, in the order of the calls."""
+    seen = []
+
+    def counting(name, function, rows_of):
+        def counted(*args):
+            seen.append((name, rows_of(args)))
+            return function(*args)
+
+        return counted
+
+    shapes = counting("points", softmax._points, lambda args: (int(args[0].left.shape[0]), int(args[1].shape[0])))
+    monkeypatch.setattr(softmax, "_points", shapes)
+    by_panels = softmax._by_panels
+    monkeypatch.setattr(
+        softmax, "_by_panels", lambda C: counting("panels", by_panels(C), lambda args: int(args[1].left.shape[0]))
+    )
+    return seen
+
+
+def power(label, mean, variance, alpha, accurate=True):
+    return softmax_power(
+        tf.constant(label, tf.int32), tf.constant(mean), tf.constant(variance), tf.constant(alpha, tf.float64), accurate
+    )
+
+
+def random_rows(C, R, spread, low, high, seed=0):
+    generator = np.random.default_rng(seed)
+    mean, variance = generator.uniform(-spread, spread, (C, R)), np.exp(generator.uniform(*np.log([low, high]), (C, R)))
+    return generator.integers(0, C, R), mean, variance
+
+
+def assert_close(actual, expected):
+    np.testing.assert_allclose(actual[0], expected[0], rtol=2e-9)
+    for value, wanted in zip(actual[1:], expected[1:], strict=True):
+        np.testing.assert_array_less(np.abs(value - wanted), 2e-9 * (1e-2 + np.abs(wanted)))
+
+
+def by_panels(monkeypatch, *rows):
+    """The same from panels only."""
+    monkeypatch.setattr(softmax, "_is_accurate", lambda parts, *others: tf.zeros([tf.shape(parts.alpha)[0]], tf.bool))
+    return power(*rows)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-6, 0.01, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize(
+    ("C", "spread", "low", "high"),
+    [(3, 3.0, 0.05, 10.0), (3, 3.0, 1e-4, 0.05), (10, 3.0, 0.05, 10.0), (3, 15.0, 0.05, LARGEST_VARIANCE)],
+)
+def test_trapezoid_rule(C, spread, low, high, alpha, counts, monkeypatch):
+    rows = *random_rows(C, 60, spread, low, high), alpha
+    found = power(*rows)
+    used = [number for name, number in counts if name == "points"]
+    assert [points for _, points in used] == [64, 128][: len(used)]
+    if spread < 10.0:
+        assert sum(rows for rows, _ in used[1:]) < 25 and "panels" not in dict(counts)
+    else:
+        assert len(used) == 2
+    assert_close(found, by_panels(monkeypatch, *rows))
+
+
+def test_rows_that_need_panels(counts, monkeypatch):
+    """Those of a variance beyond the table, and those of very unequal variances."""
+    label, mean, variance = random_rows(3, 6, 2.0, 0.1, 3.0)
+    variance[1, 2] = 2.0 * LARGEST_VARIANCE
+    mean[:, 4], variance[:, 4], label[4] = 0.0, (1e-4, 29.0, 29.0), 1
+    rows = label, mean, variance, 0.5
+    found = power(*rows)
+    assert dict(counts)["panels"] == 2
+    counts.clear()
+    rough = power(*rows, accurate=False)
+    assert dict(counts)["panels"] == 1
+    others = np.array([0, 1, 2, 3, 5])
+    for value, wanted in zip(rough, found, strict=True):
+        np.testing.assert_allclose(value.numpy()[..., others], wanted.numpy()[..., others], rtol=1e-12)
+        np.testing.assert_allclose(value.numpy()[..., 4], wanted.numpy()[..., 4], rtol=0.05, atol=0.05)
+    assert_close(found, by_panels(monkeypatch, *rows))
+
+
+@pytest.mark.parametrize("accurate", [True, False])
+def test_accurate_may_be_a_tensor(accurate):
+    rows = *random_rows(3, 40, 8.0, 1e-4, 29.0), 0.5
+    expected = power(*rows, accurate)
+    found = tf.function(lambda flag: power(*rows, flag))(tf.constant(accurate))
+    for value, wanted in zip(found, expected, strict=True):
+        assert np.all(np.isfinite(value))
+        np.testing.assert_allclose(value, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[0.0, 1.0, 1e3]))
+def test_means_far_apart_in_single_precision(variance, alpha):
+    """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
+    generator = np.random.default_rng(5)
+    mean = generator.choice([0.0, 1.0, 30.0, 50.0, 90.0, 100.0, 300.0, 1000.0], (3, 60))
+    mean *= generator.choice([-1.0, 1.0], (3, 60))
+    label = tf.constant(generator.integers(0, 3, 60), tf.int32)
+    found, expected = (
+        softmax_power(
+            label, tf.constant(mean, dtype), tf.constant(variance, dtype, mean.shape), tf.constant(alpha, dtype)
+        )
+        for dtype in (tf.float32, tf.float64)
+    )
+    for value, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_a_variance_that_rounding_made_negative(alpha):
+    """Is none."""
+    label, mean, variance = random_rows(3, 4, 3.0, 0.05, 10.0)
+    variance[:, :2] = 0.0
+    expected = power(label, mean, variance, alpha)
+    variance[:, :2] = -1e-17
+    for found, value in zip(power(label, mean, variance, alpha), expected, strict=True):
+        assert np.all(np.isfinite(found))
+        np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
+def test_two_classes_depend_on_the_sum_of_their_variances(alpha):
+    """
+    On f_y - f_k only, whose variance it is: the same from one wide class and from two, which take other panels. Beyond
+    2e4 the one wide class errs by up to 1e-6.
+    """
+    total, mean = np.geomspace(100.0, 2e4, 40), np.zeros((2, 40))
+    mean[0] = np.linspace(-1.0, 1.0, 40)
+    label, narrow = np.zeros(40, int), np.full(40, 3e-4)
+    alone = power(label, mean, np.stack([total - narrow, narrow]), alpha)
+    shared = power(label, mean, np.stack([0.5 * total, 0.5 * total]), alpha)
+    for one, two in zip(alone, shared, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-8)
