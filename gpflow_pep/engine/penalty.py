@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..maths.linalg import cholesky
+from ..maths.linalg import cholesky, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 
 _SERIES_BELOW = 1e-3
@@ -67,15 +67,22 @@ def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.abs(z) < _SERIES_BELOW, series, direct)
 
 
-def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+@tf.custom_gradient
+def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
     """log det(I + power X) / power of symmetric X [G, b, b] with power [] or [G]; the trace where power is 0. [G]."""
     X2 = tf.matmul(X, X)
     t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
     series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    diagonal = tf.linalg.diag_part(penalty_factor(power, X))  # [G, b]
-    direct = 2.0 * tf.reduce_sum(tf.math.log(diagonal), axis=-1) / safe
-    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
+    factor = penalty_factor(power, X)
+    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        slope = bar * log_det_ratio_slope(power, X)
+        power_bar = tf.reduce_sum(slope) if power.shape.rank == 0 else slope
+        return once_differentiable(power_bar, bar[:, None, None] * inverse_of_product(factor))
+
+    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct), gradient
 
 
 def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:

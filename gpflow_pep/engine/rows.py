@@ -17,9 +17,9 @@ from ..maths.linalg import column_products
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..runtime.distribution import Reductions, Workers
-from .chunks import Chunks
+from .chunks import Chunk, Chunks, Part
 from .covariances import Prior
-from .divided_chunks import Blocks
+from .dataset_chunks import DatasetRows
 
 
 class Rows(NamedTuple):
@@ -40,16 +40,14 @@ class RowSource(Protocol):
     """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
     num_outputs: int
     """P"""
+    only_chunk: Chunk | None
+    """The single chunk of all rows; None if there may be more."""
 
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
 
-    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
-        """
-        The rows of one chunk, computed from `inputs`.
-
-        :param dtype: of Kuf, by default that of the others.
-        """
+    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
+        """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
 
 
 class RegressionRows(RowSource):
@@ -69,54 +67,55 @@ class RegressionRows(RowSource):
         workers: Workers | None = None,
     ):
         """
-        :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
+        :param data: X [N, D] and Y [N, P]; nothing if the chunks are batches of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param prior: that of kernel and inducing variable, where it is at hand.
-        :param workers: those that have the other rows, over which sums go too.
+        :param prior: the prior of kernel and inducing variable, if it is at hand.
+        :param workers: the workers that have the other rows; sums are over all workers' rows.
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
-        self._data, self._all_workers = tuple(map(tf.convert_to_tensor, data)), Reductions(workers)
-        self._spread = chunks.spread(self._data)
-        self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
+        data = tuple(map(tf.convert_to_tensor, data))
+        self.chunked, self._all_workers = chunks.split(data), Reductions(workers)
+        self.only_chunk = self.chunked.only_chunk
+        self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.num_outputs = chunks.num_outputs(self._data)
+        self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetRows) else int(data[1].shape[-1])
         self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 
     @override
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        return self._all_workers.sums(self._chunks.sum(self._data, part, zero))
-
-    def concatenate(
-        self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
-        """Concatenate what `part` returns for each chunk, tensors of so many rows."""
-        return self._chunks.concatenate(self._data, part, dtype, shapes)
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        return self._all_workers.sums(self.chunked.sum(part, zero))
 
     @override
-    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
+    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         noise, *prior_inputs = inputs
-        X, Y = self._chunks.rows(self._spread, chunk)  # [n, D], [n, P]
-        if isinstance(self._chunks, Blocks):
-            Kff = self._prior.Kff(self._chunks.divide(X, chunk), *prior_inputs)  # [G, b, b]
-        else:
+        X, Y = chunk.data  # [n, D], [n, P]
+        if chunk.shape is None:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
-        return Rows(
-            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=dtype),
+        else:
+            Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
+        rows = Rows(
+            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype),
             Kff=Kff,
             noise=tf.fill(tf.shape(X)[:1], noise)
             if self._is_constant
             else self._likelihood.variance_at(X)[:, 0] * noise,
             residual=Y if type(self._mean_function) is Zero else Y - self._mean_function(X),
         )
+        return rows if chunk.dtype is None else cast(rows, chunk.dtype)
+
+
+def cast(values: Any, dtype: tf.DType) -> Any:
+    """Cast the floating point tensors of a structure to another precision."""
+    return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)
 
 
 def watched(
-    rows: Callable[..., Any], chunk: tf.Tensor, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
+    rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
-    """A chunk's rows, rows(chunk, *inputs), and a function from the derivatives in them to those in `sources`."""
+    """Return a chunk's rows, rows(chunk, *inputs), and a function from their derivatives to those in `sources`."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         values = rows(chunk, *inputs)

@@ -6,60 +6,17 @@ is added up, or put together, on the first device, where everything is computed 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
-_Result = TypeVar("_Result")
 
-
-class LocalChunk(NamedTuple):
-    """A chunk of a device's share."""
-
-    device: int  # Which device
-    number: tf.Tensor  # Of the chunk among all, []
-    local_number: tf.Tensor  # In the share, []
-
-
-class Share(NamedTuple):
-    """The chunks that one device works on."""
-
-    device: int
-    name: str  # Of the device
-    first: tf.Tensor  # The first chunk, []
-    count: tf.Tensor  # How many, []
-
-    def compute(self, function: Callable[[], _Result]) -> _Result:
-        """Return what a function computes on the device."""
-        with tf.device(self.name):
-            return function()
-
-    def each(self, part: Callable[[LocalChunk], Any]) -> Callable[[tf.Tensor], Any]:
-        """Return `part`, computed on the device, as a function of the number of a chunk in the share."""
-        return lambda number: self.compute(lambda: part(LocalChunk(self.device, self.first + number, number)))
-
-
-class Devices:
-    """The devices of a `tf.distribute.MirroredStrategy`."""
-
-    def __init__(self, names: Sequence[str]):
-        self.names = tuple(names)
-
-    @classmethod
-    def of_strategy(cls) -> "Devices | None":
-        """Return the devices of the strategy in whose scope this is called; None if it has only one."""
-        strategy = tf.distribute.get_strategy()
-        if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
-            return None
-        return cls(strategy.extended.worker_devices)
-
-    def shares(self, count: tf.Tensor) -> list[Share]:
-        """Divide `count` chunks, so that shares differ by one chunk at most."""
-        limits = [count * device // len(self.names) for device in range(len(self.names) + 1)]
-        return [
-            Share(device, name, limits[device], limits[device + 1] - limits[device])
-            for device, name in enumerate(self.names)
-        ]
+def devices_of_strategy() -> tuple[str, ...] | None:
+    """Return the devices of the `tf.distribute.MirroredStrategy` in whose scope this is called; None if it has one."""
+    strategy = tf.distribute.get_strategy()
+    if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
+        return None
+    return tuple(strategy.extended.worker_devices)
 
 
 @contextmanager

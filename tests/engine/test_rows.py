@@ -71,7 +71,6 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
         return evidence(
             dense.accumulate_sums(
                 rows,
-                chunks,
                 sites,
                 dense.tensors(powers),
                 Kuu=covariance(),
