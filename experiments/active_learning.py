@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--M", type=count, default=20, help="inducing points (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=20, help="iterations of L-BFGS a round, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

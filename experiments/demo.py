@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})")
     parser.add_argument("--split", type=int, default=0, help="number of the train/test split (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a few iterations only, to see that everything works")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -62,7 +62,7 @@ def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
 
 
 def _run_workers(asked: argparse.Namespace, folder: Path, count: int) -> list[Any]:
-    """Return what each worker prints."""
+    """Return the output of each worker."""
     options = {"--rows": asked.rows, "--inducing": asked.inducing, "--iterations": asked.iterations}
     options |= {"--folder": folder, "--workers": count}
     options |= {} if asked.checkpoint is None else {"--checkpoint": f"{asked.checkpoint}.{count}"}

@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--M", type=count, help=f"number of inducing points ({_usual('M')})")
     parser.add_argument("--maxiter", type=count, help=f"iterations of L-BFGS, at most ({_usual('maxiter')})")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--method", nargs="+", choices=_METHODS, default=["PEP"], help="models, one or more (PEP)")
     parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

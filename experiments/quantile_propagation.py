@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folds", type=count, default=10, help="number of splits of each set (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=40, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

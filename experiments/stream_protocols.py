@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("protocol", choices=list(_PROTOCOLS))
     parser.add_argument("--full", action="store_true", help="the published size, which takes minutes to hours")
     parser.add_argument("--sets", nargs="+", help="data sets in place of the protocol's")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most; for S3 epochs of Adam")
     parser.add_argument("--max-train", type=count, metavar="ROWS", help="training rows, at most")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
     parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs; with Dask 1)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, whose workers run the sweep (none)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most (20), or steps of Adam (300)")
     parser.add_argument("--max-train", type=count, metavar="ROWS", help="training rows, at most (all)")
     parser.add_argument("--split", type=int, default=0, help="number of the split (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
