@@ -17,8 +17,6 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # read when TensorFlow is imported
-
 import pytest
 import tensorflow as tf
 from check_shapes import get_enable_check_shapes, set_enable_check_shapes
@@ -47,7 +45,7 @@ def imported() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def checked_and_optimized(request: pytest.FixtureRequest) -> None:
     """Whether shapes are checked, and graphs optimized, in this module."""
-    wanted = any(part in str(request.path.relative_to(_TESTS)) for part in _FULLY_CHECKED)
+    wanted = True
     set_enable_check_shapes(_CHECKING if wanted else False)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 
