@@ -138,9 +138,8 @@ WIDE, WORDS = np.hstack([X, X]), np.full((N, 1), "a")
 NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "message"),
-    [
+def test_a_dataset_that_cannot_be_used(as_new):
+    for dataset, message in [
         (batches(X), r"data must be a tf.data.Dataset of batches \(X \[n, D\], Y \[n, P\]\), got elements TensorSpec"),
         (batches((X, Y, Y)), "data must be a tf.data.Dataset of batches .*got elements"),
         (
@@ -153,15 +152,13 @@ NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
         (batches((X[:0], Y[:0])), "data must have at least one row, got a dataset without rows"),
         (tf.data.Dataset.from_tensors((X, Y[:-1])), "must have the same number of rows, got 60 and 59"),
         (batches((np.tile(X, (6, 1)), np.tile(Y, (6, 1))), 61), "at most num_data rows, 60, in a batch, got 61"),
-    ],
-)
-def test_a_dataset_that_cannot_be_used(as_new, dataset, message):
-    model = as_new("TSVGP")
-    before = values(model)
-    with pytest.raises(ValueError, match=message) as raised:
-        fit(model, dataset, max_iterations=3)
-    assert str(raised.value).count("\n") == 0
-    np.testing.assert_equal(values(model), before)
+    ]:
+        model = as_new("TSVGP")
+        before = values(model)
+        with pytest.raises(ValueError, match=message) as raised:
+            fit(model, dataset, max_iterations=3)
+        assert str(raised.value).count("\n") == 0
+        np.testing.assert_equal(values(model), before)
 
 
 @pytest.mark.parametrize(

@@ -329,9 +329,8 @@ def test_tensorboard(tmp_path, name, columns):
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for name, options, message in [
         ("PEPR", {"data": (X, Y)}, "data must be None, since PEPR has its own"),
         ("TSVGP", {"data": None}, "data must be given, since TSVGP has none"),
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
@@ -351,15 +350,13 @@ def test_tensorboard(tmp_path, name, columns):
         ("PEPR", {"held_out": (X, Y[:-1])}, "data"),
         ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
         ("PEPR", {"checkpoint": "nowhere/at/all.npz"}, "checkpoint must be in a directory that exists"),
-    ],
-)
-def test_refused(name, options, message):
-    model = MAKERS[name]()
-    before = values(model)
-    data = options.pop("data") if "data" in options else data_for(name)
-    with pytest.raises(ValueError, match=message):
-        fit(model, data, **options)
-    np.testing.assert_equal(values(model), before)
+    ]:
+        model = MAKERS[name]()
+        before = values(model)
+        data = options.pop("data") if "data" in options else data_for(name)
+        with pytest.raises(ValueError, match=message):
+            fit(model, data, **options)
+        np.testing.assert_equal(values(model), before)
 
 
 @pytest.mark.parametrize(

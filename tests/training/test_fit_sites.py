@@ -154,9 +154,8 @@ def test_an_interrupt_restores_too(model, way):
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_refused(model):
+    for options, message in [
         ({"optimizer": "newton"}, "optimizer must be one of 'lbfgs', 'adam', got 'newton'"),
         ({"batch_size": 5}, 'batch_size must be None with optimizer="lbfgs", got 5'),
         ({"optimizer": "adam", "batch_size": 0}, "batch_size must be"),
@@ -164,13 +163,11 @@ def test_an_interrupt_restores_too(model, way):
         ({"max_iterations": 0}, "max_iterations must be"),
         ({"learning_rate": -0.1}, "learning_rate must be"),
         ({"learning_rate": np.nan}, "learning_rate must be"),
-    ],
-)
-def test_refused(model, options, message):
-    initial = values(model)
-    with pytest.raises(ValueError, match=message):
-        fit(model, **options)
-    np.testing.assert_array_equal(values(model), initial)
+    ]:
+        initial = values(model)
+        with pytest.raises(ValueError, match=message):
+            fit(model, **options)
+        np.testing.assert_array_equal(values(model), initial)
 
 
 def test_progress(model, capsys):
