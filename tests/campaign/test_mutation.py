@@ -19,8 +19,9 @@ def expressions(source):
     return [change.source.strip() for number in range(len(mutations)) for change in mutations.at(number)]
 
 
-def test_changes_of_an_expression():
-    for source, expected in [
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
         ("a + b", {"a - b", "a", "b"}),
         ("a - b", {"a + b", "a", "-b"}),
         ("a * b", {"a / b"}),
@@ -39,10 +40,12 @@ def test_changes_of_an_expression():
         ("tf.reduce_max(a)", {"tf.reduce_min(a)"}),
         ("tf.where(a, b, c)", {"tf.where(a, c, b)"}),
         ("f(a, lower=True)", {"f(a, lower=False)"}),
-    ]:
-        found = expressions(f"x = {source}")
-        assert len(found) == len(expected)
-        assert set(found) == {f"x = {each}" for each in expected}
+    ],
+)
+def test_changes_of_an_expression(source, expected):
+    found = expressions(f"x = {source}")
+    assert len(found) == len(expected)
+    assert set(found) == {f"x = {each}" for each in expected}
 
 
 def test_statements_are_left_out_where_that_leaves_something_to_run():

@@ -53,7 +53,7 @@ def two_models(likelihood):
     return models, models[0]._status.numpy()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", some_slow(LIKELIHOODS, 1))
 def test_classes_do_not_shift_together(name, alpha, monkeypatch):
     """q's means sum to 0 over classes: what is added to all of them has no likelihood. It is so without the shift."""
@@ -177,7 +177,7 @@ def test_newton_is_for_those_that_need_it(trace):
     assert {int(loop.kind) for loop in trace(model).loops} == {solution.SWEEPING}
 
 
-@pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2, 6]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
     """With sites that are evaluated under their own power, whatever preliminary sweeps came to; never with an error."""

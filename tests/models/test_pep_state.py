@@ -118,7 +118,7 @@ def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
         loss()
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z", "alpha by assign", "labels by assign", "fewer data"]))
 def test_everything_follows_a_change(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)

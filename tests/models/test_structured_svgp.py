@@ -92,8 +92,7 @@ def test_references(case, no_jitter):
 
 
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
-@pytest.mark.parametrize("whiten", [True, False])
-@pytest.mark.parametrize("noise", ["constant", "of x"])
+@pytest.mark.parametrize(("whiten", "noise"), [(True, "constant"), (False, "of x")])
 def test_alpha_zero_is_svgp_and_the_bounds_are_ordered(C, whiten, noise):
     """SVGP <= TSVGP <= BTSVGP at equal parameters, where all rows are one block; PEPSVGP at alpha 0 to 1e-12."""
     likelihood = None if noise == "constant" else dependent_noise()
@@ -201,7 +200,7 @@ def separate():
     return gpflow.kernels.SeparateIndependent(kernels)
 
 
-@pytest.mark.parametrize("prior", ["shared", "separate"])
+@pytest.mark.parametrize("prior", some_slow(["shared", "separate"], quick=["separate"]))
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -61,6 +61,7 @@ def by_panels(monkeypatch, *rows):
 )
 def test_trapezoid_rule(C, spread, low, high, counts, monkeypatch):
     for alpha in [0.0, 1e-6, 0.01, 0.3, 0.5, 1.0]:
+        counts.clear()
         rows = *random_rows(C, 60, spread, low, high), alpha
         found = power(*rows)
         used = [number for name, number in counts if name == "points"]
