@@ -228,7 +228,7 @@ def test_greedy_passes_over_copies_where_nothing_is_left_of_any_row():
 
 
 @every_method
-def test_too_few_distinct_rows(method):
+def test_more_points_than_distinct_rows_are_rejected(method):
     with pytest.raises(ValueError, match="M must be at most the number of distinct rows of X, 12, got 13"):
         method(copies(12, 200), 13)
     with pytest.raises(ValueError, match="distinct rows of X, 2, got 3"):

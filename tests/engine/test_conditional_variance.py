@@ -33,7 +33,7 @@ def test_nearly_coincident_inducing_points_are_accepted(kind, count):
 
 @pytest.mark.parametrize("way", [lambda function: function, tf.function], ids=["eager", "compiled"])
 @pytest.mark.parametrize("wrong", [1e-5, 1e-2])
-def test_what_is_not_rounding_is_refused(wrong, way):
+def test_contradictory_covariances_are_an_error(wrong, way):
     """A row at an inducing point whose covariance with u is too large by that; jitter leaves 1e-6 of the variance."""
     Z = np.linspace(0.0, 10.0, 12)[:, None]
     rest, Kff, L = parts(Z, Z, gpflow.kernels.Matern52(), 1e-6)

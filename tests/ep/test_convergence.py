@@ -50,7 +50,7 @@ def model(_shared):
     return _shared
 
 
-def test_status(model):
+def test_status_of_converged_sites(model):
     reports = []
     model.tol, model.damping = 1e-7, 0.7
     status = model.update_sites(callback=reports.append)

@@ -170,7 +170,7 @@ def test_labels_at_random(seed):
             assert np.isfinite(status.log_evidence) and np.all(model.predict_f(X)[1] > 0.0)
 
 
-def test_newton_is_for_those_that_need_it(trace):
+def test_sweeps_that_converge_need_no_newton_steps(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())

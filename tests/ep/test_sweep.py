@@ -87,7 +87,7 @@ def test_sums(chunk_size, keep):
 
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("chunk_size", [None, 4])
-def test_what_a_rule_is_given(chunk_size, power):
+def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
     rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
     sweep(given, projected(given, keep=False), rule, constant(sites), sums(sites).posterior())
@@ -226,7 +226,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
         np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
 
 
-def test_an_old_posterior_may_bear_what_the_prior_cannot():
+def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     old = OldPosteriorSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = 30.0

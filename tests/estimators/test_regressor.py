@@ -114,7 +114,7 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
 
 
 @pytest.mark.parametrize("rows", some_slow([1, 5], 1))
-def test_a_first_batch_that_says_nothing(X, y, rows):
+def test_a_first_batch_without_information(X, y, rows):
     """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
     estimator.partial_fit(X[:rows], np.full(rows, y[0]))

@@ -107,7 +107,7 @@ def test_switched():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_a_number(bad):
+def test_nan_and_infinity_are_rejected(bad):
     with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite.*row 1"):
         PEP((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
 

@@ -75,7 +75,7 @@ def test_the_factor_and_its_derivative_are_tensorflows(size):
         np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
 
 
-def test_the_message_says_what_failed(way):
+def test_the_message_names_the_matrix(way):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         way(INDEFINITE)
     message = str(error.value)
@@ -132,7 +132,7 @@ def test_a_matrix_without_rows(way):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 1e3])
-def test_the_message_says_how_much_jitter_is_missing(dtype, scale):
+def test_the_message_has_the_missing_jitter(dtype, scale):
     """Of 100 close points, whose covariance is singular to rounding."""
     x = np.linspace(0.0, 3.0, 100)
     matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
@@ -257,7 +257,7 @@ def test_finite_values_pass(shape):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_others_stop_with_their_name(bad):
+def test_values_that_are_not_finite_are_an_error_with_their_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
         with pytest.raises(

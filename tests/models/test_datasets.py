@@ -302,7 +302,7 @@ def test_batches_are_the_chunks(model):
         model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
-def test_what_needs_rows_in_memory_says_so():
+def test_options_that_need_rows_in_memory_are_rejected():
     kernel, data = gpflow.kernels.SquaredExponential(), dataset()
     for make in (
         lambda: PEPR(data, kernel, Z, blocks=5),

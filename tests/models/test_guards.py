@@ -64,7 +64,7 @@ def test_a_frozen_parameter_that_is_shared(data):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_tensor_in_a_parameter_s_place(data, compiled):
+def test_a_tensor_in_place_of_a_parameter_is_not_differentiated(data, compiled):
     """It evaluates, as in a frozen model, but cannot be differentiated in part."""
     model = _model(data)
     expected = float(model.training_loss())

@@ -51,7 +51,7 @@ COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_columns_do_not_share_is_refused(name):
+def test_separate_kernels_and_points_are_rejected(name):
     for kernel, inducing_variable, message in [
         (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
         (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),

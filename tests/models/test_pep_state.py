@@ -202,7 +202,7 @@ def test_reset_sites(model, energy_at_sites):
     assert energy_at_sites(model) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_surrogate_s_posterior_is_that_of_the_sites(model):
+def test_the_surrogate_has_the_posterior_of_the_sites(model):
     """Exact regression on K_nu Kuu⁻¹ u, by numpy; a site that says nothing is a row of infinite noise."""
     found = model.surrogate()
     Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
@@ -227,7 +227,7 @@ def test_the_surrogate_s_posterior_is_that_of_the_sites(model):
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_warning_where_they_have(model, capfd):
+def test_converged_sites_give_no_warning(model, capfd):
     for use in USES.values():
         use(model)
     tf.function(model.predict_f)(XNEW)
@@ -506,7 +506,7 @@ def test_likelihoods_without_a_rule():
 
 
 @pytest.mark.parametrize("likelihood", ["probit", None])
-def test_what_is_no_likelihood(likelihood):
+def test_objects_that_are_no_likelihoods_are_rejected(likelihood):
     with pytest.raises(ValueError, match=f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}"):
         PEP((X, Y), SquaredExponential(), likelihood, Z)
 
@@ -532,7 +532,7 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
     model.likelihood.log_prob(X, np.zeros((len(X), model.num_latent_gps)), labels)  # takes them
 
 
-def test_a_classifier_refuses_what_are_no_labels():
+def test_a_classifier_rejects_values_that_are_no_labels():
     for labels, likelihood, message in [
         (
             Y,

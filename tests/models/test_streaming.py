@@ -173,7 +173,7 @@ def test_inducing_points_at_all_inputs_seen(alpha):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
 
 
-def test_points_that_occur_twice_are_told_apart():
+def test_duplicate_points_stay_distinct():
     """Each has a jitter of its own, in Kuu and in the old posterior."""
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
     kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
@@ -339,7 +339,7 @@ def test_compiled_functions_follow_updates_without_being_traced_anew(small):
     assert small._absorb.experimental_get_tracing_count() == 1
 
 
-def test_what_is_absorbed_does_not_grow(small):
+def test_absorbed_sums_do_not_grow(small):
     X, Y = series(20, seed=2)
     small.update((X, Y))
     sizes = {name: value.shape for name, value in small.state.arrays.items()}

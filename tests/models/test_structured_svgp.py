@@ -348,7 +348,7 @@ def test_bad_arguments_are_refused():
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_what_is_not_a_number_is_told(kind):
+def test_nan_is_an_error(kind):
     X, Y = data()
     made = model(kind)
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
@@ -368,7 +368,7 @@ def test_data_of_another_shape_are_refused(kind):
                 made.maximum_log_likelihood_objective(part)
 
 
-def test_missing_labels_are_told():
+def test_missing_labels_are_named():
     """GPflow's Bernoulli takes NaN for a 0."""
     X, Y = data()
     labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)

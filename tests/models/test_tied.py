@@ -364,7 +364,7 @@ def test_a_cavity_that_is_not_positive_definite(kind):
 
 
 @every_model
-def test_what_is_not_finite_is_told(kind):
+def test_values_that_are_not_finite_are_an_error(kind):
     model = make(kind)
     model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} are not finite"):

@@ -173,12 +173,12 @@ def test_settings_that_are_for_arrays(as_new, options, message):
         fit(as_new("TSVGP"), batches(), **options)
 
 
-def test_the_number_of_rows_is_that_of_the_model():
+def test_the_number_of_rows_is_that_of_the_model(as_new):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
     with pytest.raises(ValueError, match="num_data of the model must be the number of rows of the dataset, got None"):
         fit(model, batches())
     with pytest.raises(ValueError, match="data must be None, since PEPR has its own"):
-        fit(MAKERS["PEPR"](), batches())
+        fit(as_new("PEPR"), batches())
 
 
 def test_a_later_batch_that_cannot_be_used_ends_training(as_new):

@@ -269,7 +269,7 @@ def test_a_second_training_traces_nothing(model):
 # --- what is trained; late, since it is compiled anew -----------------------------------------------------------------
 
 
-def test_what_is_fixed_stays(model):
+def test_fixed_parameters_stay(model):
     """Also where minibatches were compiled while it was trained."""
     options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10}
     fit(model, **options)
@@ -383,7 +383,7 @@ def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     assert result.sites.converged and result.objective[-1] > -110.0
 
 
-def test_training_that_goes_astray_is_told(model, monkeypatch):
+def test_divergence_is_reported(model, monkeypatch):
     """The energies of sites that have not converged may mean nothing: the optimum found is none."""
     converge = ConvergedSitesObjective.converge
 

@@ -49,7 +49,7 @@ def test_the_same_number_is_the_same_cell(write):
     assert [cell.key for cell in whole] == [cell.key for cell in real]
 
 
-def test_one_sentence_says_what_is_wrong(write):
+def test_a_bad_plan_is_rejected_in_one_sentence(write):
     for changes, message in [
         (
             {"model": '["PEPR"]'},
