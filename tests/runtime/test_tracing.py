@@ -371,14 +371,14 @@ def everywhere(seen):
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
-def test_what_xla_compiles_is_known_everywhere(everywhere, seen, jit_compile):
+def test_code_knows_whether_xla_compiles_it(everywhere, seen, jit_compile):
     slope = tf.function(everywhere, autograph=False, jit_compile=jit_compile)(tf.constant(1.0))
     assert float(slope) == 2.0**4
     assert len(seen) == 7
     assert {answer for answers in seen.values() for answer in answers} == {jit_compile}
 
 
-def test_a_function_that_xla_does_not_compile_may_call_one_that_it_does(everywhere, seen):
+def test_a_function_without_xla_may_call_one_with_it(everywhere, seen):
     inner = tf.function(everywhere, autograph=False, jit_compile=True)
     tf.function(lambda x: (inner(x), seen.update(outside=[in_xla()])), autograph=False)(tf.constant(1.0))
     assert seen.pop("outside") == [False]
@@ -408,7 +408,7 @@ def test_our_functions_are_traced_again_for_xla():
     assert answers == [False, True]
 
 
-def test_what_xla_cannot_compile_is_named():
+def test_functions_that_xla_cannot_compile_are_named():
     def refused():
         refuse_xla("a message")
 
