@@ -21,12 +21,7 @@ from .. import validation
 from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter
 from ..runtime.checks import asserted
-<<<<<<< HEAD
-from ..runtime.copying import Copyable
 from ..runtime.devices import devices_of_strategy
-=======
-from ..runtime.devices import Devices
->>>>>>> main
 from ..runtime.distribution import Reductions, Workers, local_variable
 from ..runtime.tracing import CompiledModel, no_autograph
 from ..runtime.transactions import atomic

@@ -1,5 +1,6 @@
 """Chunks visit each row and each block once, with what belongs to it; partitions can change under a compiled graph."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -17,7 +18,6 @@ PARTITIONS = {
 }
 
 
-<<<<<<< HEAD
 def visited(chunks, N):
     """All chunks of rows 0, ..., N - 1, in turn."""
     found = []
@@ -25,43 +25,6 @@ def visited(chunks, N):
     return found
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 8, 100, None])
-@pytest.mark.parametrize("name", PARTITIONS)
-def test_blocks_cover_each_row_once(name, chunk_size):
-    sizes = np.array(PARTITIONS[name])
-    N, B = int(sizes.sum()), len(sizes)
-    rows = np.random.default_rng(0).permutation(N)
-    owner = np.empty(N, int)
-    owner[rows] = np.repeat(np.arange(B), sizes)  # block of each row
-    chunks = Blocks(rows, sizes, chunk_size)
-    assert int(chunks.num_blocks(tf.constant(N))) == B
-    seen_rows, seen_blocks = [], []
-    for chunk in visited(chunks, N):
-        members = chunk.take(tf.range(N))  # [n]
-        np.testing.assert_array_equal(chunk.data[0], members)
-        divided = chunk.as_blocks(members[:, None]).numpy()[:, :, 0]  # [G, b]
-        blocks = chunk.take_blocks(tf.range(B)).numpy()  # [G]
-        assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
-        for block, in_block in zip(blocks, divided, strict=True):
-            assert np.all(owner[in_block] == block)
-            # In the order they were given in, as a shared block needs.
-            np.testing.assert_array_equal(in_block, rows[owner[rows] == block])
-        seen_rows.extend(members.numpy())
-        seen_blocks.extend(blocks)
-    assert sorted(seen_rows) == list(range(N))
-    assert sorted(seen_blocks) == list(range(B))
-
-
-@pytest.mark.parametrize("N", [1, 2, 5, 12, 13])
-@pytest.mark.parametrize("chunk_size", [1, 2, 5, 12, None])
-def test_single_rows_cover_each_row_once(N, chunk_size):
-    chunks = SingleRows(chunk_size)
-    parts = [chunk.take(tf.range(N)).numpy() for chunk in visited(chunks, N)]
-    assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
-    np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
-    assert int(chunks.num_blocks(tf.constant(N))) == N
-    np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
-=======
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_blocks_cover_each_row_once(name):
     for chunk_size in [1, 2, 3, 5, 8, 100, None]:
@@ -73,10 +36,11 @@ def test_blocks_cover_each_row_once(name):
         chunks = Blocks(rows, sizes, chunk_size)
         assert int(chunks.num_blocks(tf.constant(N))) == B
         seen_rows, seen_blocks = [], []
-        for chunk in tf.range(chunks.count(tf.constant(N))):
-            members = chunks.take(tf.range(N), chunk)  # [n]
-            divided = chunks.divide(members[:, None], chunk).numpy()[:, :, 0]  # [G, b]
-            blocks = chunks.take_blocks(tf.range(B), chunk).numpy()  # [G]
+        for chunk in visited(chunks, N):
+            members = chunk.take(tf.range(N))  # [n]
+            np.testing.assert_array_equal(chunk.data[0], members)
+            divided = chunk.as_blocks(members[:, None]).numpy()[:, :, 0]  # [G, b]
+            blocks = chunk.take_blocks(tf.range(B)).numpy()  # [G]
             assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
             for block, in_block in zip(blocks, divided, strict=True):
                 assert np.all(owner[in_block] == block)
@@ -89,16 +53,13 @@ def test_blocks_cover_each_row_once(name):
 
 
 def test_single_rows_cover_each_row_once():
-    for chunk_size in [1, 2, 5, 12, None]:
-        for N in [1, 2, 5, 12, 13]:
-            chunks = SingleRows(chunk_size)
-            count = int(chunks.count(tf.constant(N)))
-            parts = [chunks.take(tf.range(N), chunk).numpy() for chunk in range(count)]
-            assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
-            np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
-            assert int(chunks.num_blocks(tf.constant(N))) == N
-            np.testing.assert_array_equal(chunks.take_blocks(tf.range(N), 0), parts[0])
->>>>>>> main
+    for chunk_size, N in itertools.product([1, 2, 5, 12, None], [1, 2, 5, 12, 13]):
+        chunks = SingleRows(chunk_size)
+        parts = [chunk.take(tf.range(N)).numpy() for chunk in visited(chunks, N)]
+        assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
+        np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
+        assert int(chunks.num_blocks(tf.constant(N))) == N
+        np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
 
 
 @pytest.mark.parametrize("chunks", [SingleRows(2), Blocks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"])
@@ -131,11 +92,11 @@ def test_a_new_plan_does_not_retrace():
 
 def test_a_chunk_may_be_larger_than_anything():
     """All rows are in the first one."""
-<<<<<<< HEAD
-    for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
-        found = visited(chunks, 12)
-        assert len(found) == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
-        np.testing.assert_array_equal(tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12))
+    for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
+        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
+            found = visited(chunks, 12)
+            assert len(found) == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
+            np.testing.assert_array_equal(tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12))
 
 
 @pytest.mark.parametrize("N", [0, 3, 4, 8, 11])
@@ -160,16 +121,6 @@ def test_blocks_are_refused_by_xla():
     chunks = Blocks(np.arange(4), np.array([2, 2]))
     with pytest.raises(NotImplementedError, match="XLA cannot compile a model with blocks of rows"):
         tf.function(lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True)()
-=======
-    for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
-        rows = tf.range(12)
-        sizes = np.array([5, 5, 2])
-        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
-            count = int(chunks.count(tf.constant(12)))
-            assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
-            found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
-            np.testing.assert_array_equal(tf.sort(found), rows)
->>>>>>> main
 
 
 def test_chunks_of_a_gpu_are_as_wide_as_memory_allows():
