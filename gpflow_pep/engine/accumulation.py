@@ -1,7 +1,7 @@
 """Rows -> sums in chunks, forward and backward: compiled, in memory that does not depend on the number of rows.
 
 The objective is a function of the sums. The backward pass computes each chunk again rather than keep it: the sites give
-the derivatives in its rows, and automatic differentiation those in kernel, inducing variable, likelihood and mean.
+the derivatives in its rows, and automatic differentiation the rest: kernel, inducing variable, likelihood and mean.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from .sites import ChunkSums, EvidenceTerms, IndependentSites, LinearAdjoint, Po
 # 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; there the objective errs by 2e-6 of itself at
 # most, the gradient in each parameter by 2e-3 of itself, and the gradient as a whole by 1e-4.
 _MAX_ERROR = 0.02
-# Below this condition number the rounding of Kff - diag(V'V) itself, about eps k, is what counts.
+# Below this condition number the rounding of Kff - diag(V'V) itself dominates, about eps k.
 _LEAST_CONDITION = 200.0
 _LARGEST = 1e8  # of residuals, variances and precisions, whose products must not overflow
 # LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
@@ -54,7 +54,7 @@ def accumulate_sums(
     :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
         accurate enough (:class:`MixedPrecisionRows`), rows are blocks of their own and not all in one chunk.
     """
-    factor = factorize(Kuu)  # differentiable by itself, for those who use it
+    factor = factorize(Kuu)  # differentiable by itself, for its other uses
     L = tf.stop_gradient(factor)
     passes: _OneChunk | _ManyChunks
     if rows.only_chunk is not None:
@@ -88,7 +88,7 @@ PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
 class _OneChunk:
-    """All rows in one chunk: ordinary differentiation, which stores what the backward pass needs."""
+    """All rows in one chunk: ordinary differentiation, which stores V and D for the backward pass."""
 
     def __init__(self, rows: RowSource, sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
         self._rows, self._sites, self._powers, self._L = rows, sites, powers, L
@@ -98,7 +98,7 @@ class _OneChunk:
         return tuple(self._rows(self._rows.only_chunk, *self._rows.inputs))
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
-        """The sums, and a function from the derivatives in them to VDV and those in the scale and the rows."""
+        """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and rows."""
         rows = Rows(*sources)
         V, D = self._sites.given_u(self._L, rows)
 
@@ -120,13 +120,13 @@ class _ManyChunks:
         """
         The inputs of the rows and the variables that are not trainable.
 
-        TensorFlow hands the trainable ones to the gradient; the others must be arguments, or a tape that watches one
-        of them would get the derivative through Kuu alone.
+        TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that watches
+        them would get the derivative through Kuu alone.
         """
         return (*self._rows.inputs, *map(tf.convert_to_tensor, self._fixed))
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
-        """The sums, and a function from the derivatives in them to VDV and those in the scale, sources, variables."""
+        """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and sources."""
         inputs = sources[: len(self._rows.inputs)]
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
@@ -182,7 +182,7 @@ class _ManyChunks:
         return general()
 
     def _is_well_conditioned(self, A: tf.Tensor) -> tf.Tensor:
-        """Whether the linear adjoint may do with one product, []."""
+        """Return whether one product is accurate enough for the linear adjoint, []."""
         diagonal = tf.linalg.diag_part(self._L)
         spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
         precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
@@ -230,7 +230,7 @@ class MixedPrecisionRows(RowSource):
         """
         Return whether single precision changes the site noise s + m diag(Kff - V'V) of a chunk of rows little, [].
 
-        Rounding errors are those of the largest prior variance k of u and of the rows. Those of V are amplified by the
+        Rounding errors are relative to the largest prior variance k of u and of the rows, and V amplifies them by the
         condition of Kuu, which k tr Kuu^-1 estimates. Single precision does not suffice for numbers that may overflow.
         """
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))

@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
     place: tuple[int, Any] = (0, 0)
     """The loop that visits the chunk, and the chunk's number in it."""
     dtype: tf.DType | None = None
-    """Precision of computations with the chunk's rows; by default that of the data."""
+    """Precision of computations with the chunk's rows; None: the precision of the data."""
 
     def take(self, values: tf.Tensor) -> tf.Tensor:
         """Return the chunk's rows of `values` [N, ...]: [n, ...]."""
@@ -91,7 +91,7 @@ class ChunkedData:
 
     def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
         """
-        :param loops: what has the attributes of :class:`Loop`.
+        :param loops: each with the attributes `count` and `run` of :class:`Loop`.
         :param order: from one value for each row [N], chunk after chunk, to the order of the data.
         """
         self._loops, self.in_order_of_data = loops, order
@@ -115,7 +115,7 @@ class ChunkedData:
         return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
 
     def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> tuple[tf.Tensor, ...]:
-        """Concatenate what `part` returns for each chunk, tensors of n rows; `shapes` are those of all rows."""
+        """Concatenate what `part` returns for each chunk, tensors of n rows; `shapes` are static."""
         if (only := self.only_chunk) is not None:
             return tuple(part(only))
         shapes = [tf.TensorShape(shape) for shape in shapes]
@@ -135,7 +135,7 @@ class ChunkedData:
         """
         Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it.
 
-        :raises TypeError: if the chunks are those of a dataset.
+        :raises TypeError: if the data are a dataset.
         """
         if (only := self.only_chunk) is not None:
             kept = tuple(part(only))
@@ -186,12 +186,12 @@ def _array(dtype: tf.DType, count: Any, shape: Any) -> tf.TensorArray:
 
 
 def _any_rows(shape: tf.TensorShape) -> tf.TensorShape:
-    """The static shape of some rows, given that of all: TensorFlow needs it if there are no chunks."""
+    """The static shape of any number of rows, which TensorFlow needs if there are no chunks."""
     return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
 
 
 def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
-    """The chunks' rows one after the other; those of a loop under XLA are of one number."""
+    """Concatenate the rows of a loop's chunks, which have one number of rows under XLA."""
     if not in_xla():
         return tf.ensure_shape(array.concat(), _any_rows(shape))
     stack = array.stack()  # [chunks, n, ...]
@@ -247,7 +247,7 @@ class _Divided(Chunks):
         """Rows `begin` to `end` of `values` [N, ...], in the order in which they are visited: [n, ...]."""
 
     def _blocks(self, number: tf.Tensor) -> dict[str, Any]:
-        """What a chunk needs to know of its blocks, if rows are not blocks."""
+        """Fields of a chunk that describe its blocks, if rows are not blocks."""
         return {}
 
     def _order(self, values: tf.Tensor) -> tf.Tensor:
@@ -305,7 +305,7 @@ class SingleRows(_Divided):
         if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
             return AllRows().split(data)
         num_data = tf.shape(data[0])[0]
-        # XLA needs chunks of one shape in a loop: those of the same number of rows, and the rest.
+        # XLA needs chunks of one shape in a loop: one loop over full chunks, one over the rest.
         size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
         whole, rest = num_data // size, num_data % size
 
@@ -431,7 +431,7 @@ def default_chunk_size(
     """
     Return how many rows are computed together.
 
-    :param device: where the data are, as a variable's ``device`` says it.
+    :param device: the device of the data, as in a variable's ``device``.
     :param num_rows: number of rows of each device, if several are to get some.
     :param on_cpu: the result if the device is no GPU.
     """

@@ -8,7 +8,7 @@ from gpflow.config import default_float
 from typing_extensions import override
 
 from ..runtime.checks import asserted
-from ..runtime.distribution import mixed, row_hashes
+from ..runtime.distribution import mix_bits, row_hashes
 from ..runtime.tracing import refuse_xla
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, Step
 
@@ -46,7 +46,7 @@ class DatasetRows(Chunks):
     Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
     The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
-    all values, in their order, shows whether a pass has read what the first one has.
+    all values, in their order, shows whether a pass has read the rows of the first pass.
     """
 
     def __init__(self, dataset: tf.data.Dataset):
@@ -78,7 +78,7 @@ class DatasetRows(Chunks):
         """
         Read the dataset once more.
 
-        :raises ValueError: if its rows are not those of the first pass.
+        :raises ValueError: if its rows differ from the first pass.
         """
         summary = self._read()
         if (summary.rows, summary.checksum) != self.identity:
@@ -150,8 +150,8 @@ class _Pass(NamedTuple):
             following = batches.get_next_as_optional()
             return following, number + 1, summary.plus(own), step(number, chunk, total)
 
-        # TensorFlow orders operations by their effects, but not in what it derives from a function: the pass of the
-        # gradient, if a tape outside of a compiled objective records it.
+        # TensorFlow orders operations by their effects, but not in functions that it derives from others, such as the
+        # pass of the gradient if a tape outside of a compiled objective records it.
         with tf.control_dependencies(_iterators_made()):
             batch = batches.get_next_as_optional()
         _, _, summary, total = tf.while_loop(
@@ -174,8 +174,8 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
     Pairs of a batch (number of its first row, X, Y) and its summary.
 
-    Batches hold 0 for values that are not finite, and as many rows of X as of Y: the summary says where something is
-    wrong, and nothing else fails before that is read.
+    Batches hold 0 for values that are not finite, and as many rows of X as of Y: the summary locates the error,
+    and nothing else fails before it is read.
     """
     dtype = default_float()
 
@@ -191,7 +191,7 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
         values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
         numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
-        checksum = tf.reduce_sum(mixed(row_hashes(values) + mixed(numbers)))  # modulo 2^64
+        checksum = tf.reduce_sum(mix_bits(row_hashes(values) + mix_bits(numbers)))  # modulo 2^64
         X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
         return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 

@@ -1,4 +1,4 @@
-"""Quantities that the engine needs of rows of data: covariances with u, prior variances, noise, residuals."""
+"""Rows of data: covariances with u, prior variances, noise, residuals; and the variance of f given u."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -16,14 +16,14 @@ from typing_extensions import override
 from ..maths.linalg import column_products
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..runtime.distribution import Reductions, Workers
+from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior
 from .dataset_chunks import DatasetRows
 
 
 class Rows(NamedTuple):
-    """What a chunk of n rows contributes; blocks of b rows are n = G b consecutive rows."""
+    """The rows of a chunk; G blocks of b rows are n = G b consecutive rows."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
     Kff: tf.Tensor  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
@@ -37,7 +37,7 @@ class RowSource(Protocol):
     inputs: tuple[tf.Tensor, ...]
     """Tensors that the rows depend on and that are differentiated, other than the variables which the rows read."""
     variables: tuple[tf.Variable, ...]
-    """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
+    """Variables that the rows read. Non-trainable variables are differentiated too, for tapes that watch them."""
     num_outputs: int
     """P"""
     only_chunk: Chunk | None
@@ -74,7 +74,7 @@ class RegressionRows(RowSource):
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
         data = tuple(map(tf.convert_to_tensor, data))
-        self.chunked, self._all_workers = chunks.split(data), Reductions(workers)
+        self.chunked, self._all_workers = chunks.split(data), workers or ONE_PROCESS
         self.only_chunk = self.chunked.only_chunk
         self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance
@@ -115,7 +115,7 @@ def cast(values: Any, dtype: tf.DType) -> Any:
 def watched(
     rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
-    """Return a chunk's rows, rows(chunk, *inputs), and a function from their derivatives to those in `sources`."""
+    """Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         values = rows(chunk, *inputs)
@@ -132,9 +132,7 @@ def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
     return tuple(variable for variable in variables.values() if variable.dtype.is_floating)
 
 
-# Compute the variance of f given u, and check that it is not negative beyond rounding error.
-
-_SAFETY = 100.0
+_SAFETY = 100.0  # of the bound on rounding errors in `with_checked_variance`, which an estimate may fall short of
 
 
 def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
@@ -149,13 +147,12 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
 
 def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
-    `value` itself, where the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond
-    rounding.
+    Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond rounding.
 
     The computed factorization is the exact one of a Kuu perturbed by some M eps of its entries (Higham 2002, theorem
     10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
-    below; _SAFETY covers what it is short of.
+    below; _SAFETY covers the difference.
 
     :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
@@ -168,7 +165,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     bound = (_SAFETY * np.finfo(L.dtype.as_numpy_dtype).eps * size) * condition
     return asserted(
         value,
-        ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found where it does harm
+        ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later
         "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff contradict each other, as when "
         "inputs are far from the origin, or spread over far too many lengthscales. Try: subtracting the mean of X from "
         "X, Xnew and the inducing points, or longer lengthscales. The smallest variance is",

@@ -1,4 +1,4 @@
-"""Sites of independent rows (B = N).
+"""The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
 Notation, n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
 x = d/s. A trailing _bar is the derivative of the objective with respect to that quantity.
@@ -13,8 +13,6 @@ from ..maths.linalg import column_products, symmetric_product
 from ..runtime.custom_gradients import derivatives
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows, conditional_variance_of_f
-
-# The Gaussian sites of the collapsed methods, and the contribution of a chunk of rows to their sums.
 
 
 class Powers(NamedTuple):
@@ -41,15 +39,15 @@ class Powers(NamedTuple):
 
     @classmethod
     def of_pep(cls, alpha: tf.Tensor) -> "Powers":
-        """Return those of power EP."""
+        """Return the powers of power EP."""
         return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
 
 class EvidenceTerms(NamedTuple):
     """
-    What the evidence needs of the rows besides :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
+    Sums that only the evidence needs besides :class:`SiteSums`; site noise v, residual r.
 
-    Leading dimensions [...] are those of Kuu: several latent functions at once.
+    Leading dimensions [...] belong to Kuu: several latent functions at once.
     """
 
     quadratic: tf.Tensor
@@ -71,7 +69,7 @@ class ChunkSums(NamedTuple):
 
 
 class ChunkAdjoint(NamedTuple):
-    """What a chunk adds to the derivatives of the objective."""
+    """A chunk's part of the derivatives of the objective."""
 
     rows: Rows
     """With respect to the chunk's rows."""
@@ -85,7 +83,7 @@ class LeaveOneOutTerms(NamedTuple):
     """
     The contribution of each row of a chunk to the sums, to be removed when the row is left out.
 
-    A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
+    Without the row, A is less by e e'/v and c by e r/v.
     """
 
     V: tf.Tensor  # L^-1 Kuf, [M, n]
@@ -145,7 +143,7 @@ class SiteAlgebra:
         return D_bar, V * D_bar[..., None, :]
 
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        """Compute what leaving out each single row of a chunk removes from the sums."""
+        """Compute the contribution of each single row of a chunk, to be left out alone."""
         V, D = self.given_u(L, rows)
         return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
 
@@ -216,15 +214,15 @@ def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
 
 class LinearAdjoint(NamedTuple):
     """
-    The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
+    The adjoint of :class:`IndependentSites` if both powers are 0 and the weight is one number (SGPR).
 
-    There d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
+    Then d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
 
         L^-T (S V + c_bar r') diag(w),
 
-    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, where
+    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, if
     Kuu is well-conditioned: its rounding error grows with the condition number of Kuu and with the precision of the
-    sites. Elsewhere V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
+    sites. Otherwise V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
     grows with the roots of these; in double precision that with S and another solve, as S V and c_bar r' nearly cancel
     before it.
     """
@@ -234,7 +232,7 @@ class LinearAdjoint(NamedTuple):
     L: tf.Tensor
     left: tf.Tensor  # H, P or S, [..., M, M]
     c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
-    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar with H, c_bar elsewhere
+    right_c: tf.Tensor  # Factor of Kuf or V in V'c_bar: L^-T c_bar with H, otherwise c_bar
     trace: tf.Tensor  # Derivative in x, [..., 1]
     quadratic: tf.Tensor  # Derivatives of the objective, [...]
     log_noise: tf.Tensor
@@ -266,7 +264,7 @@ class LinearAdjoint(NamedTuple):
         return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
 
     def VDV(self, A: tf.Tensor) -> tf.Tensor:
-        """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
+        """Sum V diag(d_bar) V' over all rows; d_bar is a multiple of the site precision."""
         return self.trace[..., None] * A
 
     def of_rows(self, rows: Rows) -> Rows:

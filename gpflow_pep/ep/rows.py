@@ -9,7 +9,7 @@ from gpflow.base import RegressionData
 from gpflow.mean_functions import MeanFunction
 
 from ..engine import Chunk, Chunks, Prior, conditional_variance_of_f, watched
-from ..runtime.distribution import Reductions, Workers
+from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import in_xla
 from ..tilted import Observations
 
@@ -56,7 +56,7 @@ class LatentRows:
         :param alpha: the power of all rows [], or one for each row [N].
         :param workers: those that have the other rows.
         """
-        self.all_workers = Reductions(workers)
+        self.all_workers = workers or ONE_PROCESS
         self.chunked = chunks.split(tuple(map(tf.convert_to_tensor, data)))
         self.num_latent_gps, self._alpha = num_latent_gps, alpha
         self._prior, self._mean_function = prior, mean_function

@@ -36,7 +36,7 @@ from ..engine import (
 )
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
-from ..runtime.distribution import check_shards
+from ..runtime.distribution import check_disjoint
 from ..runtime.tracing import no_autograph
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
@@ -117,7 +117,7 @@ class CollapsedRegression(SparseGP):
         self._sites = self._make_sites()
         if self._workers is not None:
             batches = held.dataset if isinstance(held, DatasetRows) else [held]
-            check_shards(self._workers, batches)
+            check_disjoint(self._workers, batches)
 
     @staticmethod
     def _check_for_dataset(blocks: Any, chunk_size: Any) -> None:

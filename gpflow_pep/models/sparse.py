@@ -22,7 +22,7 @@ from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSum
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
-from ..runtime.distribution import Reductions, Workers, local_variable
+from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
 from ..runtime.tracing import CompiledModel, no_autograph
 from ..runtime.transactions import atomic
 from . import predictions
@@ -165,7 +165,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return Reductions(self._workers).sum(count)
+        return (self._workers or ONE_PROCESS).sum(count)
 
     def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
