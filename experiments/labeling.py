@@ -39,7 +39,7 @@ ex = RecordedExperiment("labeling", ingredients=[gp, site_training], save_git_in
 
 @ex.config
 def _config() -> None:
-    # name of a classification data set; its rows are divided anew
+    # name of a classification data set; its rows are divided again
     dataset = "waveform"
 
     # number of the division, from 0

@@ -146,7 +146,7 @@ def test_beside_published():
     table = beside_published({"SGPR": [result(-0.44, 0.25, 0.10, 0.29), result(-0.45, 0.27, 0.12, 0.30)]}, 5)
     cells = "SGPR 0.445 ± 0.005 0.883 0.260 ± 0.010 0.256 -0.110 ± 0.010 -0.136 0.295 ± 0.005 0.299 1.98 3 5 0/2 0/2"
     assert " ".join(table.splitlines()[2].split()) == cells
-    assert table.endswith("within 0.02 of the published but for SGPR: LL +0.026.")
+    assert table.endswith("within 0.02 of the published except SGPR: LL +0.026.")
     assert beside_published({"SGPR": [result(-0.44, 0.26, 0.13, 0.29)]}, 5).endswith("of the published.")
 
 

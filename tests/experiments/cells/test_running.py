@@ -49,7 +49,7 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     outcomes = run_cells(cells, runs, jobs=jobs)
     assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", "failed", "completed"]
     assert [outcome.reason for outcome in outcomes[1:4]] == [
-        "the process was ended by SIGKILL, perhaps for want of memory",
+        "the process was ended by SIGKILL, perhaps for lack of memory",
         "ValueError: M is 500;\nwhole numbers are accepted.",
         "the process ended with exit code 3: the last words",
     ]
