@@ -186,7 +186,7 @@ def test_table_of_orders_beside_the_published_errors():
     ]
 
 
-def test_titles_say_what_differs():
+def test_titles_show_the_differences():
     runs = [RecordedRun("same", {"gp": {"M": M}}, {}, {}, "streaming") for M in (5, 7)]
     assert [run.title for run in stream_protocols._told_apart(runs)] == ["same, M = 5", "same, M = 7"]
     assert stream_protocols._told_apart(runs[:1]) == runs[:1]
