@@ -172,7 +172,7 @@ def test_command_refuses(runs, capsys):
     assert "--alphas is for S4 only." in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         structured.main(["S2", *TINY, "--M", "61", "--runs", str(runs)])
-    assert "--M is 61, more than there are training rows, 60." in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="dataset is 'iris', which is for multiclass"):
+    assert "--M is 61, but there are only 60 training rows." in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="dataset 'iris' is for multiclass"):
         structured.main(["S4", "--sets", "iris", "--runs", str(runs)])
     assert not runs.exists()

@@ -132,7 +132,7 @@ def test_places_that_do_not_find_the_experiments_are_named():
         def run(self, function, *arguments):
             return {"tcp://1": function(*arguments), "tcp://2": None}
 
-    with pytest.raises(ValueError, match="finds the package experiments, as its workers must, but tcp://2 does not"):
+    with pytest.raises(ValueError, match="must find the package experiments, but tcp://2 does not"):
         running._check_experiments_are_found(Client())
 
 
