@@ -127,7 +127,7 @@ class LaplaceTilting(TiltedRule):
         total = tf.math.reduce_logsumexp([above, below], axis=0)
         t = tf.tanh(0.5 * (above - below))  # (Z+ - Z-)/(Z+ + Z-)
         at_y = tf.exp(normal.log_prob(e / s) - total) / s  # N(y; m, v)/(Z+ + Z-)
-        distance = e * t + 2.0 * v * at_y  # E|f - y|, where alpha = 0
+        distance = e * t + 2.0 * v * at_y  # E|f - y|, for alpha = 0
         is_zero = tf.equal(alpha, 0.0)
         power = tf.where(is_zero, tf.ones_like(alpha), alpha)
         log_partition = tf.where(is_zero, -distance / b, total / power) - tf.math.log(2.0 * b)
