@@ -201,7 +201,10 @@ def noticing(module: str) -> list[str]:
     """Return the tests that must notice a change of a module, the nearest first."""
     folder, name = module.split("/")
     own = _ROOT / "tests" / folder / f"test_{name}"
-    return [*([str(own)] if own.exists() else []), *(str(_ROOT / "tests" / name) for name in TESTS[folder].split())]
+    return [
+        *([str(own)] if own.exists() else []),
+        *(str(_ROOT / "tests" / name) for name in TESTS.get(folder, folder).split()),
+    ]
 
 
 def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) -> Outcome:
@@ -267,11 +270,8 @@ def main() -> None:
         found.append((mutant, outcome))
         print(_described(mutant, outcome), flush=True)
         if arguments.output:
-            arguments.output.write_text(
-                json.dumps(
-                    [mutant._replace(source="")._asdict() | outcome._asdict() for mutant, outcome in found], indent=1
-                )
-            )
+            records = [mutant._replace(source="")._asdict() | outcome._asdict() for mutant, outcome in found]
+            arguments.output.write_text(json.dumps(records, indent=1))
     print_table(found)
 
 
@@ -283,11 +283,11 @@ def _described(mutant: Mutant, outcome: Outcome) -> str:
 def print_table(found: Sequence[tuple[Mutant, Outcome]]) -> None:
     """Print the verdicts by folder."""
     print(f"\n{'':20}{'mutants':>9}" + "".join(f"{name:>10}" for name in VERDICTS))
-    for group in (*TESTS, "all"):
-        outcomes = [each for mutant, each in found if group in ("all", mutant.module.split("/")[0])]
+    folders = [mutant.module.split("/")[0] for mutant, _ in found]
+    for group in (*sorted(set(folders)), "all"):
+        outcomes = [each for folder, (_, each) in zip(folders, found, strict=True) if group in ("all", folder)]
         counts, _ = tally(outcomes, VERDICTS)
-        if outcomes:
-            print(f"{group:20}{len(outcomes):9}" + "".join(f"{number:10}" for number in counts[:-1]))
+        print(f"{group:20}{len(outcomes):9}" + "".join(f"{number:10}" for number in counts[:-1]))
 
 
 if __name__ == "__main__":
