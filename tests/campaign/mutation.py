@@ -200,11 +200,8 @@ def drawn(names: Sequence[str], seed: int) -> Iterator[Mutant]:
 def noticing(module: str) -> list[str]:
     """Return the tests that must notice a change of a module, the nearest first."""
     folder, name = module.split("/")
-    own = _ROOT / "tests" / folder / f"test_{name}"
-    return [
-        *([str(own)] if own.exists() else []),
-        *(str(_ROOT / "tests" / name) for name in TESTS.get(folder, folder).split()),
-    ]
+    paths = (_ROOT / "tests" / path for path in (f"{folder}/test_{name}", *TESTS.get(folder, folder).split()))
+    return [str(path) for path in paths if path.exists()]
 
 
 def run(mutant: Mutant | None, tests: Sequence[str], seconds: float = _SECONDS) -> Outcome:
