@@ -16,7 +16,7 @@ import pytest
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
-from gpflow_pep.runtime.tracing import hand_over
+from gpflow_pep.runtime.tracing import release_graphs
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
 
@@ -49,7 +49,7 @@ def _release_module(item: pytest.Item) -> None:
     for value in vars(module).values() if module else ():
         if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
             value.cache_clear()
-    hand_over()
+    release_graphs()
     entries = gradient_registry._registry
     for name in list(entries):  # the loader registers gradients of its own, which never go
         if getattr(entries[name]["type"], "__module__", "").startswith("tensorflow.python.saved_model"):
@@ -60,7 +60,7 @@ def _release_module(item: pytest.Item) -> None:
 
 
 def _release() -> None:
-    hand_over()
+    release_graphs()
     gc.collect()
     if hasattr(_C, "malloc_trim"):  # glibc keeps what is freed, up to a gigabyte here
         _C.malloc_trim(0)

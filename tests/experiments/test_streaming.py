@@ -165,7 +165,7 @@ def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch, in_this_pr
     body = lines[start + 2 : start + 4]
     assert [line.split("  ")[0] for line in body] == ["streaming VFE", "streaming PEP α=0.5"]
     assert len({len(line) for line in [lines[start], *body]}) == 1
-    assert any("M = 6 inducing points, first batch 40, others 25, shuffled" in line for line in lines)
+    assert any("M = 6 inducing points, first batch 40, then 25, shuffled" in line for line in lines)
     assert imread(runs / "stream-T1-periodic-0.png").shape[:2] == (150 * 6.8, 150 * 11)
     assert imread(runs / "stream-T1-periodic-0-memory.png").shape[:2] == (150 * 3.8, 150 * 9)
     assert imread(runs / "stream-T1-periodic-0-frames.png").shape[1] == pytest.approx(150 * 3.6 * 4, abs=1)

@@ -15,7 +15,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR
 from gpflow_pep.runtime import tracing
-from gpflow_pep.runtime.tracing import compiled, hand_over, in_xla, no_autograph, on_demand, refuse_xla
+from gpflow_pep.runtime.tracing import compiled, in_xla, no_autograph, on_demand, refuse_xla, release_graphs
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
@@ -32,21 +32,15 @@ def registered():
 
 def existing():
     """How many graphs there are, and the custom gradients."""
-    hand_over()
+    release_graphs()
     for _ in range(2):  # what is kept for an object goes after it
         gc.collect()
     return sum(isinstance(each, FuncGraph) for each in gc.get_objects()), registered()
 
 
-@pytest.fixture(scope="module")
-def traced_for_all():
-    """What all models share is traced once in a process, and stays."""
-    train_regression()
-    train_classifier()
-
-
 def assert_released(run):
-    """Nothing that `run` traces stays when it is over."""
+    """The second run leaves no graph; the first one traces what all models share."""
+    run()
     number, names = existing()
     run()
     number_after, names_after = existing()
@@ -96,12 +90,12 @@ def train_a_stream_with_sites():
 
 
 @pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
-def test_models_leave_no_graphs(traced_for_all, train):
+def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
 @pytest.mark.parametrize("train", some_slow([train_classifier, train_a_stream_with_sites], 1))
-def test_models_with_sites_leave_no_graphs(traced_for_all, train):
+def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
 
 
@@ -236,9 +230,9 @@ def test_other_versions_of_registry_and_cache_are_left_alone(monkeypatch, nested
     with monkeypatch.context() as patched:
         patched.delattr(tracing.ops, "gradient_registry")
         patched.delattr(tfp.bijectors.Bijector, "_cache")
-        hand_over()
+        release_graphs()
     tracing.ops.gradient_registry.register(abs, "CustomGradient-of-others")
-    hand_over()
+    release_graphs()
     assert tracing.ops.gradient_registry.lookup("CustomGradient-of-others") is abs
     tracing.ops.gradient_registry._registry.pop("CustomGradient-of-others")
 
