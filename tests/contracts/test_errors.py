@@ -49,7 +49,6 @@ def test_a_variable_that_is_nan(subject, model, compiled, contract):
             for evaluate in (
                 predict,
                 lambda: model.predict_f(X, full_cov=True),
-                lambda: model.posterior().predict_f(X),
                 lambda: model.posterior("variable").predict_f(X),
             ):
                 stops_or_is_finite(evaluate, np.nan)

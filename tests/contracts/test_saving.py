@@ -26,7 +26,10 @@ QUICK = ("PEPR alpha per block", "PEP scale learned", "StreamingSGPR")
 saved_regression = pytest.mark.parametrize("subject", some_slow(SETTINGS, quick=QUICK), indirect=True)
 saved = pytest.mark.parametrize(
     "subject",
-    some_slow([*SETTINGS, *CLASSES], quick=[*QUICK, "PEPClassifier of classes", "ARPEP", "TSVGP"]),
+    some_slow(
+        [*SETTINGS, *CLASSES],
+        quick=["PEPR alpha per block", "StreamingSGPR", "PEPClassifier of classes", "ARPEP", "TSVGP"],
+    ),
     indirect=True,
 )
 
