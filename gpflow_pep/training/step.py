@@ -91,7 +91,7 @@ class TrainingStep:
             loss = self._model.training_loss(*([rows] if rows else []))
         gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", None)
         if workers is not None:  # the last digit must be the same everywhere, or steps would part
-            loss, *gradient = workers.broadcast_from_chief([loss, *gradient])
+            loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
