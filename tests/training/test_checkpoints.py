@@ -90,7 +90,8 @@ def test_killed(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ARPEP", {}),
+        ("TSVGP", {}),
+        pytest.param("ARPEP", {}, marks=pytest.mark.slow),
         pytest.param("SVGP", {"natural_step": None}, marks=pytest.mark.slow),
         pytest.param("PEPR", {"optimizer": "adam", "max_iterations": 30}, marks=pytest.mark.slow),
         pytest.param("PEPClassifier", {"optimizer": "adam", "max_iterations": 10}, marks=pytest.mark.slow),
@@ -117,6 +118,7 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     )
 
 
+@pytest.mark.slow
 def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
     """Not the same way, but to the same objective: a search ends where 20 iterations gain less than 0.001 nats."""
     expected = fit(as_new("PEPClassifier"), max_iterations=100)
@@ -159,6 +161,7 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
+@pytest.mark.slow
 def test_a_longer_run_resumes_within_an_epoch(as_new, tmp_path):
     """Epochs of four: the run ends after six steps."""
     options = {"optimizer": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}

@@ -37,7 +37,7 @@ def full_objective(model, name):
     return float(model.maximum_log_likelihood_objective(*arguments))
 
 
-@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "PEPClassifier", "ARPEP", "SVGP"]))
+@pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "ARPEP", "SVGP"]))
 def test_every_model_is_trained(as_new, name):
     """From defaults; the objective of all rows rises, and so does the density of rows that were not seen."""
     model, own = as_new(name), name in WITH_DATA
@@ -494,6 +494,7 @@ def test_softmax():
         assert result.status == "limit" and np.all(np.isfinite(result.held_out["nlpd"]))
 
 
+@pytest.mark.slow
 def test_the_seed_orders_minibatches_of_a_classifier(as_new):
     found = []
     for seed in (0, 1):
