@@ -116,9 +116,9 @@ def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeyp
 def test_other_states_are_refused(tmp_path):
     state = regression().state
     arrays = state.as_dict()
-    with pytest.raises(ValueError, match="version 1, got 2"):
-        StreamState.from_dict({**arrays, "version": np.array(2)})
-    with pytest.raises(ValueError, match="version 1, got None"):
+    with pytest.raises(ValueError, match="version 2, got 3"):
+        StreamState.from_dict({**arrays, "version": np.array(3)})
+    with pytest.raises(ValueError, match="version 2, got None"):
         StreamState.from_dict(dict(state.arrays))
     with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
@@ -139,16 +139,14 @@ def test_a_state_under_another_kernel_is_refused(name):
     other = gpflow.kernels.Matern52(1.1, [0.9, 1.2])
     if name == "StreamingPEP":
         other = gpflow.kernels.SeparateIndependent([other, gpflow.kernels.Matern32(0.7), kernel()])
-    with pytest.raises(
-        ValueError, match=r"same kernel.*differ in (SquaredExponential or Matern52|Matern52 or Squared)"
-    ):
+    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel(\.kernels\.0)?\."):
         type(model).from_state(model.state, other, *others, **options)
 
 
 def test_a_state_under_other_settings_is_refused():
     """Of a kernel, and of a likelihood."""
     model = regression()
-    with pytest.raises(ValueError, match=r"same kernel.*differ in SquaredExponential\._?active_dims"):
+    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel\.active_dims"):
         StreamingSGPR.from_state(
             model.state,
             gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
@@ -156,7 +154,7 @@ def test_a_state_under_other_settings_is_refused():
         )
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
-    with pytest.raises(ValueError, match=r"differ in (Probit or Logit|Logit or Probit)"):
+    with pytest.raises(ValueError, match="differ in likelihood"):
         StreamingPEP.from_state(states, kernel(), Logit())
 
 
@@ -172,7 +170,7 @@ def test_a_state_that_lacks_something(missing):
     [
         ("inducing.Z", np.zeros(3), r"inducing\.Z must have shape \[1 or C, M, D\], got \[3\]"),
         ("parts", np.array("{"), "parts must be JSON"),
-        ("parts", np.array(1.0), "parts must be a list of settings"),
+        ("parts", np.array(1.0), "parts must be settings by path"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
         ("old.linear", np.zeros((6, 1), np.float32), "old.linear must be float64, got float32"),
         ("old.linear", np.full((6, 1), "0"), "old.linear must be float64, got <U1"),
@@ -195,9 +193,9 @@ def test_a_file_that_is_no_state(tmp_path):
     path = tmp_path / "stream.npz"
     for content, reason in (
         (lambda: path.write_bytes(b"half"), "not a zip file"),
-        (lambda: np.savez(path, a=np.zeros(2)), "version 1, got None"),
-        (lambda: np.savez(path, version=np.array("one")), "version 1, got 'one'"),
-        (lambda: np.savez(path, version=np.ones(2)), "version 1, got"),
+        (lambda: np.savez(path, a=np.zeros(2)), "version 2, got None"),
+        (lambda: np.savez(path, version=np.array("one")), "version 2, got 'one'"),
+        (lambda: np.savez(path, version=np.ones(2)), "version 2, got"),
         (lambda: np.savez(path, version=np.array(None)), "Python objects"),
     ):
         content()
