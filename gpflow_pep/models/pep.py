@@ -243,7 +243,7 @@ class PEP(SiteProperties, SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converged()
-        densities = self._leave_one_out(self._retracing_key(), posterior.iterate.sites, posterior.total)
+        densities = self._leave_one_out(posterior.iterate.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
@@ -252,7 +252,7 @@ class PEP(SiteProperties, SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+    def _leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         inputs = self._energy_inputs()
         return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
 

@@ -21,11 +21,9 @@ from .. import validation
 from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter
 from ..runtime.checks import asserted
-from ..runtime.copying import Copyable
 from ..runtime.devices import Devices
 from ..runtime.distribution import Reductions, Workers, local_variable
-from ..runtime.retracing import CompiledSteps
-from ..runtime.tracing import no_autograph
+from ..runtime.tracing import CompiledModel, no_autograph
 from ..runtime.transactions import atomic
 from . import predictions
 from .kernels_and_inducing_variables import checked_shared_inducing_variable
@@ -37,7 +35,7 @@ ADVICE_KUU = (
 )
 
 
-class SparseGP(CompiledSteps, Copyable, GPModel, InternalDataTrainingLossMixin):
+class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
     """
     A GP with data, M inducing variables u and a posterior made of Gaussian sites.
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from gpflow.models import GPModel
 
-from .. import validation
 from ..runtime.checks import warn
 from ..runtime.distribution import Workers
 from ..saving.arrays_file import check_writable, load_arrays, save_arrays, unusable
@@ -48,28 +47,25 @@ class SavedHistory(NamedTuple):
         if not isinstance(value, dict) or value.keys() != set(cls._fields):
             raise ValueError("it has no record of the training")
         saved = cls(**value)
-        validation.whole_number(saved.iterations, "iterations", 0, None)
-        if not _are_numbers([saved.seconds]) or not 0.0 <= saved.seconds < math.inf:
-            raise ValueError(f"seconds must be a finite number of at least 0, got {saved.seconds!r}")
-        if not isinstance(saved.recorded, list):
-            raise ValueError("recorded must be a list of iterations")
-        for iteration in saved.recorded:
-            validation.whole_number(iteration, "recorded", 0, None)
         scores = saved.held_out.values() if isinstance(saved.held_out, dict) else [None]
-        if not all(isinstance(values, list) and _are_numbers(values) for values in [saved.objective, *scores]):
-            raise ValueError("objective and held_out must be lists of numbers")
-        match saved.ended:
-            case None:
-                pass
-            case [str(status), str()] if status in STATUSES:
-                pass
-            case _:
-                raise ValueError(f"ended must be a status and a reason, got {saved.ended!r}")
+        ended = saved.ended if isinstance(saved.ended, list) else [saved.ended]
+        valid = {
+            "iterations": _are([saved.iterations], int) and saved.iterations >= 0,
+            "seconds": _are([saved.seconds], int | float) and 0.0 <= saved.seconds < math.inf,
+            "recorded": _are(saved.recorded, int) and min(saved.recorded, default=0) >= 0,
+            "objective": _are(saved.objective, int | float),
+            "held_out": all(_are(values, int | float) for values in scores),
+            "ended": saved.ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
+        }
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise ValueError(f"its record of the training cannot have {name} {value[name]!r}")
         return saved
 
 
-def _are_numbers(values: list[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+def _are(values: Any, kind: Any) -> bool:
+    """Return whether the values are a list of this kind of number or text."""
+    return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
 
 
 class Checkpoints:
@@ -171,28 +167,24 @@ def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> 
     """
     power = getattr(model, "alpha", None)
     per_worker = _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
-    compared = {name: value for name, value in run.items() if name not in per_worker}
+    compared = {name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker}
     compared["parameters at the start"] = _checksum_of_parameters(model)
-    names = sorted(compared)
-    everyone = workers.gather(*(_checksum(compared[name]) for name in names))
-    for index, values in enumerate(everyone):
-        different = [name for name, differs in zip(names, values != everyone[0], strict=True) if differs]
-        if different:
+    everyone = workers.gather(*compared.values())
+    for index, different in enumerate(everyone != everyone[0]):
+        if different.any():
+            names = ", ".join(np.array(list(compared))[different])
             raise ValueError(
-                f"all workers must run the same training, but worker {index} differs from worker 0 in "
-                f"{', '.join(different)}."
+                f"all workers must run the same training, but worker {index} differs from worker 0 in {names}."
             )
     return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in sorted(per_worker & run.keys())}}
 
 
-def check_same_start(workers: Workers | None, iterations: int, model: GPModel) -> None:
+def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
     """
     Check that all workers have resumed from the same checkpoint, if there is one.
 
     :raises ValueError: naming a worker that has not.
     """
-    if workers is None:
-        return
     everyone = workers.gather(iterations, _checksum_of_parameters(model))
     for index, values in enumerate(everyone):
         if (values != everyone[0]).any():

@@ -102,20 +102,15 @@ class DatasetBatches:
                 return self._checked(batch)
 
     def _checked(self, batch: Rows) -> Rows:
-        place = f"batch {self._number} of a pass"
         try:
             X, Y = rows_for(self._model, batch)
+            if self._columns not in (None, X.shape[1]):
+                columns = f"as many columns as the inducing points, {self._columns}, got {X.shape[1]}"
+                raise ValueError(f"data[0] (X) must have {columns}.")
+            if len(X) > self._num_data:
+                raise ValueError(f"data must have at most num_data rows, {self._num_data}, in a batch, got {len(X)}.")
         except ValueError as error:
-            raise ValueError(f"{place}: {error}") from error
-        if self._columns not in (None, X.shape[1]):
-            raise ValueError(
-                f"{place}: data[0] (X) must have as many columns as the inducing points, {self._columns}, got "
-                f"{X.shape[1]}."
-            )
-        if len(X) > self._num_data:
-            raise ValueError(
-                f"{place}: data must have at most num_data rows, {self._num_data}, in a batch, got {len(X)}."
-            )
+            raise ValueError(f"batch {self._number} of a pass: {error}") from error
         self._rows += len(X)
         self._largest = max(self._largest, len(X))
         return X, Y

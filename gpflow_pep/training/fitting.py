@@ -163,7 +163,7 @@ def fit(
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
         history = History(
-            objective.variables,
+            variables=objective.variables,
             steps=steps,
             interval=interval,
             progress_bar=progress_bar,
@@ -182,19 +182,32 @@ def fit(
             history.monitor = monitor(model, history, interval=interval, data=shown, scores=names)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
-        check_same_start(workers, history.iterations, model)
+        if workers is not None:
+            check_same_start(workers, history.iterations, model)
         if history.iterations > steps:
             outcome = _nothing_to_do(history.iterations, steps, outcome)
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
         restored = history.restore_best() if outcome.status == EARLY and not outcome.resumes else None
-        sites = _converged_sites(objective)
-        last_scores = {} if scores is None or sites is None else _scores_at_end(scores)
-    result = _result(history, outcome, restored, sites, last_scores, float(model.log_prior_density()))
-    if result.status == FAILED or interruption.requested:
-        warn(result.reason)
-    return result
+        sites = energy = None
+        if isinstance(objective, SitesObjective):
+            sites = _converged_sites(objective)
+            energy = sites.log_evidence + float(model.log_prior_density())
+            outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
+        history.close(restored, energy)
+    if outcome.status == FAILED or interruption.requested:
+        warn(outcome.reason)
+    return FitResult(
+        status=outcome.status,
+        reason=outcome.reason,
+        iterations=history.iterations,
+        recorded=tuple(history.recorded),
+        objective=tuple(history.objective),
+        held_out={name: tuple(values) for name, values in history.held_out.items()},
+        sites=sites,
+        seconds=history.seconds,
+    )
 
 
 def _checked_data(model: GPModel, data: Any) -> Rows | DatasetBatches | None:
@@ -321,9 +334,7 @@ def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome
     )
 
 
-def _converged_sites(objective: Objective) -> SitesStatus | None:
-    if not isinstance(objective, SitesObjective):
-        return None
+def _converged_sites(objective: SitesObjective) -> SitesStatus:
     try:
         return objective.converge()
     except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
@@ -331,56 +342,21 @@ def _converged_sites(objective: Objective) -> SitesStatus | None:
         return objective.converge()
 
 
-def _scores_at_end(scores: HeldOut) -> dict[str, float]:
-    try:
-        return scores()
-    except FAILURES:  # training has ended, and its result must not be lost
-        return dict.fromkeys(scores.names, np.nan)
-
-
-def _result(
-    history: History,
-    outcome: Outcome,
-    restored: int | None,
-    sites: SitesStatus | None,
-    last_scores: dict[str, float],
-    log_prior: float,
-) -> FitResult:
+def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
     """
-    Return the result, whose last values belong to the final parameters.
+    Return the outcome at converged sites.
 
-    :param restored: the number of the record whose parameters were restored.
-    :param last_scores: held-out scores at the final sites.
+    :param before: the objective in training, in nats.
+    :param after: the objective at converged sites.
     """
-    recorded, objective = list(history.recorded), list(history.objective)
-    held_out = {name: list(values) for name, values in history.held_out.items()}
     status, reason = outcome.status, outcome.reason
-    if sites is not None or restored is not None:
-        recorded.append(history.iterations if restored is None else recorded[restored])
-    if sites is None and restored is not None:
-        for values in (objective, *held_out.values()):
-            values.append(values[restored])
-    if sites is not None:
-        before = objective[-1] if objective else -np.inf
-        objective.append(sites.log_evidence + log_prior)
-        for name, value in last_scores.items():
-            held_out.setdefault(name, []).append(value)
-        if status == CONVERGED and objective[-1] < before - _MAX_LOSS * (1.0 + abs(before)):
-            status = FAILED
-            reason += (
-                f" The sites had not converged in training: at converged sites the objective is "
-                f"{objective[-1]:.6g}, not {before:.6g}. Try a larger max_sweeps."
-            )
-        if not sites.converged:
-            status = FAILED if status == CONVERGED else status
-            reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
-    return FitResult(
-        status=status,
-        reason=reason,
-        iterations=history.iterations,
-        recorded=tuple(recorded),
-        objective=tuple(objective),
-        held_out={name: tuple(values) for name, values in held_out.items()},
-        sites=sites,
-        seconds=history.seconds,
-    )
+    if status == CONVERGED and after < before - _MAX_LOSS * (1.0 + abs(before)):
+        status = FAILED
+        reason += (
+            f" The sites had not converged in training: at converged sites the objective is {after:.6g}, not "
+            f"{before:.6g}. Try a larger max_sweeps."
+        )
+    if not sites.converged:
+        status = FAILED if status == CONVERGED else status
+        reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
+    return Outcome(status, reason)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -111,47 +112,41 @@ class HeldOut:
         return chunks.sum((X, Y), part, (zero, zero))
 
 
+@dataclass(kw_only=True)
 class History:
     """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
 
-    def __init__(
-        self,
-        variables: Sequence[tf.Variable],
-        *,
-        steps: int,
-        interval: int,
-        progress_bar: Any,
-        callback: Callback | None,
-        scores: HeldOut | None,
-        patience: int | None,
-        checkpoints: Checkpoints | None,
-        interruption: Interruption,
-    ):
-        """
-        :param variables: the parameters that are trained.
-        :param steps: the largest number of steps.
-        :param interval: steps between records.
-        :param progress_bar: a progress bar of tqdm.
-        :param patience: stop after this many records in a row without improvement of the first score or, without
-            scores, of the objective.
-        """
-        self.iterations = 0
-        self.recorded: list[int] = []
-        """Iteration of every record."""
-        self.objective: list[float] = []
-        self.held_out: dict[str, list[float]] = {}
-        self.callback_error: BaseException | None = None
-        """An error of the callback, which is no failure of the model."""
-        self.monitor: Callable[[int], Any] | None = None
-        """Called at every record, for TensorBoard."""
-        self.tensorboard = ""
-        """The TensorBoard directory, for messages."""
-        self._steps, self._interval = steps, interval
-        self._progress_bar, self._callback, self._scores, self._patience = progress_bar, callback, scores, patience
-        self._trained, keeps_best = list(variables), scores is not None and patience is not None
-        self._best = [tf.Variable(variable, trainable=False) for variable in variables] if keeps_best else []
-        self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
-        self._interruption, self._stopped_by_callback = interruption, False
+    variables: Sequence[tf.Variable]
+    """The parameters that are trained."""
+    steps: int
+    """The largest number of steps."""
+    interval: int
+    """Steps between records."""
+    progress_bar: Any
+    """A progress bar of tqdm."""
+    callback: Callback | None
+    scores: HeldOut | None
+    patience: int | None
+    """Records in a row without improvement of the first score or, without scores, of the objective."""
+    checkpoints: Checkpoints | None
+    interruption: Interruption
+    monitor: Callable[[int], Any] | None = None
+    """Called at every record, for TensorBoard."""
+    tensorboard: str = ""
+    """The TensorBoard directory, for messages."""
+    iterations: int = 0
+    recorded: list[int] = field(default_factory=list)
+    """Iteration of every record."""
+    objective: list[float] = field(default_factory=list)
+    held_out: dict[str, list[float]] = field(default_factory=dict)
+    callback_error: BaseException | None = None
+    """An error of the callback, which is no failure of the model."""
+    _stopped_by_callback: bool = False
+    _state: dict[str, tf.Variable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keeps_best = self.scores is not None and self.patience is not None
+        self._best = [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
         self._began = time.perf_counter()
 
     @property
@@ -163,26 +158,26 @@ class History:
     def will_record(self) -> bool:
         """Whether a record follows the current step."""
         number = self.iterations + 1
-        return number % self._interval == 0 or number == self._steps
+        return number % self.interval == 0 or number == self.steps
 
     @property
     def is_over(self) -> bool:
         """Whether no step remains, or training stops before that."""
-        return self.iterations >= self._steps or self.stopped is not None
+        return self.iterations >= self.steps or self.stopped is not None
 
     @property
     def stopped(self) -> Outcome | None:
         """The outcome of a run that Ctrl-C, the callback or a lack of improvement has stopped."""
         if self._stopped_by_callback:
             return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
-        if self._interruption.requested:
+        if self.interruption.requested:
             return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
-        if self._patience is None:
+        if self.patience is None:
             return None
         name, values = self._criterion()
-        if len(values) <= self._patience or int(np.argmin(values)) >= len(values) - self._patience:  # the first best
+        if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:  # the first best
             return None
-        return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self._patience} records.")
+        return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
 
     def raise_if_interrupted(self) -> None:
         """
@@ -190,7 +185,7 @@ class History:
 
         :raises Interrupted: if Ctrl-C has been pressed.
         """
-        if self._interruption.requested:
+        if self.interruption.requested:
             raise Interrupted
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
@@ -201,21 +196,21 @@ class History:
         :return: the outcome of the run, if it had ended.
         :raises ValueError: if the checkpoint belongs to another run.
         """
-        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)}
-        self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self._trained)} | state
-        saved = None if self._checkpoints is None else self._checkpoints.restore(self._state)
+        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
+        self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
+        saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)
         if saved is None:
             return None
         self.iterations, self.recorded = saved.iterations, saved.recorded
         self.objective, self.held_out = saved.objective, saved.held_out
         self._began -= saved.seconds
-        self._progress_bar.update(self.iterations)
-        return None if saved.ended is None else Outcome(*saved.ended)
+        self.progress_bar.update(self.iterations)
+        return None if saved.ended is None else Outcome(saved.ended[0], saved.ended[1])
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
         self.iterations += 1
-        self._progress_bar.update()
+        self.progress_bar.update()
         if objective is not None:
             self._record(objective)
 
@@ -242,40 +237,67 @@ class History:
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
-        for variable, best in zip(self._trained, self._best, strict=True):
+        for variable, best in zip(self.variables, self._best, strict=True):
             variable.assign(best)
         return len(values) - 1 - int(np.argmin(values[::-1]))  # the last best, as they are copied
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
-        if self._checkpoints is None:
+        if self.checkpoints is None:
             return
         ended = None if outcome is None else [outcome.status, outcome.reason]
         saved = SavedHistory(self.iterations, self.seconds, self.recorded, self.objective, self.held_out, ended)
-        self._checkpoints.save(saved, self._state)
+        self.checkpoints.save(saved, self._state)
+
+    def close(self, restored: int | None, energy: float | None) -> None:
+        """
+        Append the values of the final parameters and sites, if they changed after training.
+
+        :param restored: the number of the record whose parameters were restored.
+        :param energy: the objective at converged sites, for models with sites.
+        """
+        if restored is not None:
+            self.recorded.append(self.recorded[restored])
+            if energy is None:
+                for values in (self.objective, *self.held_out.values()):
+                    values.append(values[restored])
+        elif energy is not None:
+            self.recorded.append(self.iterations)
+        if energy is not None:
+            self.objective.append(energy)
+            for name, value in self._final_scores().items():
+                self.held_out.setdefault(name, []).append(value)
+
+    def _final_scores(self) -> Mapping[str, float]:
+        if self.scores is None:
+            return {}
+        try:
+            return self.scores()
+        except FAILURES:  # training has ended, and its result must not be lost
+            return dict.fromkeys(self.scores.names, np.nan)
 
     def _record(self, objective: float) -> None:
         self.recorded.append(self.iterations)
         self.objective.append(objective)
-        for name, value in ({} if self._scores is None else self._scores()).items():
+        for name, value in ({} if self.scores is None else self.scores()).items():
             self.held_out.setdefault(name, []).append(value)
         values = self._criterion()[1]
         if self._best and values[-1] == min(values) < np.inf:
-            for best, variable in zip(self._best, self._trained, strict=True):
+            for best, variable in zip(self._best, self.variables, strict=True):
                 best.assign(variable)
         records = {"objective": self.objective, **self.held_out}
         latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
-        self._progress_bar.set_postfix_str(latest, refresh=False)
-        if self._callback is not None:
+        self.progress_bar.set_postfix_str(latest, refresh=False)
+        if self.callback is not None:
             try:
-                self._callback(self.iterations, objective)
+                self.callback(self.iterations, objective)
             except StopIteration:
                 self._stopped_by_callback = True
             except BaseException as error:
                 self.callback_error = error
                 raise
         self._show()
-        if self._checkpoints is not None and self._checkpoints.is_due:
+        if self.checkpoints is not None and self.checkpoints.is_due:
             self.save()
 
     def _show(self) -> None:

@@ -55,7 +55,11 @@ def monitor(
         ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
     ]
     for name in scores:
-        scalars.append(ScalarToTensorBoard(directory, lambda name=name: history.held_out[name][-1], f"held_out/{name}"))
+
+        def latest(name: str = name) -> float:
+            return history.held_out[name][-1]
+
+        scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:_POINTS] for values in first_rows)

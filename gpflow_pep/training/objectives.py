@@ -1,6 +1,6 @@
 """Training losses: how loss and gradient are evaluated for each kind of model, and what a model declares for that."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, TypeGuard
@@ -14,12 +14,11 @@ from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, Interna
 from typing_extensions import override
 
 from ..ep import Sites, SitesStatus
-from ..runtime.checks import plainly
+from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import Workers
-from ..runtime.retracing import StructureCounter
-from ..runtime.tracing import compiled
+from ..runtime.tracing import compiled, differ, structure_of
 from .dataset_batches import Rows
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
@@ -45,36 +44,20 @@ class ModelWithSites(Protocol):
     """A model with ``has_sites = True``: its objective and its predictions converge its sites first."""
 
     has_sites: bool
+    is_lower_bound: bool  # the objective is a lower bound on the log evidence, at any sites
     tol: float
     max_sweeps: int
     num_data: tf.Tensor
-    sites_variables: dict[str, tf.Variable]
-    """The sites and their status, as a checkpoint holds them."""
-    is_lower_bound: bool
-    """Whether the objective is a lower bound on the log evidence, at any sites."""
-
-    @property
-    def sites(self) -> Sites:
-        """Natural parameters of the sites."""
-
-    @property
-    def sites_status(self) -> SitesStatus:
-        """Status of their last update."""
-
-    def training_loss(self) -> tf.Tensor:
-        """Compute the loss at converged sites."""
-
-    def update_sites(self) -> SitesStatus:
-        """Converge the sites."""
-
-    def reset_sites(self) -> None:
-        """Make q the prior."""
+    sites: Sites
+    sites_status: SitesStatus
+    sites_variables: dict[str, tf.Variable]  # the sites and their status, as a checkpoint holds them
+    training_loss: Callable[[], tf.Tensor]  # at converged sites
+    update_sites: Callable[[], SitesStatus]
+    reset_sites: Callable[[], None]
+    without_warnings: Callable[[], AbstractContextManager[None]]
 
     def minibatches(self, batch_size: int, *, seed: int) -> Iterator[list[tf.Tensor]]:
         """Yield the derivatives of the loss from each minibatch of an epoch."""
-
-    def without_warnings(self) -> AbstractContextManager[None]:
-        """Suppress the warning that sites have not converged."""
 
 
 def has_sites(model: Any) -> TypeGuard[ModelWithSites]:
@@ -124,12 +107,8 @@ class Share:
     def __init__(self, workers: Workers, num_rows: int):
         self.num_data = num_data = int(workers.gather(num_rows).sum())
         """Rows of all workers."""
-        self._mean = compiled(lambda values: workers.sum([num_rows / num_data * value for value in values]))
-
-    def mean(self, values: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+        self.mean = compiled(lambda values: workers.sum([num_rows / num_data * value for value in values]))
         """Average the workers' estimates of loss and derivatives, weighted by their rows."""
-        mean: tuple[tf.Tensor, ...] = self._mean(list(values))
-        return mean
 
 
 # --- loss and gradient -----------------------------------------------------------------------------------------------
@@ -139,7 +118,7 @@ def training_step(model: GPModel) -> "TrainingStep":
     """Return the model's compiled step, which the model keeps so that another training run does not trace it again."""
     step: TrainingStep | None = vars(model).get("_training_step")
     if step is None:
-        step = vars(model)["_training_step"] = TrainingStep(model)
+        step = model.__dict__["_training_step"] = TrainingStep(model)
     step.renew()
     step.jit_compile = False
     return step
@@ -156,14 +135,14 @@ class TrainingStep:
     """Whether XLA compiles the next steps."""
 
     def __init__(self, model: GPModel):
-        self._model, self._retracing, self._last_key = model, StructureCounter(), -1
+        self._model, self._structure = model, list[Any]()
         self._compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
-        key = self._retracing.key([self._model], [default_jitter(), default_float()])
-        if key != self._last_key:
-            self._last_key, self._compiled = key, {}
+        structure = structure_of([self._model], [default_jitter(), default_float()])
+        if differ(structure, self._structure):
+            self._structure, self._compiled = structure, {}
 
     @property
     def is_compiled(self) -> bool:
@@ -192,7 +171,7 @@ class TrainingStep:
             step = partial(in_replica, self._loss_and_gradient)
             self._compiled[key] = compiled(step, input_signature=signature, **xla)
         try:
-            loss, gradient = plainly(self._compiled[key], *rows)
+            loss, gradient = with_plain_errors(self._compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
             if _ABORTED in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
