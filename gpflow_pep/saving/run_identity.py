@@ -33,15 +33,16 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
         since each pass may shuffle.
     """
     identity: dict[str, Any] = settings_of({"model": model}) | declared_settings(model)
-    for name, attribute in _public_attributes_of_class(type(model)):
+    for name in dir(type(model)):
+        attribute = getattr(type(model), name)
         if isinstance(attribute, property) and attribute.fset is not None and name != "data":
             identity[f"model.{name}"] = describe(getattr(model, name))
     for path, parameter in parameter_dict(model).items():
         value = list(parameter.shape) if parameter.trainable else fingerprint(np.asarray(parameter))
         identity[f"parameter{path}"] = value
-    data = getattr(model, "data", ()) if data is None else data
-    is_dataset = isinstance(data, tf.data.Dataset)
-    identity["data"] = f"batches {data.element_spec}" if is_dataset else fingerprint(*map(np.asarray, data))
+    held: Any = getattr(model, "data", ()) if data is None else data
+    is_dataset = isinstance(held, tf.data.Dataset)
+    identity["data"] = f"batches {held.element_spec}" if is_dataset else fingerprint(*map(np.asarray, held))
     return identity | {"jitter": default_jitter()}
 
 
@@ -80,10 +81,6 @@ def fingerprint(*values: AnyNDArray) -> int:
 def public_attributes(module: tf.Module) -> Iterator[tuple[str, Any]]:
     """Yield the sorted public attributes of a module and their values."""
     return ((name, value) for name, value in sorted(vars(module).items()) if not name.startswith("_"))
-
-
-def _public_attributes_of_class(kind: type) -> Iterator[tuple[str, Any]]:
-    return ((name, getattr(kind, name)) for name in dir(kind) if not name.startswith("_"))
 
 
 def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[int, str]) -> None:

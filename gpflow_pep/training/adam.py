@@ -60,7 +60,7 @@ class Adam:
                 else:
                     history.step(None)
             # The parameters after the last step have not been checked yet.
-            loss, gradient = _tensors(self._objective.probe(history.iterations))
+            loss, gradient = _tensors(self._objective.probe())
             check_finite(loss, *gradient)
             return history.stopped or Outcome(LIMIT, f"Adam: {history.iterations} steps, as asked.")
         history.discard_last()

@@ -41,10 +41,6 @@ _UNWRITABLE = (
 )
 
 
-class Interrupted(Exception):
-    """Raised between evaluations of the objective, after Ctrl-C."""
-
-
 class Interruption:
     """
     Context in which the first Ctrl-C is recorded, and the second one raises `KeyboardInterrupt`.
@@ -178,15 +174,6 @@ class History:
         if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:  # the first best
             return None
         return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
-
-    def raise_if_interrupted(self) -> None:
-        """
-        Call between evaluations within a step.
-
-        :raises Interrupted: if Ctrl-C has been pressed.
-        """
-        if self.interruption.requested:
-            raise Interrupted
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """

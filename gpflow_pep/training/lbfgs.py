@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from ..runtime.checks import reason_of
-from .history import NOT_FINITE, History, Interrupted, restore_on_failure
+from .history import NOT_FINITE, History, restore_on_failure
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
@@ -20,6 +20,10 @@ _SECANTS = 20  # remembered; more than the 10 of SciPy, since hyperparameters ar
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
 _EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
 FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends if so many iterations have gained less than this, in nats
+
+
+class _Interrupted(Exception):
+    """Raised between evaluations within a search, after Ctrl-C."""
 
 
 class _Flat:
@@ -75,8 +79,8 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
     best = _Best(flat.values)
 
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        if best.loss < np.inf:
-            history.raise_if_interrupted()
+        if best.loss < np.inf and history.interruption.requested:
+            raise _Interrupted
         flat.assign(x)
         try:
             value, derivatives = objective.evaluate(history.iterations)
@@ -120,7 +124,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             previous, best.failure, best.any_failure = best.loss, "", ""
             try:
                 result = search()
-            except Interrupted:
+            except _Interrupted:
                 break
             finally:
                 flat.assign(best.values)

@@ -241,9 +241,9 @@ class Objective:
         if check is not None:
             check()
 
-    def probe(self, step: int) -> Evaluation:
+    def probe(self) -> Evaluation:
         """Evaluate after the last step, without changing any state."""
-        return self.evaluate(step)
+        return self.evaluate(0)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
@@ -285,8 +285,8 @@ class MinibatchObjective(Objective):
         return super().evaluate(step)
 
     @override
-    def probe(self, step: int) -> Evaluation:
-        return super().evaluate(step)  # the last minibatch once more
+    def probe(self) -> Evaluation:
+        return super().evaluate(0)  # the last minibatch once more
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -305,9 +305,9 @@ class SitesObjective(Objective):
         return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
-    def probe(self, step: int) -> Evaluation:
+    def probe(self) -> Evaluation:
         with self._same_sites():
-            return super().probe(step)
+            return super().probe()
 
     @override
     def reset(self) -> None:
@@ -361,12 +361,8 @@ class SweptMinibatchObjective(SitesObjective):
         return None, next(self._epoch)
 
     @override
-    def probe(self, step: int) -> Evaluation:
-        epoch, self._epoch = self._epoch, None
-        try:
-            return super().probe(step)
-        finally:
-            self._epoch = epoch
+    def probe(self) -> Evaluation:
+        return -self.recorded([]), []
 
     @override
     def recorded(self, losses: list[float]) -> float:
