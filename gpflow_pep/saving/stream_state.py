@@ -14,14 +14,14 @@ from .arrays_file import DIGEST, load_arrays, save_arrays, unusable
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
 
-_VERSION = 2
+_VERSION = 1
 _VERSION_KEY = "version"
 
 
 @dataclass(frozen=True)
 class StreamState:
     """
-    The state of a streaming model, version 2: a name and an array for everything that changes while it runs.
+    The state of a streaming model, version 1: a name and an array for everything that changes while it runs.
 
     =================================  ==============================================================================
     ``old.Z``                          old inducing points, [1 or C, Ma, D]

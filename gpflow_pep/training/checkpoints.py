@@ -20,7 +20,7 @@ from ..saving.arrays_file import check_writable, load_arrays, save_arrays, unusa
 from ..saving.run_identity import differing, fingerprint
 from .result import STATUSES
 
-_VERSION = 2
+_VERSION = 1
 _MOST_NAMES = 3  # entries of a run's identity in a message
 _MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been updated
 _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ

@@ -132,7 +132,8 @@ def fit(
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
-    rows = _checked_data(model, data)
+    workers = workers_of(model)
+    rows = _checked_data(model, data, workers)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
     optimizer = _checked_optimizer(model, optimizer, batch_size, isinstance(rows, DatasetBatches))
     steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
@@ -143,11 +144,15 @@ def fit(
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     heed_set_trainable(model.variables)
-    objective = _objective(model, rows, optimizer, batch_size, seed)
-    objective.training_step.jit_compile = _checked_jit_compile(model, jit_compile, batch_size)
+    if jit_compile and has_sites(model) and batch_size is not None:
+        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
+    if jit_compile and workers is not None:
+        raise ValueError("jit_compile must be False if several workers train, got True.")
+    objective = _objective(model, rows, workers, optimizer, batch_size, seed)
+    objective.training_step.jit_compile = bool(jit_compile)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
-    workers, checkpoints = workers_of(model), None
+    checkpoints = None
     if checkpoint is not None or workers is not None:
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
@@ -210,7 +215,7 @@ def fit(
     )
 
 
-def _checked_data(model: GPModel, data: Any) -> Rows | DatasetBatches | None:
+def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> Rows | DatasetBatches | None:
     if has_own_data(model):
         if data is not None:
             raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
@@ -219,7 +224,7 @@ def _checked_data(model: GPModel, data: Any) -> Rows | DatasetBatches | None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
     if not isinstance(data, tf.data.Dataset):
         return rows_for(model, data)
-    if workers_of(model) is not None:
+    if workers is not None:
         raise ValueError(
             "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
         )
@@ -254,14 +259,6 @@ def _minibatch_is_block(model: GPModel) -> bool:
     return bool(getattr(model, "minibatch_is_block", False))
 
 
-def _checked_jit_compile(model: GPModel, jit_compile: bool, batch_size: int | None) -> bool:
-    if jit_compile and has_sites(model) and batch_size is not None:
-        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
-    if jit_compile and workers_of(model) is not None:
-        raise ValueError("jit_compile must be False if several workers train, got True.")
-    return bool(jit_compile)
-
-
 def _checked_interval(objective: Objective, interval: int | None) -> int:
     """Round up to a multiple of the objective's own interval."""
     if interval is None:
@@ -270,7 +267,12 @@ def _checked_interval(objective: Objective, interval: int | None) -> int:
 
 
 def _objective(
-    model: GPModel, data: Rows | DatasetBatches | None, optimizer: str, batch_size: int | None, seed: int
+    model: GPModel,
+    data: Rows | DatasetBatches | None,
+    workers: Workers | None,
+    optimizer: str,
+    batch_size: int | None,
+    seed: int,
 ) -> Objective:
     if has_sites(model):
         if optimizer == "lbfgs":
@@ -284,7 +286,6 @@ def _objective(
     if isinstance(data, DatasetBatches):
         return MinibatchObjective(model, data.rows)
     X, Y = data
-    workers = workers_of(model)
     share = None if workers is None else Share(workers, len(X))
     N = len(X) if share is None else share.num_data
     size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), _BATCH_SIZE)

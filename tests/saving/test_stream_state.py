@@ -116,9 +116,9 @@ def test_a_file_that_cannot_be_completed_leaves_the_one_before(tmp_path, monkeyp
 def test_other_states_are_refused(tmp_path):
     state = regression().state
     arrays = state.as_dict()
-    with pytest.raises(ValueError, match="version 2, got 3"):
-        StreamState.from_dict({**arrays, "version": np.array(3)})
-    with pytest.raises(ValueError, match="version 2, got None"):
+    with pytest.raises(ValueError, match="version 1, got 2"):
+        StreamState.from_dict({**arrays, "version": np.array(2)})
+    with pytest.raises(ValueError, match="version 1, got None"):
         StreamState.from_dict(dict(state.arrays))
     with pytest.raises(ValueError, match=r"differ in parameter\.mean_function\.c"):
         StreamingSGPR.from_state(state, kernel())
@@ -193,9 +193,9 @@ def test_a_file_that_is_no_state(tmp_path):
     path = tmp_path / "stream.npz"
     for content, reason in (
         (lambda: path.write_bytes(b"half"), "not a zip file"),
-        (lambda: np.savez(path, a=np.zeros(2)), "version 2, got None"),
-        (lambda: np.savez(path, version=np.array("one")), "version 2, got 'one'"),
-        (lambda: np.savez(path, version=np.ones(2)), "version 2, got"),
+        (lambda: np.savez(path, a=np.zeros(2)), "version 1, got None"),
+        (lambda: np.savez(path, version=np.array("one")), "version 1, got 'one'"),
+        (lambda: np.savez(path, version=np.ones(2)), "version 1, got"),
         (lambda: np.savez(path, version=np.array(None)), "Python objects"),
     ):
         content()

@@ -252,7 +252,7 @@ def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
     """Of a version to come, which may mean something else by the same names."""
     path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
     with monkeypatch.context() as later:
-        later.setattr("gpflow_pep.training.checkpoints._VERSION", 3)
+        later.setattr("gpflow_pep.training.checkpoints._VERSION", 2)
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     with pytest.raises(ValueError, match="was written by a different run: version differs"):
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
