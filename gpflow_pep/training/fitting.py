@@ -15,7 +15,7 @@ from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..runtime.checks import warn
-from ..runtime.devices import heed_set_trainable
+from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
@@ -143,7 +143,7 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    heed_set_trainable(model.variables)
+    sync_trainable(model.variables)
     if jit_compile and has_sites(model) and batch_size is not None:
         raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
     if jit_compile and workers is not None:

@@ -16,7 +16,7 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
-from ..engine import AllRows, NumberedChunks, SingleRows
+from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
 from ..runtime.checks import check, reason_of, warn
 from ..runtime.tracing import compiled
@@ -93,19 +93,19 @@ class HeldOut:
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
-        chunks: NumberedChunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
+        chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
         # Each call of `predict_f` of this library's models with data would read all of these.
         predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
 
-        def part(chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            inputs, outputs = chunks.rows((X, Y), chunk)
+        def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
+            inputs, outputs = chunk.data
             mean, variance = predict(inputs)
             density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
             square = tf.square(outputs - mean) if "rmse" in self.names else tf.zeros([], density.dtype)
             return tf.reduce_sum(density), tf.reduce_sum(square)
 
         zero = tf.zeros([], X.dtype)
-        return chunks.sum((X, Y), part, (zero, zero))
+        return chunks.split((X, Y)).sum(part, (zero, zero))
 
 
 @dataclass(kw_only=True)

@@ -107,7 +107,7 @@ class Share:
     def __init__(self, workers: Workers, num_rows: int):
         self.num_data = num_data = int(workers.gather(num_rows).sum())
         """Rows of all workers."""
-        self.mean = compiled(lambda values: workers.sum([num_rows / num_data * value for value in values]))
+        self.mean = compiled(lambda values: workers.sums([num_rows / num_data * value for value in values]))
         """Average the workers' estimates of loss and derivatives, weighted by their rows."""
 
 
@@ -185,7 +185,7 @@ class TrainingStep:
             loss = self._model.training_loss(*([rows] if rows else []))
         gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", None)
         if workers is not None:  # all workers need the same last digit, or their steps would diverge
-            loss, *gradient = workers.broadcast_from_chief([loss, *gradient])
+            loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
