@@ -97,15 +97,15 @@ def fit(
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
         Y [n, P]), each of which is one minibatch. A finite dataset is read again and again and must have `num_data`
-        rows in each pass (without the last batch, if that is dropped); for an infinite one `num_data` is not checked.
-        `fit` does not shuffle it: use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for
-        models whose minibatches are blocks, which must stay the same.
+        rows in each pass (the last batch may be dropped); an infinite one is not checked. `fit` does not shuffle it:
+        use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models whose minibatches are
+        blocks, which must stay the same.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
-    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models, on each worker if there
-        are several; must be None for a dataset, whose batches are used.
+    :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
+        None for a dataset, whose batches are used.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
         of the best score. Without `held_out`, stop after as many records without a better objective; L-BFGS then ends
@@ -115,10 +115,9 @@ def fit(
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
         from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
-        other data or settings, is refused. With a dataset the resumed run begins a new pass, since the place in a
-        shuffled dataset is not known, and only types and shapes of the data are compared.
-    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
-        end.
+        other data or settings, is refused. With a dataset the resumed run begins a new pass, and only types and shapes
+        of the data are compared.
+    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf``: write only at the end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: seed for the order of minibatches.
