@@ -98,7 +98,7 @@ class PEP(SiteProperties, SparseGP):
     """Sweeps at one chunk that may still run without a graph: together they take about as long as tracing one."""
 
     has_sites = True
-    """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
+    """Declared for training: see `gpflow_pep.training.objectives.ModelWithSites`."""
 
     def __init__(
         self,
