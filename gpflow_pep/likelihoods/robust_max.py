@@ -13,7 +13,7 @@ from ..engine import SingleRows, concatenate, log1p_ratio
 from ..maths import largest
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import no_autograph, refuse_xla
 
 _VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
 
@@ -71,7 +71,7 @@ class MultiClassRobustMax(Likelihood):
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
             size = max(1, _VALUES_PER_CHUNK // self.num_classes)
-            log_prob, slope, curvature = _in_chunks(label, of_labels(mean, label), variance, size)
+            log_prob, slope, curvature = _in_chunks(label, mean, variance, size)
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))
@@ -90,7 +90,7 @@ class MultiClassRobustMax(Likelihood):
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         label = class_labels(Y, self.num_classes)
         hits = tf.equal(tf.argmax(F, axis=-1, output_type=tf.int32), label)
-        return of_labels(tf.where(hits, *self.log_values), label)
+        return tf.where(hits, *self.log_values)
 
     @inherit_check_shapes
     @no_autograph
@@ -143,29 +143,22 @@ def log_power_mean(
 
 def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     """
-    Y [..., 1] as integers [...]. In functions that XLA compiles, where there are no errors, a label is -1 if it is none
-    of 0, ..., C - 1: see :func:`of_labels`.
+    Return Y [..., 1] as integers [...].
 
-    :raises tf.errors.InvalidArgumentError: if one of them is none of 0, ..., C - 1.
+    :raises tf.errors.InvalidArgumentError: if a label is none of 0, ..., C - 1.
+    :raises NotImplementedError: in functions that XLA compiles.
     """
+    refuse_xla("a likelihood of several classes, whose labels are checked")
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
-    if in_xla():
-        return tf.where(accepted, label, -1)
     return asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
 
 
-def of_labels(value: tf.Tensor, label: tf.Tensor) -> tf.Tensor:
-    """`value` itself, but NaN where XLA compiles this and one of the labels is none: :func:`class_labels`."""
-    return asserted(value, label >= 0) if in_xla() else value
-
-
 def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:
-    """log P [n], and its slope and curvature [n, C], some rows at a time."""
+    """Return log P [n], and its slope and curvature [n, C], some rows at a time."""
     chunks = SingleRows(size)
-    count = chunks.count(tf.shape(label)[0])
-    count = count if in_xla() else tf.maximum(1, count)
+    count = tf.maximum(1, chunks.count(tf.shape(label)[0]))
 
     def part(chunk: Any) -> tuple[tf.Tensor, ...]:
         y, m, v = (chunks.take(values, chunk) for values in (label, mean, variance))
