@@ -2,10 +2,9 @@
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Chunks, NumberedChunks, concatenate, default_chunk_size, sum_over_chunks
+from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
 from .covariances import Prior, independent_parts
 from .dataset_chunks import DatasetRows
-from .divided_chunks import Blocks, SingleRows
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
@@ -27,12 +26,12 @@ __all__ = [
     "AllRows",
     "BlockSites",
     "Blocks",
+    "Chunk",
     "Chunks",
     "DatasetRows",
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
-    "NumberedChunks",
     "OldPosterior",
     "OldPosteriorSite",
     "Powers",
@@ -47,7 +46,6 @@ __all__ = [
     "StructuredBlockSites",
     "accumulate_sums",
     "collapsed_leave_one_out",
-    "concatenate",
     "conditional_variance_of_f",
     "default_chunk_size",
     "factored_log_det_ratio",
@@ -60,7 +58,6 @@ __all__ = [
     "mahalanobis",
     "precision_B",
     "scale_terms",
-    "sum_over_chunks",
     "watched",
     "with_checked_variance",
 ]

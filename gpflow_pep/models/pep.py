@@ -22,7 +22,7 @@ from ..likelihoods.observations import check_assigned, check_observations, check
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.distribution import check_shards, local_variable
+from ..runtime.distribution import check_disjoint, local_variable
 from ..runtime.tracing import compiled, no_autograph
 from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
@@ -170,7 +170,7 @@ class PEP(SiteProperties, SparseGP):
             max_jitter=max_jitter,
         )
         if self._workers is not None:
-            check_shards(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
+            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
         self.projection = projection
         self.scale = validation.scale(scale)
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
@@ -243,7 +243,7 @@ class PEP(SiteProperties, SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converged()
-        densities = self._leave_one_out(self._retracing_key(), posterior.iterate.sites, posterior.total)
+        densities = self._leave_one_out(posterior.iterate.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
@@ -252,7 +252,7 @@ class PEP(SiteProperties, SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+    def _leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         inputs = self._energy_inputs()
         return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
 

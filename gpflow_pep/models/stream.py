@@ -14,9 +14,8 @@ from gpflow.utilities import parameter_dict
 
 from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, SiteSums, independent_parts
 from ..inducing import greedy_conditional_variance
-from ..runtime.checks import plainly
-from ..runtime.retracing import CompiledSteps
-from ..runtime.tracing import compiled
+from ..runtime.checks import with_plain_errors
+from ..runtime.tracing import CompiledModel, compiled
 from ..runtime.transactions import atomic
 from ..saving.run_identity import difference, settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
@@ -32,7 +31,7 @@ from .kernels_and_inducing_variables import (
 _Model = TypeVar("_Model", bound="Stream")
 
 
-class Stream(CompiledSteps):
+class Stream(CompiledModel):
     """
     A mixin for a model of one batch at a time, with the posterior of all earlier batches as one more Gaussian site.
 
@@ -121,8 +120,7 @@ class Stream(CompiledSteps):
         """
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
-        key = self._retracing_key()  # first: a new one drops the compiled steps
-        posterior = plainly(self._absorb, key)
+        posterior = with_plain_errors(self._absorb)
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)
@@ -130,7 +128,7 @@ class Stream(CompiledSteps):
             self._assign_data(X, Y)
 
     @compiled
-    def _absorb(self, key: int) -> AbsorbedPosterior:
+    def _absorb(self) -> AbsorbedPosterior:
         """Return the current posterior, which becomes the old one."""
         absorbed: AbsorbedPosterior = self._old.absorb(inducing_points(self.inducing_variable), self._sums())
         return absorbed
@@ -151,15 +149,15 @@ class Stream(CompiledSteps):
             return validated_points(self.inducing_variable, inducing_variable)
         if not fraction_to_move:
             return None
-        key, count = self._retracing_key(), int(self.inducing_variable.num_inducing)
+        count = int(self.inducing_variable.num_inducing)
 
         def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:
-            return self._greedy(key, number, *map(tf.constant, (candidates, count, num_kept)))
+            return self._greedy(number, *map(tf.constant, (candidates, count, num_kept)))
 
         return moved_points(self.inducing_variable, X, float(fraction_to_move), select)
 
     @compiled(reduce_retracing=True)
-    def _greedy(self, key: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+    def _greedy(self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
 

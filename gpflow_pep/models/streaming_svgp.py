@@ -18,7 +18,6 @@ from .. import validation
 from ..engine import SiteSums, independent_parts, kernel_matrix
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky, finite
-from ..runtime.copying import Copyable
 from ..runtime.tracing import no_autograph
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
@@ -28,7 +27,7 @@ from .stream import Stream
 _Model = TypeVar("_Model", bound="StreamingSVGP")
 
 
-class StreamingSVGP(MinibatchSVGP, Stream, Copyable):
+class StreamingSVGP(MinibatchSVGP, Stream):
     r"""
     Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
 

@@ -1,14 +1,12 @@
 """The tilted rule of `gpflow.likelihoods.Softmax`, which ties the C latent values of a row."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
-from ..engine import SingleRows, concatenate
+from ..engine import Chunk, SingleRows
 from ..likelihoods.robust_max import class_labels
 from ..runtime.tracing import no_autograph
 from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
@@ -36,17 +34,16 @@ class SoftmaxTilting(TiltedRule):
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
-        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes))
-        count = tf.maximum(1, chunks.count(tf.shape(label)[0]))
         mean, variance = tf.transpose(cavity.mean), tf.transpose(cavity.variance)  # [n, C]
 
-        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-            y, m, v, a = (chunks.take(values, chunk) for values in (label, mean, variance, power))
+        def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+            y, m, v, a = chunk.data
             tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
             return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]
-        log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
+        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes)).split((label, mean, variance, power))
+        log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
         # -log p is convex with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed the bound
         # if v is above 1e8.

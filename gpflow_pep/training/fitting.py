@@ -13,7 +13,7 @@ from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..runtime.checks import warn
-from ..runtime.devices import heed_set_trainable
+from ..runtime.devices import sync_trainable
 from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
 from .checkpoints import Checkpoints
@@ -133,7 +133,7 @@ def fit(
     seed = validation.seed(seed)
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
-    heed_set_trainable(model.variables)
+    sync_trainable(model.variables)
     objective = _objective(model, rows, optimizer, batch_size, seed)
     objective.jit_compile = _checked_jit_compile(model, jit_compile, batch_size)
     interval = _checked_interval(objective, interval)

@@ -15,7 +15,7 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
-from ..engine import AllRows, NumberedChunks, SingleRows
+from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
 from ..runtime.checks import check, reason_of, warn
 from ..runtime.tracing import compiled
@@ -330,12 +330,12 @@ class HeldOut:
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
-        chunks: NumberedChunks = AllRows() if X.shape[0] <= _ROWS else SingleRows(_ROWS)
+        chunks: Chunks = AllRows() if X.shape[0] <= _ROWS else SingleRows(_ROWS)
         # Each prediction of this library's models with data would read all of these.
         predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
 
-        def part(chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
-            inputs, outputs = chunks.rows((X, Y), chunk)
+        def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
+            inputs, outputs = chunk.data
             mean, variance = predict(inputs)
             density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
             is_real = "rmse" in self.names
@@ -343,7 +343,7 @@ class HeldOut:
             return tf.reduce_sum(density), square
 
         zero = tf.zeros([], X.dtype)
-        return chunks.sum((X, Y), part, (zero, zero))
+        return chunks.split((X, Y)).sum(part, (zero, zero))
 
 
 # Recovery from failures in training: restore the last good parameters and report the reason.

@@ -41,7 +41,7 @@ class Share:
 
     @compiled
     def _mean(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        return self._workers.sum([self._weight * value for value in values])
+        return self._workers.sums([self._weight * value for value in values])
 
 
 def workers_of(model: Any) -> Workers | None:

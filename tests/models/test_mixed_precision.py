@@ -1,5 +1,7 @@
 """Models with chunks of rows in single precision: near those in double precision, equal where that is inaccurate."""
 
+from types import SimpleNamespace
+
 import gpflow
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from gpflow.kernels import Matern32, SquaredExponential
 
 from gpflow_pep import PEPR, TSGPR, fit
 from gpflow_pep.engine import Rows, accumulation
-from gpflow_pep.engine.accumulation import SinglePrecision
+from gpflow_pep.engine.accumulation import MixedPrecisionRows
 
 N, D = 203, 3
 rng = np.random.default_rng(4)
@@ -45,7 +47,7 @@ def pair(request):
     return [MODELS[request.param](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
-def test_it_is_close(pair, evaluated):
+def test_mixed_precision_is_close_to_double(pair, evaluated):
     """And not equal, which would mean that nothing is computed in single precision."""
     (loss, gradient), (near, near_gradient) = map(evaluated, pair)
     assert 0.0 < abs(near - loss) < OBJECTIVE * (N + abs(loss))
@@ -87,7 +89,8 @@ def rows(variance=1.0, noise=1.0, residual=1.0):
 
 
 def suffices(covariance, scale=1.0, **of_row):
-    single = SinglePrecision.of_factor(tf.linalg.cholesky(covariance), tf.constant(scale, tf.float64))
+    source = SimpleNamespace(inputs=(), variables=(), num_outputs=1, only_chunk=None)
+    single = MixedPrecisionRows(source, tf.linalg.cholesky(covariance), tf.constant(scale, tf.float64))
     return bool(single.suffices(rows(**of_row)))
 
 
