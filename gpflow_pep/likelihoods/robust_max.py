@@ -15,20 +15,19 @@ from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import no_autograph, refuse_xla
 
-_VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated at a time, with some 2^8 numbers each at most
+_VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated together, with some 2^8 numbers each at most
 
 
 class MultiClassRobustMax(Likelihood):
     r"""
-    Several classes: the label of the largest of C latent functions, or with probability ε one drawn at random.
+    Several classes: the label of the largest of C latent functions, or with probability ε a label drawn at random.
 
     .. math::
 
         p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y = 0, 1, \ldots, C - 1
 
-    It is GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``; probabilities that f_y is the largest have a relative
-    error of 1e-10 or less here, whatever the variances, and are not squashed. (Villacampa-Calvo and
-    Hernández-Lobato 2020.)
+    It equals GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``, but the probability that f_y is the largest has a
+    relative error of at most 1e-10, for any variances, and is not squashed (Villacampa-Calvo, Hernández-Lobato 2020).
 
     >>> likelihood = MultiClassRobustMax(3, epsilon=0.03)
     >>> mean, variance = likelihood.predict_mean_and_var(X=np.zeros((1, 1)), Fmu=np.zeros((1, 3)), Fvar=np.ones((1, 3)))
@@ -38,9 +37,9 @@ class MultiClassRobustMax(Likelihood):
 
     def __init__(self, num_classes: int, epsilon: float = 1e-3):
         """
-        :param num_classes: C, at least 2; there is a latent function for each.
+        :param num_classes: C, at least 2: the number of latent functions.
         :param epsilon: the probability of a label drawn at random, in (0, 1); a parameter, not trainable by default.
-        :raises ValueError: naming the argument that cannot be used.
+        :raises ValueError: for an argument out of range.
         """
         num_classes = validation.positive_integer(num_classes, "num_classes")
         if num_classes < 2:
@@ -53,14 +52,14 @@ class MultiClassRobustMax(Likelihood):
 
     @property
     def log_values(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """log p(y | f) where f_y is the largest, and where it is not, [] each."""
+        """log p(y | f) if f_y is the largest, and if it is not, [] each."""
         epsilon = tf.convert_to_tensor(self.epsilon)
         share = 1.0 / self.num_classes
         return tf.math.log1p(-epsilon * (1.0 - share)), tf.math.log(epsilon * share)
 
     def log_prob_largest(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """
-        log Pr(f_y is the largest) for independent f_k of the given means and variances; differentiable once.
+        Compute log Pr(f_y is the largest) for independent f_k; differentiable once.
 
         :param label: y, integers [n].
         :param Fmu: [n, C].
@@ -82,7 +81,7 @@ class MultiClassRobustMax(Likelihood):
         return value(tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar))
 
     def log_expectation(self, probability: tf.Tensor) -> tf.Tensor:
-        """log E[p(y | f)] from the probability that f_y is the largest, elementwise."""
+        """Compute log E[p(y | f)] from the probability that f_y is the largest, elementwise."""
         return log_power_mean(probability, *self.log_values, tf.ones([], probability.dtype))[0]
 
     @inherit_check_shapes
@@ -128,9 +127,9 @@ def log_power_mean(
     probability: tf.Tensor, log_hit: tf.Tensor, log_miss: tf.Tensor, alpha: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    log E[p^α] / α, or E[log p] where α = 0, and its derivative in the logarithm of the probability P, elementwise.
+    Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise.
 
-    E[p^α] = b^α + (a^α - b^α) P, where p is a with probability P and b otherwise.
+    E[p^α] = b^α + (a^α - b^α) P; p is a with probability P, else b.
 
     :param log_hit: log a, [].
     :param log_miss: log b, [].
