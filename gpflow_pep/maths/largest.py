@@ -111,6 +111,11 @@ def _derivatives(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf
     return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
 
 
+def _goes_on(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
+    """Return whether a row needs another step of Newton's method."""
+    return (number < _MAX_NEWTON) & tf.reduce_any(state[-1])
+
+
 def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Return a point near the mode, on its left, with g and -g'' there, [R] each.
@@ -128,13 +133,10 @@ def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
         is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > 5.0)
         return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
 
-    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
-
     start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
     zero = tf.zeros_like(start)
     _, x, _, g, curvature, _ = tf.while_loop(
-        is_far, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
+        _goes_on, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
     )
     return x, g, curvature
 
@@ -156,12 +158,9 @@ def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
         # A step that shortens the reach by less than a fifth is not worth another evaluation.
         return number + 1, nearer, drop / slope, (nearer < 0.8 * t) | (drop > 2.0 * _DROP)
 
-    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
-
     farthest = np.sqrt(2.0 * _DROP)
     start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
-    _, reach, rise, _ = tf.while_loop(is_far, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    _, reach, rise, _ = tf.while_loop(_goes_on, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
     return _Reach(reach[0], reach[1], rise[0])
 
 

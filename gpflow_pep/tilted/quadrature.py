@@ -23,17 +23,7 @@ from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
-from .trapezoid import (
-    HALF,
-    LOG_ROOT_2PI,
-    Rows,
-    Window,
-    are_narrow,
-    next_window,
-    on_shared_points,
-    trapezoid,
-    trapezoid_table,
-)
+from .trapezoid import HALF, LOG_ROOT_2PI, Rows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
 
 _NUMBERS = (
     60,
@@ -105,7 +95,7 @@ class QuadratureRule(TiltedRule):
         m, shape = cavity.mean, tf.shape(cavity.mean)
         rows, bar = Rows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
-        integrated = trapezoid(self._density, rows, Window(tf.zeros_like(m), HALF + tf.zeros_like(m)), table)
+        integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table)
         F = m + tf.sqrt(cavity.variance) * integrated.x
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
         weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
@@ -192,10 +182,10 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
     def level(
         number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        taken, window, kind = rows.take(row), Window(middle, half), tf.minimum(number, 2)
+        taken, kind = rows.take(row), tf.minimum(number, 2)
         begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
         points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
-        integrated = trapezoid(density, taken, window, points, least)
+        integrated = trapezoid(density, taken, middle, half, points, least)
         values = _results(taken, integrated.tilted, integrated.is_accurate)
         mode = taken.cavity.mean + tf.sqrt(taken.cavity.variance) * integrated.peak
         center = tf.where(integrated.is_accurate, values[:, _CENTER], mode)
@@ -205,14 +195,14 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
         inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
         shown = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
         *shown, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in shown)
-        following = next_window(*shown, Window(middle, half))
+        next_middle, next_half = next_window(*shown, half)
         # After the first few points more are tried on the same window, or on the next one if that is much wider or
         # narrower. Then rows are dropped whose window hardly changes any more: more points would not help.
-        change = following.half / half
+        change = next_half / half
         changes = (change < 0.5) | (change > 2.0)
         stays = (number < 1) & ~changes
         again = tf.squeeze(tf.where((number < 2) | changes), 1)
-        middle, half = (tf.where(stays, old, new) for old, new in zip((middle, half), following, strict=True))
+        middle, half = tf.where(stays, middle, next_middle), tf.where(stays, half, next_half)
         row, middle, half = (tf.gather(value, again) for value in (row, middle, half))
         begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         zero = tf.zeros(tf.shape(begin), dtype)

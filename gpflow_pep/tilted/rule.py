@@ -204,8 +204,6 @@ class EachLatent(TiltedRule):
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         tilted = self._rule.moments(*_one_latent_a_row(cavity, observations, alpha), negligible)
-        if cavity.mean.shape[0] == 1:
-            return Tilted(*(tf.expand_dims(value, 0) for value in tilted))
         shape = tf.shape(cavity.mean)
         return Tilted(*(tf.reshape(value, shape) for value in tilted))
 

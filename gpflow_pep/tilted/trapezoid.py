@@ -23,6 +23,7 @@ log Z comes from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] 
     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 """
 
+import functools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -62,13 +63,6 @@ class Rows(NamedTuple):
         """Select rows."""
         rows: Rows = tf.nest.map_structure(lambda value: tf.gather(value, row), self)
         return rows
-
-
-class Window(NamedTuple):
-    """The interval middle ± half of x, [R] each."""
-
-    middle: tf.Tensor
-    half: tf.Tensor
 
 
 class Approximation(NamedTuple):
@@ -155,16 +149,16 @@ def on_shared_points(
 
 
 def trapezoid(
-    density: LogDensity, rows: Rows, window: Window, table: tf.Tensor, negligible: Scalar = 0.0
+    density: LogDensity, rows: Rows, middle: tf.Tensor, half: tf.Tensor, table: tf.Tensor, negligible: Scalar = 0.0
 ) -> Approximation:
     """
-    Compute tilted distributions on the points of a window.
+    Compute tilted distributions on the points of windows middle ± half of x, [R] each.
 
     :param table: from :func:`trapezoid_table`.
     :param negligible: errors of log Z / α, d1 √v and d2 v that are smaller are relative to this.
     """
     m, sd, radius = rows.cavity.mean, tf.sqrt(rows.cavity.variance), density.radius(rows.observations.X)
-    (middle, half), sums_of = window, table[1:]
+    sums_of = table[1:]
     power = tf.maximum(rows.alpha, SMALLEST_POWER)
     # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window: there distances differ by 3 %.
     center, scale = middle, 4.0 * half
@@ -205,9 +199,15 @@ def trapezoid(
     return Approximation(*best, x, weight, log_pi, peak)
 
 
-def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, window: Window) -> Window:
-    """Return the interval where an approximation's π is visible, or the cavity if the second form is used."""
-    half = window.half
+def next_window(
+    log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, half: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """
+    Return middle and half of the interval where an approximation's π is visible, or of the cavity if the second form is
+    used, [R] each.
+
+    :param half: of the window of this approximation.
+    """
     is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - 30.0  # nats: 1e-13 is left out
     none = tf.zeros_like(is_visible[:1])
     # And one point more on either side.
@@ -221,7 +221,7 @@ def next_window(log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: t
         reach += tf.where(visible, beyond, tf.zeros_like(half))
         ends.append(sign * tf.where(second_form, tf.maximum(reach, 9.0), reach))  # more than 7.5 is needed
     left, right = ends
-    return Window(0.5 * (left + right), 0.5 * (right - left))
+    return 0.5 * (left + right), 0.5 * (right - left)
 
 
 # --- the two forms --------------------------------------------------------------------------------------------------
@@ -233,6 +233,9 @@ class _Moments(NamedTuple):
     sums: tf.Tensor  # The five sums of a table, [3, 5, R]
     place: tf.Tensor  # [R]
     reach: tf.Tensor  # The largest distance of points from the place, [R]
+
+
+_largest = functools.partial(functools.reduce, tf.maximum)
 
 
 @shared
@@ -292,9 +295,9 @@ def _from_pi(
     scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # the scale of d1
     of_both = tf.minimum(gap, ratio)
     off = tf.abs(distance)
-    alias = _largest(a0 / size, (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / of_both)
+    alias = _largest([a0 / size, (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / of_both])
     reach += off
-    truncation = end * _largest(1.0 / size, reach / scale, tf.square(reach) / of_both)
+    truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / of_both])
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + of_square + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, (*values, alias, truncation + rounding)
@@ -319,15 +322,9 @@ def _from_q(
     scale = tf.maximum(tf.abs(slope) + gap * width, negligible)
     of_slope = (a1 + power * tf.abs(slope) * a0) / Z
     of_curvature = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
-    alias = _largest(a0 / size, of_slope / scale, of_curvature / gap)
-    truncation = end / Z * _largest(1.0 / size, reach / scale, tf.square(reach) / gap)
+    alias = _largest([a0 / size, of_slope / scale, of_curvature / gap])
+    truncation = end / Z * _largest([1.0 / size, reach / scale, tf.square(reach) / gap])
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap
     values = tf.math.log1p(power * q0) / power, slope / sd, curvature / tf.square(sd)
     return power * tf.abs(q0) < 0.5, (*values, alias, truncation + rounding)
-
-
-def _largest(one: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-    for other in others:
-        one = tf.maximum(one, other)
-    return one
