@@ -89,7 +89,7 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
     :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming the accepted values.
     """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
-        return X, Y  # all real numbers; others make the objective NaN, which is reported
+        return X, Y  # all real numbers; NaN makes the objective NaN, which is reported
     mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
     return asserted(X, mask, f"{_must_hold(likelihood, accepted)}: set model.data = (X, Y) instead of assigning"), Y
 
@@ -125,7 +125,7 @@ def _is_in(Y: tf.Tensor, values: Sequence[float]) -> tf.Tensor:
 
 
 def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
-    """Return where Y is one of 0, 1, ..., below - 1."""
+    """Compare Y with 0, 1, ..., below - 1."""
     return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
 
 

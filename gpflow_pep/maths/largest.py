@@ -6,11 +6,11 @@ In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/
 
     g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
 
-is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically; what
-matters reaches from there at most as far to the left as the curvature at the mode says, and to the right as that of
-N(0, 1). Where variances are unequal the integrand may rise from nothing as sharply as the smallest ρ_k says. That is
-at its left end: there is nothing to the left of such a step. So places are counted from that end, and panels grow from
-it, then from the mode; they are divided until they are resolved.
+is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically. To the
+left of the mode the integrand reaches as far as the curvature at the mode says, to the right as far as N(0, 1). If
+variances are unequal, it may rise from nothing as sharply as the smallest ρ_k says. That is at its left end: there is
+nothing to the left of such a step. So places are counted from that end, and panels grow from it, then from the mode;
+they are divided until they are resolved.
 """
 
 from typing import NamedTuple
@@ -143,7 +143,7 @@ def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, t
 
 def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     """
-    Find where g is lower than at the mode by _DROP or a little more: Newton's method from outside, both sides at once.
+    Find the points at which g is lower than at the mode by _DROP or a little more: Newton's method from outside.
 
     :param curvature: -g'' at the mode.
     """
@@ -199,7 +199,7 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         x = mode + t
         z = (from_end - place) * inverse  # [C, W, K]
         log_product, h, curvature = _log_product(z)
-        # The height is that of a point near the mode; more than 10 above it is rounding of a huge g.
+        # The height is g near the mode; more than 10 above it is rounding of a huge g.
         w = tf.exp(tf.minimum(log_product - 0.5 * tf.square(x) - height, 10.0))
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)

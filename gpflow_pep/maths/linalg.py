@@ -29,7 +29,7 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
 
     :param matrix: symmetric matrix, or a batch of them.
     :param name: the matrix in the error message.
-    :param advice: what to try, in the error message; a string or a string tensor [].
+    :param advice: the remedy in the error message; a string or a string tensor [].
     :return: the lower triangular factor; always finite, but with ``jit_compile=True`` all of it is NaN if a matrix is
         not positive definite.
     :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
@@ -199,7 +199,7 @@ def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
 
 
 def _has_few_rows(matrix: tf.Tensor) -> bool:
-    """Whether the static number of rows is below `_FEW_ROWS`."""
+    """Return whether the static number of rows is below `_FEW_ROWS`."""
     return matrix.shape[-2] is not None and matrix.shape[-2] < _FEW_ROWS
 
 

@@ -4,9 +4,9 @@ S is the probability that u is below the logarithm of an exponential variable. B
 
     -S'(x) = E[exp(u) exp(-exp(u))] = exp(x + v/2) S(x + v).
 
-Expectations are trapezoidal sums, which converge exponentially: where v is small, over the normal variable. Elsewhere
-over u, of what is left of exp(-exp(u)) when a function is taken away that is like it for small and for large u, and
-whose expectation is known: with b a constant and B² = v + b²
+Expectations are trapezoidal sums, which converge exponentially: for small v over the normal variable, else over u. Then
+a function with a known expectation is subtracted that is like exp(-exp(u)) for small and for large u: with b a constant
+and B² = v + b²
 
     E[Φ(-u/b)] = Φ(-x/B),   E[exp(u) Φ(-u/b)] = exp(x + v/2) Φ(-(x + v)/B).
 """
@@ -57,7 +57,7 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     u = tau - 2.0 * np.log1p(ratio)
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
-    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, where that cancels
+    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, which cancels
     difference = np.where(y < 0.01, series, missed - y)
     remainders = np.stack([difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
     weights = (tau[1] - tau[0]) * (1.0 + ratio / (1.0 + ratio)) / np.sqrt(2.0 * np.pi)
@@ -178,7 +178,7 @@ def _panels(root: Any, module: Any) -> _Panels:
     """
     Return the panels for √v; `module` is NumPy or tf.math.
 
-    Laplace's method has log S = -(w²/2 + w)/v, approximately, where w + log(w/v) = x.
+    Laplace's method has log S = -(w²/2 + w)/v, approximately, with w + log(w/v) = x.
     """
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root

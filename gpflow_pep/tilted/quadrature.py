@@ -25,11 +25,7 @@ from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_r
 from .smoothness import check_smooth
 from .trapezoid import HALF, LOG_ROOT_2PI, Rows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
 
-_NUMBERS = (
-    60,
-    96,
-    160,
-)  # points: of first windows, of first windows of wide cavities and second ones, of all further ones
+_NUMBERS = (60, 96, 160)  # points of a row's first, second and further windows; wide cavities begin with the second
 _WIDE = 5.0  # standard deviation of a wide cavity, in units of the radius: 60 points suffice for one row in a hundred
 _MAX_LEVELS = 24  # windows; then a window follows noise
 _MANY_ROWS = 600  # from here on separate Gauss-Hermite nodes for very narrow cavities cost less than they save
@@ -38,9 +34,9 @@ _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1
 # First panels about the mode, in standard deviations of the cavity. log π has at least the curvature of the cavity if
 # the likelihood is log-concave, so that past 10 there is 1e-22 of π: as little as log Z = -1e-12 needs (p nearly 1).
 _EDGES = np.array([-10.0, -4.5, 0.0, 4.5, 10.0])
-# Tolerances of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out, where
-# the density is small but the derivatives need not be, a narrow peak of the likelihood (Student's t) may stand between
-# two nodes: even a small coefficient may be its only sign, and the tolerance is smaller there.
+# Tolerances of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out the
+# density is small but the derivatives need not be. A narrow peak of the likelihood (Student's t) may stand between two
+# nodes there, and a small coefficient be its only sign: the tolerance is smaller.
 _TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
 RULE = gauss_legendre(23)
 
@@ -163,7 +159,7 @@ def _results(rows: Rows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
 
 def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor) -> tf.Tensor:
     """
-    Compute tilted distributions on windows about the cavity's mean, then where π is, with more and more points.
+    Compute tilted distributions on windows about the cavity's mean, then around π, with more and more points.
 
     :param narrow: rows that begin on shared equispaced points, [R].
     :param results: from :func:`_results`, [R, 6]; accurate rows are returned as they are.

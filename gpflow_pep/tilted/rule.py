@@ -52,7 +52,7 @@ class TiltedRule(ABC):
     """Computes the tilted distributions of one likelihood and projects them onto Gaussians."""
 
     is_shift_invariant = False
-    """Whether p(y|f) stays the same if one value is added to all latent functions of a row."""
+    """True if p(y|f) stays the same when one value is added to all latent functions of a row."""
 
     @abstractmethod
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:

@@ -34,7 +34,7 @@ def check_smooth(density: LogDensity, observations: Observations, name: str) -> 
     low = np.tile(np.linspace(-largest, largest, _POINTS)[:, None] + np.pi * 1e-4, len(rows))  # [K, R]
 
     def slopes(F: AnyNDArray) -> AnyNDArray:
-        """Return the slope and its derivative, [2, ...]; NaN where y is impossible."""
+        """Return the slope and its derivative, [2, ...]; NaN if y is impossible."""
         value, slope, curvature = (part.numpy() for part in density(tf.constant(F, default_float()), x, y))
         return np.stack([np.where(np.isfinite(value), slope, np.nan), curvature])
 

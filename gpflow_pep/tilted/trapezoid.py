@@ -7,9 +7,9 @@ third of r apart err by exp(-6π) = 1e-8 of it or less; the transform of N(f; m,
 points themselves show the transform up to their Nyquist frequency π/h.
 
 A cavity may be a hundred times as wide as the likelihood. So the points are equispaced in t, with x = c + a sinh(t):
-dense near the place c where the likelihood is narrow, and from there on in proportion to the distance. Singularities of
-log p a distance r from c on either side, or farther away the farther out they are, stay about π/4 from the real axis of
-t if a is a part of r. With a large a points are nearly equispaced in x.
+dense near the place c at which the likelihood is narrow, and from there on in proportion to the distance. Singularities
+of log p a distance r from c on either side, or farther away the farther out they are, stay about π/4 from the real axis
+of t if a is a part of r. With a large a points are nearly equispaced in x.
 
 Narrow cavities share their points x, so that all sums are two products with one matrix: equispaced points, or Gauss-
 Hermite nodes for cavities much narrower than r. The error of n nodes is about the Hermite coefficients of orders 2n and
@@ -46,7 +46,7 @@ _LARGEST_STEP, _STEP_OF_T = 0.26, 0.16
 # Largest relative amplitude near the Nyquist frequency if these steps bound the error (with 1e-3 GPflow's Bernoulli is
 # wrong by 1.1e-8), and if the radius is unknown.
 _ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9
-# Shared points: equispaced ones; Gauss-Hermite nodes, the largest standard deviation in units of the radius for which
+# Shared points: equispaced points; Gauss-Hermite nodes, the largest standard deviation in units of the radius for which
 # they serve, and the largest relative size of the last two coefficients, whose order is half the first neglected one.
 _NUM_EQUISPACED, _NUM_NODES, _VERY_NARROW, _HERMITE_ALIAS = 40, 16, 0.2, 1e-2
 _NARROW = _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
@@ -144,7 +144,7 @@ def on_shared_points(
     covers = tf.fill(tf.shape(m), True)
     best = _best_form(of_pi, of_q, zero, rows.cavity, power, covers, negligible, tf.fill(tf.shape(m), alias))
     limits = np.finfo(m.dtype.as_numpy_dtype)
-    is_visible = of_pi.sums[0, 0] > limits.tiny / limits.eps**2  # what underflows is then no part of it
+    is_visible = of_pi.sums[0, 0] > limits.tiny / limits.eps**2  # above, underflow at some points does no harm
     return best[0], is_narrow & best[1] & is_visible
 
 
@@ -203,8 +203,8 @@ def next_window(
     log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return middle and half of the interval where an approximation's π is visible, or of the cavity if the second form is
-    used, [R] each.
+    Return middle and half of the interval in which an approximation's π is visible, or of the cavity if the second form
+    is used, [R] each.
 
     :param half: of the window of this approximation.
     """
@@ -250,7 +250,7 @@ def _best_form(
     alias: tf.Tensor,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
-    Choose the second form where it is accurate, and the first form elsewhere.
+    Choose the second form for rows in which it is accurate, and the first form for the rest.
 
     :param of_pi: of p^α exp(-x²/2 - height).
     :param of_q: of α q exp(-x²/2)/2, about 0.

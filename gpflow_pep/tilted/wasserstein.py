@@ -22,7 +22,7 @@ from .trapezoid import LOG_ROOT_2PI, Rows
 
 
 class WassersteinRule(TiltedRule):
-    """Projects tilted distributions of a scalar likelihood; at α = 0, where tilting is infinitesimal, as KL does."""
+    """Projects tilted distributions of a scalar likelihood; at α = 0 tilting is infinitesimal, and KL does the same."""
 
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._kl = log_density(likelihood), QuadratureRule(likelihood)
