@@ -1,6 +1,5 @@
 """Check observations Y: the values that each likelihood accepts."""
 
-from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -68,7 +67,7 @@ def check_observations(
         Y = finite(Y, name=_NAME, advice=_ADVICE)
     values = tf.cast(Y, tf.float64)
     mask, accepted, hint = accepted_observations(likelihood, values)
-    message = f"{_must_hold(likelihood, accepted)}, got"
+    message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}, got"
     if not tf.executing_eagerly():
         return asserted(Y, mask, message, tf.boolean_mask(values, ~mask))
     refused = np.argwhere(~mask.numpy())
@@ -91,7 +90,8 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
         return X, Y  # all real numbers; NaN makes the objective NaN, which is reported
     mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
-    return asserted(X, mask, f"{_must_hold(likelihood, accepted)}: set model.data = (X, Y) instead of assigning"), Y
+    message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
+    return asserted(X, mask, f"{message}: set model.data = (X, Y) instead of assigning"), Y
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
@@ -106,10 +106,6 @@ def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> N
         first += len(Y)
 
 
-def _must_hold(likelihood: Likelihood, accepted: str) -> str:
-    return f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
-
-
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
@@ -118,10 +114,6 @@ def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     Use operations of TensorFlow: compiled functions check values that were assigned to a model's data, too.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
-
-
-def _is_in(Y: tf.Tensor, values: Sequence[float]) -> tf.Tensor:
-    return tf.reduce_any(tf.equal(Y[..., None], tf.constant(values, Y.dtype)), axis=-1)
 
 
 def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
@@ -134,13 +126,13 @@ def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
 def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
     low, high = likelihood.labels
     hint = " Other codings: labels=(0, 1) or (-1, 1)."
-    return Accepted(_is_in(Y, likelihood.labels), f"the labels {low} and {high}", hint)
+    return Accepted(tf.equal(Y, low) | tf.equal(Y, high), f"the labels {low} and {high}", hint)
 
 
 @accepted_observations.register
 def _bernoulli(likelihood: Bernoulli, Y: tf.Tensor) -> Accepted:
     hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
-    return Accepted(_is_in(Y, (0, 1)), "the labels 0 and 1", hint)
+    return Accepted(_is_whole(Y, 2), "the labels 0 and 1", hint)
 
 
 @accepted_observations.register

@@ -69,8 +69,9 @@ class MultiClassRobustMax(Likelihood):
 
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            size = max(1, _VALUES_PER_CHUNK // self.num_classes)
-            log_prob, slope, curvature = _in_chunks(label, mean, variance, size)
+            chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self.num_classes)).split((label, mean, variance))
+            shapes = [None], mean.shape, mean.shape
+            log_prob, slope, curvature = chunks.concatenate(_largest_of_rows, mean.dtype, shapes)
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))
@@ -80,9 +81,10 @@ class MultiClassRobustMax(Likelihood):
 
         return value(tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar))
 
-    def log_expectation(self, probability: tf.Tensor) -> tf.Tensor:
-        """Compute log E[p(y | f)] from the probability that f_y is the largest, elementwise."""
-        return log_power_mean(probability, *self.log_values, tf.ones([], probability.dtype))[0]
+    def _log_mean(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType, power: float) -> tf.Tensor:
+        """Compute log E[p^power] / power, or E[log p] if the power is 0, [n]."""
+        probability = tf.exp(self.log_prob_largest(label, Fmu, Fvar))
+        return log_power_mean(probability, *self.log_values, tf.constant(power, probability.dtype))[0]
 
     @inherit_check_shapes
     @no_autograph
@@ -94,22 +96,20 @@ class MultiClassRobustMax(Likelihood):
     @inherit_check_shapes
     @no_autograph
     def _variational_expectations(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        probability = tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar))
-        return log_power_mean(probability, *self.log_values, tf.zeros([], probability.dtype))[0]
+        return self._log_mean(class_labels(Y, self.num_classes), Fmu, Fvar, 0.0)
 
     @inherit_check_shapes
     @no_autograph
     def _predict_log_density(self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType) -> tf.Tensor:
-        return self.log_expectation(tf.exp(self.log_prob_largest(class_labels(Y, self.num_classes), Fmu, Fvar)))
+        return self._log_mean(class_labels(Y, self.num_classes), Fmu, Fvar, 1.0)
 
     @inherit_check_shapes
     @no_autograph
     def _predict_mean_and_var(self, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
         C = self.num_classes
         label = tf.repeat(tf.range(C), tf.shape(Fmu)[0])
-        log_prob = self.log_prob_largest(label, tf.tile(Fmu, [C, 1]), tf.tile(Fvar, [C, 1]))
-        probability = tf.exp(self.log_expectation(tf.exp(log_prob)))
-        probability = tf.transpose(tf.reshape(probability, [C, -1]))  # [n, C]
+        log_mean = self._log_mean(label, tf.tile(Fmu, [C, 1]), tf.tile(Fvar, [C, 1]), 1.0)
+        probability = tf.transpose(tf.reshape(tf.exp(log_mean), [C, -1]))  # [n, C]
         return probability, probability * (1.0 - probability)
 
     @inherit_check_shapes
@@ -154,13 +154,8 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     return asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
 
 
-def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:
-    """Return log P [n], and its slope and curvature [n, C], some rows at a time."""
-
-    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-        y, m, v = chunk.data
-        integral = largest(y, tf.transpose(m), tf.transpose(v))
-        return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
-
-    chunks = SingleRows(size).split((label, mean, variance))
-    return chunks.concatenate(part, mean.dtype, ([None], mean.shape, mean.shape))
+def _largest_of_rows(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+    """Return log P [n], and its slope and curvature [n, C]."""
+    label, mean, variance = chunk.data
+    integral = largest(label, tf.transpose(mean), tf.transpose(variance))
+    return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)

@@ -40,9 +40,7 @@ _ALIAS = 3e-5  # largest amplitude near the Nyquist frequency, relative to the i
 _TRUNCATION = 1e-10  # largest part of an integral beyond the ends or outside of the table
 _SPARSER = 5.0  # ratio of the distances of points on the left and on the right of the transition
 _NUM_PANELS = 4  # first panels of a row
-_TOLERANCE = (
-    1e-5  # of the last coefficients, relative to the integral, whose error is about the square: 1e-9 is measured
-)
+_TOLERANCE = 1e-5  # of the last coefficients, relative to the integral, whose error is about the square
 _RULE = gauss_legendre(32)
 
 
