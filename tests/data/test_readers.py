@@ -93,7 +93,7 @@ def test_an_empty_field_is_refused_with_its_row(written):
     read = csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
     with pytest.raises(ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."):
         PEPR(read, gpflow.kernels.SquaredExponential(), X[:5, :2])
-    with pytest.raises(ValueError, match="column . of X is constant or not finite"):
+    with pytest.raises(ValueError, match=r"column \d of X is constant or not finite"):
         statistics(read)
 
 
