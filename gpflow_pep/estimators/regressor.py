@@ -159,7 +159,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             self._y_mean, self._y_scale = Y.mean(axis=0), spreads(Y)
         if not (np.isfinite([self._y_mean, self._y_scale]).all() and self._y_scale.all()):
             raise ValueError(
-                "y must have a finite mean and standard deviation to be normalized, "
+                "y must have mean and standard deviation within the range of floating point numbers to be normalized, "
                 f"got values up to {np.abs(Y).max():g} in absolute value: try another unit."
             )
 
