@@ -29,7 +29,7 @@ from ..runtime.transactions import atomic
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
-from ..training.declared import has_sites, without_warnings
+from ..training.objectives import has_sites, without_warnings
 from ..training.result import FAILED, LIMIT
 
 _MAX_JITTER = 1e-3

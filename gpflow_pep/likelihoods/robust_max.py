@@ -9,7 +9,7 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
-from ..engine import SingleRows, concatenate, log1p_ratio
+from ..engine import Chunk, SingleRows, log1p_ratio
 from ..maths import largest
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
@@ -163,13 +163,11 @@ def of_labels(value: tf.Tensor, label: tf.Tensor) -> tf.Tensor:
 
 def _in_chunks(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, size: int) -> tuple[tf.Tensor, ...]:
     """log P [n], and its slope and curvature [n, C], some rows at a time."""
-    chunks = SingleRows(size)
-    count = chunks.count(tf.shape(label)[0])
-    count = count if in_xla() else tf.maximum(1, count)
 
-    def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-        y, m, v = (chunks.take(values, chunk) for values in (label, mean, variance))
+    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        y, m, v = chunk.data
         integral = largest(y, tf.transpose(m), tf.transpose(v))
         return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
 
-    return concatenate(count, part, mean.dtype, ([None], mean.shape, mean.shape))
+    chunks = SingleRows(size).split((label, mean, variance))
+    return chunks.concatenate(part, mean.dtype, ([None], mean.shape, mean.shape))

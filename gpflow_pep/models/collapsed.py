@@ -36,8 +36,8 @@ from ..engine import (
 )
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
-from ..runtime.distribution import check_shards
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.distribution import check_disjoint
+from ..runtime.tracing import no_autograph
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
@@ -117,7 +117,7 @@ class CollapsedRegression(SparseGP):
         self._sites = self._make_sites()
         if self._workers is not None:
             batches = held.dataset if isinstance(held, DatasetRows) else [held]
-            check_shards(self._workers, batches)
+            check_disjoint(self._workers, batches)
 
     @staticmethod
     def _check_for_dataset(blocks: Any, chunk_size: Any) -> None:
@@ -161,6 +161,11 @@ class CollapsedRegression(SparseGP):
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         return *super()._resizable_variables(), *self._chunks.variables
+
+    @override
+    def _run_identity(self) -> dict[str, Any]:
+        labels = self._chunks.variables if isinstance(self._chunks, Blocks) else ()
+        return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
 
     @override
     def _settings(self) -> tuple[Any, ...]:
@@ -221,7 +226,6 @@ class CollapsedRegression(SparseGP):
         rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
         return accumulate_sums(
             rows,
-            chunks,
             sites,
             powers,
             Kuu=covariance,
@@ -253,8 +257,6 @@ class CollapsedRegression(SparseGP):
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         if isinstance(chunks, Blocks):
             same &= tf.equal(tf.shape(X)[0], chunks.num_rows)
-            if in_xla():
-                same &= chunks.is_as_traced()
         message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
         return asserted(X, same, message), Y
 
@@ -280,7 +282,7 @@ class CollapsedRegression(SparseGP):
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
         """
         rows, sums = self._rows(self._chunks), self._sums()
-        densities = collapsed_leave_one_out(rows, self._chunks, self._sites, self._powers(), sums, self._scale())
+        densities = collapsed_leave_one_out(rows, self._sites, self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
 
 

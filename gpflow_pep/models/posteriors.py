@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -13,9 +13,9 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, SingleRows, SiteSums, concatenate, with_checked_variance
+from ..engine import Prior, SingleRows, SiteSums, with_checked_variance
 from ..maths.linalg import finite
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import no_autograph
 from ..validation import inputs
 
 ROWS_PER_CHUNK = 4096
@@ -193,13 +193,8 @@ class GaussianPosterior(WhitenedPosterior):
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
     """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
-    chunks = SingleRows(ROWS_PER_CHUNK)
-    count = chunks.count(tf.shape(X)[0])
-
-    def part(chunk: Any) -> MeanAndVariance:
-        return predict(chunks.take(X, chunk))
-
-    mean, variance = concatenate(count if in_xla() else tf.maximum(1, count), part, X.dtype, [None, None])
+    chunks = SingleRows(ROWS_PER_CHUNK).split([X])
+    mean, variance = chunks.concatenate(lambda chunk: predict(chunk.data[0]), X.dtype, [None, None])
     return mean, variance
 
 

@@ -21,8 +21,8 @@ from .. import validation
 from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter
 from ..runtime.checks import asserted
-from ..runtime.devices import Devices
-from ..runtime.distribution import Reductions, Workers, local_variable
+from ..runtime.devices import devices_of_strategy
+from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
 from ..runtime.tracing import CompiledModel, no_autograph
 from ..runtime.transactions import atomic
 from . import predictions
@@ -75,7 +75,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._workers, self._devices = Workers.of_strategy(), Devices.of_strategy()
+        self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
@@ -86,7 +86,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
             return default_chunk_size("", *size, **options)
         X = self._data[0]
         if self._devices is not None:
-            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices.names))
+            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices))
         return default_chunk_size(X.device, *size, **options)
 
     @override
@@ -151,6 +151,11 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
+    def _run_identity(self) -> dict[str, Any]:
+        """Return private settings and arrays, by name, that a training run depends on."""
+        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
+        return {"chunk_size": self._chunk_size, "dataset": dataset, "old_posterior": self._old_variables()}
+
     @override
     def _settings(self) -> tuple[Any, ...]:
         return *super()._settings(), self.max_jitter
@@ -165,7 +170,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return Reductions(self._workers).sum(count)
+        return (self._workers or ONE_PROCESS).sum(count)
 
     def _checked_inducing_variable(
         self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int

@@ -24,12 +24,13 @@ from tensorflow_probability import bijectors, distributions
 
 from ..engine import Blocks
 from ..models import PEP, PEPR, PEPClassifier
+from ..saving.run_identity import declared_settings
 
 _MODELS = (PEPR, PEP, PEPClassifier)
 _PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
 """Packages whose classes and functions are known by their names."""
 _PLAIN = (bool, int, float, str, bytes, slice, type(None), np.generic, tf.DType, enum.Enum)
-_CHANGING = ("_name", "_num_", "_eager_", "_self_", "_compiled ")
+_CHANGING = ("_name", "_self_", "_compiled ")
 """Prefixes of attributes that are no settings."""
 
 _MOST_KEPT = 8  # compiled models, some megabytes each
@@ -107,17 +108,17 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
         return None
     if isinstance(model.data, tf.data.Dataset) or model.alpha.shape.rank > 0:
         return None
-    attributes = _attributes(model)
-    if isinstance(attributes["_chunks"], Blocks) and attributes["_block_size"] is None:
+    if isinstance(model._chunks, Blocks) and model._block_size is None:
         return None
     try:
-        parts = _described({name: value for name, value in attributes.items() if not name.startswith("_")}, set())
+        parts = _described(
+            {name: value for name, value in _attributes(model).items() if not name.startswith("_")}, set()
+        )
     except _NotComparable:
         return None
-    settings = {name: value for name, value in attributes.items() if isinstance(value, _PLAIN)}
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
     columns = [values.shape[1] for values in model.data]
-    return type(model), parts, settings, sweeps, columns, default_jitter()
+    return type(model), parts, declared_settings(model), sweeps, columns, default_jitter()
 
 
 def _attributes(module: tf.Module) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
-from ..engine import SingleRows, concatenate
+from ..engine import Chunk, SingleRows
 from ..likelihoods.robust_max import class_labels, of_labels
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import no_autograph
 from ..tilted.registry import KL, Projection, tilted_rule
 from ..tilted.rule import Cavity, Observations, Size, Tilted, TiltedRule
 from .integrals import softmax_power
@@ -38,18 +38,16 @@ class SoftmaxTilting(TiltedRule):
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
-        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes))
-        count = chunks.count(tf.shape(label)[0])
-        count = count if in_xla() else tf.maximum(1, count)
         mean, variance = tf.transpose(of_labels(cavity.mean, label)), tf.transpose(cavity.variance)  # [n, C]
 
-        def part(chunk: Any) -> tuple[tf.Tensor, ...]:
-            y, m, v, a = (chunks.take(values, chunk) for values in (label, mean, variance, power))
+        def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+            y, m, v, a = chunk.data
             tilted = softmax_power(y, tf.transpose(m), tf.transpose(v), a, accurate)
             return tilted.log_normalizer, tf.transpose(tilted.d1), tf.transpose(tilted.d2)
 
         shape = [None, self._num_classes]
-        log_partition, *both = concatenate(count, part, cavity.mean.dtype, ([None], shape, shape))
+        chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes)).split((label, mean, variance, power))
+        log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
         # -log p is convex, with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed that
         # where v is above 1e8.
