@@ -1,4 +1,8 @@
-"""Check arguments: data, inducing variables, blocks, powers and numbers. Errors name the argument and its value."""
+"""
+Check arguments: data, inducing variables, blocks, powers and numbers.
+
+Each function returns the checked value, or raises a ValueError that names the argument, its value and what is accepted.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,11 +27,7 @@ _MOST_ROWS = 2**53  # a float64 counts exactly up to here
 
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
-    """
-    Return a finite, non-empty array [rows, columns] of ``default_float()``.
-
-    :raises ValueError: if `values` is anything else.
-    """
+    """Return a finite, non-empty array [rows, columns] of ``default_float()``."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
     array = _real(_numpy(values), name)
@@ -54,11 +54,7 @@ def not_finite(values: Any) -> str:
 
 
 def real_numbers(values: Any, name: str) -> tf.Tensor:
-    """
-    Return a tensor of ``default_float()``; in a graph, too.
-
-    :raises ValueError: if `values` are not real numbers.
-    """
+    """Return real numbers as a tensor of ``default_float()``; in a graph, too."""
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
         values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
@@ -67,11 +63,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
 
 
 def inputs(values: Any, name: str) -> tf.Tensor:
-    """
-    Return inputs as a tensor [..., N, D]. Eager values are checked here, the results of a graph later.
-
-    :raises ValueError: if the values are not real numbers or, in eager mode, not finite.
-    """
+    """Return inputs as a tensor [..., N, D], finite if eager; a graph checks its results instead."""
     X = real_numbers(values, name)
     found = not_finite(X) if tf.executing_eagerly() else ""
     if found:
@@ -80,11 +72,7 @@ def inputs(values: Any, name: str) -> tf.Tensor:
 
 
 def _real(given: Any, name: str) -> AnyNDArray:
-    """
-    Return an array of numbers or booleans, also from objects that are numbers (pandas columns with missing values).
-
-    :raises ValueError: naming the first other value and, in a table, its column.
-    """
+    """Return an array of numbers or booleans, also from objects that are numbers (pandas with missing values)."""
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
@@ -101,11 +89,7 @@ def _real(given: Any, name: str) -> AnyNDArray:
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-    """
-    Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``.
-
-    :raises ValueError: naming ``data[0]`` or ``data[1]``.
-    """
+    """Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
     X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
@@ -115,11 +99,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int | None) -> InducingVariables:
-    """
-    Return an inducing variable of GPflow, or inducing points from an array Z [M, D].
-
-    :raises ValueError: if it is empty, not finite, not as wide as X, or for several outputs.
-    """
+    """Return a non-empty, finite inducing variable of one output, as wide as X; from an array Z [M, D], points."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(f"{name} must be shared by all outputs, got {type(inducing_variable).__name__}.")
@@ -204,11 +184,7 @@ def num_data(value: Any) -> int:
 
 
 def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> int:
-    """
-    Return a whole number from `smallest` to `largest`, of Python or NumPy.
-
-    :param largest: None: no limit.
-    """
+    """Return a whole number from `smallest` to `largest` (None: no limit), of Python or NumPy."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < smallest or (largest is not None and value > largest):
         accepted = f"of at least {smallest}" if largest is None else f"from {smallest} to {largest}"
@@ -228,7 +204,6 @@ def partition(blocks: Any, num_data: int) -> Partition:
     Return the blocks of N rows.
 
     :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of row indices.
-    :raises ValueError: if `blocks` is not a partition of the rows.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
         return _partition_of_indices([np.asarray(block) for block in blocks], num_data)
@@ -278,11 +253,7 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
 
 
 def scale(value: Any) -> Parameter:
-    """
-    Return the scale m as a parameter: the given parameter, or a number as a fixed parameter.
-
-    :raises ValueError: if it is not one positive number, or not of ``default_float()``.
-    """
+    """Return the positive scale m as a parameter of ``default_float()``: a number is fixed."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
     number = positive_number(value, "scale")
@@ -294,12 +265,7 @@ def scale(value: Any) -> Parameter:
 
 
 def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
-    """
-    Return alpha, [] or one per block or row, [B] or [N].
-
-    :param count: B or N.
-    :raises ValueError: if a value is outside [0, 1], or the shape is neither [] nor [count].
-    """
+    """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         raise ValueError(
             "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot be learned, since the "
@@ -319,11 +285,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
 
 
 def single_power(alpha: Any) -> AnyNDArray:
-    """
-    Return alpha, [].
-
-    :raises ValueError: if it is not one number in [0, 1].
-    """
+    """Return alpha, one number in [0, 1]."""
     if np.ndim(_numpy(alpha)) != 0:
         raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
     return power(alpha, 1)
@@ -340,11 +302,7 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
-    """
-    Return a finite array of a given shape; None gives `default`.
-
-    :raises ValueError: if the shape differs, or a value is not finite.
-    """
+    """Return a finite array of a given shape; None gives `default`."""
     array: AnyNDArray = np.asarray(default if values is None else _numpy(values), dtype=default_float())
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")

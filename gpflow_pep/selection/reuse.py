@@ -24,7 +24,7 @@ from tensorflow_probability import bijectors, distributions
 
 from ..engine import Blocks
 from ..models import PEP, PEPR, PEPClassifier
-from ..saving.run_identity import declared_settings
+from ..saving.run_identity import declared_settings, public_attributes
 
 _MODELS = (PEPR, PEP, PEPClassifier)
 _PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
@@ -111,9 +111,7 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     if isinstance(model._chunks, Blocks) and model._block_size is None:
         return None
     try:
-        parts = _described(
-            {name: value for name, value in _attributes(model).items() if not name.startswith("_")}, set()
-        )
+        parts = _described(dict(public_attributes(model)), set())
     except _NotComparable:
         return None
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
