@@ -110,7 +110,7 @@ class PEP(SparseGP):
     )
 
     has_sites = True
-    """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
+    """Declared for training: see `gpflow_pep.training.objectives.ModelWithSites`."""
 
     def __init__(
         self,
