@@ -29,7 +29,6 @@ MODELS: dict[str, Callable[[Problem], Any]] = {
     "SGPR (GPflow)": lambda p: gpflow.models.SGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
     "PEPR 0.5": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, chunk_size=len(p.data[0])),
     "PEPR 0.5, chunks": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, chunk_size=512),
-    "PEPR 0.5, blocks": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, blocks=20),
     "TSGPR": lambda p: TSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
     "StreamingSGPR": lambda p: in_midstream(StreamingSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), p),
     "PEPSVGP": lambda p: PEPSVGP(p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z, **own_q(p)),
