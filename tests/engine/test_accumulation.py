@@ -34,7 +34,6 @@ POWERS = {
     "T-SGPR": Powers(0.0, 1.0, 0.5),
     "tiny": Powers(1e-5, 1e-5, 0.5),
 }
-SCALES = [1.0, 0.6, 1.7]
 
 
 @pytest.fixture(params=["rows", "equal", "unequal"])
@@ -88,8 +87,9 @@ def with_symmetric_covariances(gradients):
     return [0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("kind", ["rows", "rows at once", "equal", "unequal"])
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("rows", 0.6), ("rows", 1.0), ("rows at once", 1.7), ("equal", 0.6), ("unequal", 1.7)]
+)
 def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
     problem = dense.problem(seed=1)
     blocks = dense.blocks(kind, 13)

@@ -103,7 +103,7 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     options.deterministic = False
     chunks = DatasetRows(data.with_options(options))
     for _ in range(3):
-        (found,) = chunks.concatenate((), lambda chunk: (chunk.X,), tf.float64, [[None, 1]])
+        (found,) = chunks.split().concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 1]])
         np.testing.assert_array_equal(found, rows)
 
 
