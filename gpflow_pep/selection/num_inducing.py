@@ -174,7 +174,7 @@ def select_num_inducing(
                 raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
             seconds.append(time.perf_counter() - began)
             bar.update()
-            if len(path) > 1 and _gain(*path[-2:], criterion) < tolerance:
+            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
                 status = TOLERANCE
                 break
     tried = wanted[: len(path)]
