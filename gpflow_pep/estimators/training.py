@@ -23,7 +23,7 @@ _kept: list[GPModel] = []
 _LOCK = threading.Lock()
 
 PosteriorValues = tuple[AnyNDArray, ...]
-"""What predictions need besides kernel, inducing variable and mean function: the cache of a `SitesPosterior`."""
+"""What predictions need besides kernel, inducing variable and mean function: the cache of a `WhitenedPosterior`."""
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:

@@ -7,7 +7,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -26,7 +25,7 @@ from ..runtime.distribution import check_shards, local_variable
 from ..runtime.tracing import compiled, no_autograph
 from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
-from .kernels_and_inducing_variables import checked_inducing_variable, latent_functions
+from .kernels_and_inducing_variables import latent_functions
 from .site_properties import SiteProperties, status_before_updates
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
@@ -334,12 +333,6 @@ class PEP(SiteProperties, SparseGP):
         X, Y = validation.regression_data(data)
         check_observations(likelihood, Y)
         return X, Y
-
-    @override
-    def _checked_inducing_variable(
-        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
-    ) -> InducingVariables:
-        return checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:

@@ -307,7 +307,7 @@ def test_x_and_y_of_different_lengths_are_refused():
 
 @pytest.mark.parametrize("model", [PEPR, TSGPR])
 def test_batches_are_the_chunks(model):
-    with pytest.raises(ValueError, match=r"^chunk_size must be None where data is a dataset, .*, got 20\.$"):
+    with pytest.raises(ValueError, match=r"^chunk_size must be None if data is a dataset, .*, got 20\.$"):
         model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
@@ -317,7 +317,7 @@ def test_what_needs_rows_in_memory_says_so():
         lambda: PEPR(data, kernel, Z, blocks=5),
         lambda: BTSGPR(data, kernel, Z, blocks=5),
     ):
-        with pytest.raises(ValueError, match=r"^blocks must be None where data is a dataset"):
+        with pytest.raises(ValueError, match=r"^blocks must be None if data is a dataset"):
             make()
     with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays"):
         StreamingSGPR(data, kernel, Z)
