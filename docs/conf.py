@@ -1,7 +1,7 @@
-"""Sphinx configuration. Building needs no network, and neither does reading: formulas are MathML.
+"""Sphinx configuration. Neither building nor reading needs network: formulas are MathML.
 
-References to GPflow, TensorFlow and Python are resolved here, from the installed packages: no inventory is downloaded.
-A reference to a name that does not exist is a warning, and `make docs` takes warnings for errors.
+References to GPflow, TensorFlow and Python are resolved from the installed packages, without downloading inventories.
+Sphinx warns of a reference to a name that does not exist, and `make docs` treats warnings as errors.
 """
 
 import builtins
@@ -39,10 +39,10 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
 
-# Single backticks in docstrings: a link where they name something of this documentation or of GPflow, code otherwise.
+# Single backticks in docstrings: a link if they name an object of this documentation or of GPflow, code otherwise.
 default_role = "py:obj"
 nitpicky = True
-autoclass_content = "both"  # arguments stand with the constructor
+autoclass_content = "both"  # arguments are documented at the constructor
 autodoc_typehints = "none"  # docstrings say shapes and units
 smartquotes = False
 autodoc_member_order = "groupwise"
@@ -55,11 +55,11 @@ PYTHON = "https://docs.python.org/3/library/"
 logger = logging.getLogger(__name__)
 
 
-# --- what is documented ----------------------------------------------------------------------------------------------
+# --- documented members ----------------------------------------------------------------------------------------------
 
 
 def defined_here(member: Any) -> bool:
-    """Whether the package defines it, and does not only inherit it from GPflow or TensorFlow."""
+    """Return True if the package defines the member, False if it is inherited from GPflow or TensorFlow."""
     if isinstance(member, property):
         member = member.fget
     member = inspect.unwrap(getattr(member, "__func__", member))
@@ -68,12 +68,12 @@ def defined_here(member: Any) -> bool:
 
 
 def skip_inherited(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what models inherit from GPflow: its own documentation has that."""
+    """Skip members that models inherit from GPflow: its own documentation has them."""
     return None if defined_here(member) else True
 
 
 def leave_out_generated(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Leave out what Python writes into the docstrings of named tuples."""
+    """Remove generated lines from the docstrings of named tuples."""
     lines[:] = [line for line in lines if not line.startswith(("Create new instance of ", "Alias for field number "))]
 
 
@@ -81,7 +81,7 @@ def leave_out_generated(app: Sphinx, what: str, name: str, value: Any, options: 
 
 
 def split(name: str) -> tuple[str, list[str]] | None:
-    """The longest module in a dotted name, and the attributes that follow it; None where one does not exist."""
+    """Split a dotted name into its module and attributes; None if one does not exist."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -97,7 +97,7 @@ def split(name: str) -> tuple[str, list[str]] | None:
 
 
 def named(name: str) -> Any:
-    """What a dotted name refers to, None if nothing."""
+    """Return the object of a dotted name, or None."""
     found = split(name)
     if found is None:
         return None
@@ -108,7 +108,7 @@ def named(name: str) -> Any:
 
 
 def external(name: str) -> str | None:
-    """The address of a name of GPflow, TensorFlow or Python."""
+    """Return the address of a name of GPflow, TensorFlow or Python."""
     if name.startswith("gpflow."):
         found = split(name)
         return found and f"{GPFLOW}{found[0].replace('.', '/')}/index.html" + (f"#{name}" if found[1] else "")
@@ -122,7 +122,7 @@ def external(name: str) -> str | None:
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.Element) -> nodes.Element | None:
-    """Resolve what Sphinx did not find: other names of documented objects, and those of other packages."""
+    """Resolve references that Sphinx did not find: aliases of documented objects, and names of other packages."""
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"].lstrip(".")
@@ -143,7 +143,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: no
 
 
 def mathml(self: Any, node: nodes.Element, as_block: bool) -> None:
-    """Write a formula as MathML, which browsers show by themselves."""
+    """Write a formula as MathML, which browsers display without scripts."""
     text = node.astext()
     if as_block and "\\\\" in text and r"\begin{" not in text:
         text = rf"\begin{{aligned}}{text}\end{{aligned}}"
@@ -162,12 +162,12 @@ def inline_math(self: Any, node: nodes.Element) -> None:
 
 
 def displayed_math(self: Any, node: nodes.Element) -> None:
-    """Write a formula that stands by itself."""
+    """Write a displayed formula."""
     mathml(self, node, as_block=True)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the above."""
+    """Register the functions of this file."""
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-docstring", leave_out_generated)
     app.connect("missing-reference", resolve)

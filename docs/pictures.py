@@ -1,4 +1,4 @@
-"""Draws the pictures of the README and of the documentation into docs/images: `python docs/pictures.py`."""
+"""Draw the pictures of the README and of the documentation into docs/images: `python docs/pictures.py`."""
 
 from pathlib import Path
 
@@ -19,12 +19,12 @@ CLASSES = ("#c2542d", "#1f5a99")
 
 
 def latent(x: AnyNDArray) -> AnyNDArray:
-    """The function that is learned, [n, 1] -> [n, 1]."""
+    """Latent function, [n, 1] -> [n, 1]."""
     return np.asarray(np.sin(3.0 * x) + 0.5 * np.cos(5.0 * x))
 
 
 def draw_prediction(axes: Axes, model: gpflow.models.GPModel, x: AnyNDArray) -> None:
-    """Mean and two standard deviations of new observations, and the inducing points."""
+    """Draw mean and two standard deviations of new observations, and the inducing points."""
     mean, variance = (np.ravel(values) for values in model.predict_y(x[:, None]))
     axes.fill_between(x, mean - 2.0 * variance**0.5, mean + 2.0 * variance**0.5, color=BAND, lw=0)
     axes.plot(x, mean, color=LINE, lw=1.5)
@@ -34,7 +34,7 @@ def draw_prediction(axes: Axes, model: gpflow.models.GPModel, x: AnyNDArray) -> 
 
 
 def regression() -> Figure:
-    """Three powers with few inducing points: the bound takes for noise what they cannot represent, FITC the reverse."""
+    """Draw three powers with few inducing points: the bound finds too much noise, FITC too little."""
     rng = np.random.default_rng(1)
     X = np.sort(rng.uniform(0.0, 6.0, (150, 1)), axis=0)
     Y = latent(X) + 0.15 * rng.standard_normal(X.shape)
@@ -51,7 +51,7 @@ def regression() -> Figure:
 
 
 def classification() -> Figure:
-    """The probability of a class by EP, with its contour at one half and the inducing points."""
+    """Draw the probability of a class by EP, with its contour at one half and the inducing points."""
     X, labels = make_moons(300, noise=0.25, random_state=0)
     model = PEPClassifier(
         (X, labels[:, None].astype(float)), gpflow.kernels.SquaredExponential(), inducing_variable=k_means(X, 15)
@@ -73,7 +73,7 @@ def classification() -> Figure:
 
 
 def stream() -> Figure:
-    """A stream after its first, third and fifth batch; earlier rows, in gray, are no longer there."""
+    """Draw a stream after its first, third and fifth batch; discarded rows are gray."""
     rng = np.random.default_rng(2)
     X = np.sort(rng.uniform(0.0, 6.0, (250, 1)), axis=0)
     Y = latent(X) + 0.15 * rng.standard_normal(X.shape)

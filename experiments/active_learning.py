@@ -1,5 +1,5 @@
 """
-Active learning of Villacampa-Calvo and Hernández-Lobato (2020): rows of the highest predictive entropy or random ones.
+Compare active learning by predictive entropy with random rows, as Villacampa-Calvo and Hernández-Lobato (2020).
 
     python -m experiments.active_learning [--methods PEP APEP] [--alpha 0.5] [--repetitions 2] [--per-round 20]
     python -m experiments.active_learning --full
@@ -30,8 +30,8 @@ _SCORES = ("error", "nlpd")
 _FULL = {"repetitions": 20, "per_round": 1}
 _HOW_TO_READ = (
     "Mean over the repetitions ± its standard error, on test rows: error, the fraction of labels that are wrong;\n"
-    "NLPD, the mean negative log predictive probability (nats); smaller is better. First: with the labels\n"
-    "there are from the start. Mean: over all numbers of labels. s/round: training, tracing of the graph included."
+    "NLPD, the mean negative log predictive probability (nats); smaller is better. First: with the initial\n"
+    "labels. Mean: over all numbers of labels. s/round: training, tracing of the graph included."
 )
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             option = name.replace("_", "-")
             parser.error(f"--{option} is {getattr(asked, name)}; whole numbers from 1 to {most} are accepted.")
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments.ingredients.data import check_task
     from experiments.labeling import divided
     from experiments.report.curves import Curve, draw_curves
@@ -81,26 +81,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").strip().split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.active_learning", description=description)
-    parser.add_argument("--methods", nargs="+", choices=_METHODS, default=["PEP"], help="what is trained (PEP)")
+    parser.add_argument("--methods", nargs="+", choices=_METHODS, default=["PEP"], help="models (PEP)")
     parser.add_argument("--alpha", type=power, default=0.5, help="power of all but SVGP (%(default)s)")
     parser.add_argument("--repetitions", type=count, default=2, help="divisions of the rows (%(default)s)")
     parser.add_argument(
-        "--per-round", type=count, default=20, metavar="LABELS", help="asked for before training again (%(default)s)"
+        "--per-round", type=count, default=20, metavar="LABELS", help="new labels per training run (%(default)s)"
     )
     parser.add_argument("--full", action="store_true", help="20 repetitions, 1 label at a time: a day a method")
     parser.add_argument("--set", default="waveform", help="a classification data set (%(default)s)")
-    parser.add_argument("--initial", type=count, default=100, help="labels from the start (%(default)s)")
+    parser.add_argument("--initial", type=count, default=100, help="initial labels (%(default)s)")
     parser.add_argument("--num-test", type=count, default=500, help="test rows (%(default)s)")
-    parser.add_argument("--additions", type=count, default=100, help="labels asked for in all (%(default)s)")
+    parser.add_argument("--additions", type=count, default=100, help="new labels in total (%(default)s)")
     parser.add_argument("--M", type=count, default=20, help="inducing points (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=20, help="iterations of L-BFGS a round, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
 def _cell(method: str, rule: str, repetition: int, asked: argparse.Namespace) -> Cell:
-    """The run of one repetition."""
+    """Return the run of one repetition."""
     names = ("initial", "num_test", "additions", "per_round", "M", "maxiter", "alpha")
     updates = {"dataset": asked.set, "repetition": repetition, "rule": rule, "model": method, "seed": 0}
     return Cell("labeling", updates | {name: getattr(asked, name) for name in names})

@@ -1,9 +1,8 @@
-"""Whether the power that the training rows choose is the one that predicts held-out rows best.
+"""Compare the alpha that `gpflow_pep.select_alpha` chooses from training rows with the best alpha on held-out rows.
 
-On the training rows of some splits of each set `gpflow_pep.select_alpha` scores PEPR for each alpha, by leave-one-out
-or by refitting to all but one of some parts; a model of all training rows is scored on the test rows. Printed are means
-over the splits: the selection's and the held-out log density of each alpha in nats a row, and the alpha that each of
-the two chooses.
+`select_alpha` scores PEPR for each alpha on the training rows of some splits, by leave-one-out or cross-validation. A
+model of all training rows is scored on the test rows. The table has means over the splits: both log densities of each
+alpha in nats per row, and the alpha that each of them chooses.
 
     python -m experiments.alpha_choice [--sets boston concrete ...] [--alphas 0 0.5 1] [--folds 5] [--inducing 50]
 """
@@ -25,12 +24,12 @@ SETS = ("boston", "concrete", "energy", "wine-red", "yacht", "airfoil")
 
 
 def main() -> None:
-    """Print a row for each set, and how often the choices agree."""
+    """Print a row for each set, and the number of sets on which the choices agree."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET", default=SETS)
     parser.add_argument("--alphas", nargs="+", type=power, default=[0.0, 0.5, 1.0])
-    parser.add_argument("--folds", type=count, help="parts to refit without; by default leave-one-out")
-    parser.add_argument("--splits", type=count, default=3, help="of each set (%(default)s)")
+    parser.add_argument("--folds", type=count, help="folds of cross-validation; by default leave-one-out")
+    parser.add_argument("--splits", type=count, default=3, help="splits of each set (%(default)s)")
     parser.add_argument("--inducing", type=count, default=50, help="number of inducing points (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=100, help="iterations of L-BFGS, at most (%(default)s)")
     arguments = parser.parse_args()
@@ -50,7 +49,7 @@ def main() -> None:
 
 
 def scores(dataset: Dataset, arguments: argparse.Namespace) -> tuple[Floats, Floats]:
-    """The selection's and the held-out mean log densities of each alpha, [A] each."""
+    """Return the mean log densities of the selection and of held-out rows for each alpha, [A] each."""
     data = dataset.X_train, dataset.Y_train
 
     def train(model: PEPR) -> None:

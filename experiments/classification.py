@@ -4,8 +4,8 @@ Train one GP classifier on one split of a data set and score its predictions.
     python -m experiments.classification with dataset=banana model=PEP alpha=0.5 M=50
     python -m experiments.classification print_config
 
-Names without a prefix are those of the ingredients: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. Settings of the papers, to which what follows them is added:
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
+TensorBoard: tensorboard --logdir runs. Settings of the papers; further settings may follow:
 
     python -m experiments.classification with U3 dataset=pima split=3 M=50 alpha=0.5
     python -m experiments.classification with U4 M=200
@@ -36,10 +36,10 @@ from experiments.recording.predictions import inducing_points, save_probabilitie
 from experiments.recording.scalars import ScalarLog
 from experiments.recording.scores import classification_scores, hyperparameters, loo_nlpd
 
-_BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
+_BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
 
 ex = RecordedExperiment("classification", ingredients=[labeled_data, gp, site_training], save_git_info=SAVE_GIT_INFO)
-# Of a progress bar, record the last state only. (Sacred declares the attribute as None.)
+# Record only the last state of a progress bar. (Sacred declares the attribute as None.)
 ex.captured_out_filter = apply_backspaces_and_linefeeds  # type: ignore[assignment]
 
 
@@ -82,7 +82,7 @@ def Q1() -> None:
 
 @ex.named_config
 def M1() -> None:
-    """Multi-class: M is 5 % of the training rows, here those of glass."""
+    """Multi-class: M is 5 % of the training rows, here of glass."""
     data = {"dataset": "glass"}
     gp = {"model": "PEP", "M": 10, "max_jitter": 1e-2}
     training = {"maxiter": 50, "log_interval": 1000}
@@ -136,9 +136,7 @@ def classification(
                 write(iteration, seconds)
             last = iteration
 
-        write(
-            0, 0.0, deepcopy(model)
-        )  # nothing of the model is traced, and no sites are updated, before the clock runs
+        write(0, 0.0, deepcopy(model))  # tracing and updates of sites are part of the measured time
         status = train_classifier(model, dataset, report)
         bar.update(status.iterations - last)
         bar.total = status.iterations  # L-BFGS may stop before maxiter

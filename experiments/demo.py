@@ -1,10 +1,10 @@
 """
-The demonstration: GPflow's sparse GP and the models of `gpflow_pep`, on one real data set.
+Compare GPflow's sparse GP and the models of `gpflow_pep` on one real data set: the demonstration.
 
     python -m experiments.demo [--task regression] [--dataset diabetes] [--split 0] [--short]
 
 Each method is a run of `experiments.regression`, `.classification` or `.streaming`, recorded in ``runs/``; a table and
-a figure compare them. What is run stands in `experiments.protocols.demonstrations`.
+a figure compare them. `experiments.protocols.demonstrations` has the settings.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name = asked.dataset or demonstration.dataset
     print("Loading TensorFlow ...", flush=True)
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import classification, datasets, regression, streaming
     from experiments.ingredients.data import check_task
     from experiments.recording.experiment import run_directory
@@ -61,12 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.demo", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--task", choices=list(DEMONSTRATIONS), default="regression", help="what is predicted")
+    parser.add_argument("--task", choices=list(DEMONSTRATIONS), default="regression", help="task (%(default)s)")
     defaults = ", ".join(f"{task}: {demonstration.dataset}" for task, demonstration in DEMONSTRATIONS.items())
     parser.add_argument("--dataset", help=f"a name of experiments.datasets.names(task=...) ({defaults})")
     parser.add_argument("--split", type=int, default=0, help="number of the train/test split (%(default)s)")
     parser.add_argument("--short", action="store_true", help="a few iterations only, to see that everything works")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
@@ -76,7 +76,7 @@ def _what_next(runs: Path, experiment: str, example: dict[str, Any]) -> str:
     return (
         f"Training curves:  {python} -m tensorboard.main --logdir {shlex.quote(os.path.relpath(runs))}\n"
         f"A single run:     {python} -m experiments.{experiment} with {single}\n"
-        f"What can be set:  {python} -m experiments.{experiment} print_config"
+        f"All settings:     {python} -m experiments.{experiment} print_config"
     )
 
 

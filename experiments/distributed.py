@@ -1,10 +1,10 @@
 """
-Train PEPR by several workers, real processes on this machine, each with a part of a file; compare with one process.
+Train PEPR by several workers (processes on this machine, each with a part of a file) and compare with one process.
 
     python -m experiments.distributed [--workers 3] [--rows 60000] [--inducing 50] [--iterations 10] [--checkpoint FILE]
 
-Prints, for 1, 2, ... workers, seconds and bytes sent a step (loss and gradient), and how far objectives and parameters
-are from those of one process. Bytes are those of the loopback interface (Linux), others' included.
+For 1, 2, ... workers it prints seconds and bytes sent per step (loss and gradient), and the differences of objectives
+and parameters from one process. Bytes are counted on the loopback interface (Linux), with all its other traffic.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-_STEPS = 5  # that are timed
+_STEPS = 5  # timed steps
 _LOOPBACK = Path("/sys/class/net/lo/statistics/tx_bytes")
 
 
@@ -56,13 +56,13 @@ def _row(count: int, results: Sequence[Any], single: Any) -> str:
 
 
 def _difference(values: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest difference, relative to the largest of what is expected."""
+    """Return the largest difference, relative to the largest expected value."""
     one, other = np.asarray(values), np.asarray(expected)
     return float(np.abs(one - other).max() / np.abs(other).max())
 
 
 def _run_workers(asked: argparse.Namespace, folder: Path, count: int) -> list[Any]:
-    """Return what each worker prints."""
+    """Return the output of each worker."""
     options = {"--rows": asked.rows, "--inducing": asked.inducing, "--iterations": asked.iterations}
     options |= {"--folder": folder, "--workers": count}
     options |= {} if asked.checkpoint is None else {"--checkpoint": f"{asked.checkpoint}.{count}"}
@@ -89,7 +89,7 @@ def _run_workers(asked: argparse.Namespace, folder: Path, count: int) -> list[An
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens to."""
+    """Return unused ports of the loopback address."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -98,7 +98,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def train(asked: argparse.Namespace) -> dict[str, Any]:
-    """Be one of the workers: train on a part of the file; return objectives, parameters, seconds and bytes a step."""
+    """Train one worker on its part of the file; return objectives, parameters, and seconds and bytes per step."""
     import gpflow
     import tensorflow as tf
 
@@ -136,7 +136,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def _bytes_sent() -> Iterator[list[float]]:
-    """Bytes that go over the loopback interface meanwhile; NaN where the system does not say."""
+    """Count bytes on the loopback interface meanwhile; NaN if the system does not report them."""
     sent: list[float] = []
     known = _LOOPBACK.exists()
     before = int(_LOOPBACK.read_text()) if known else 0
@@ -150,7 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--inducing", type=int, default=50)
     parser.add_argument("--iterations", type=int, default=10)
-    parser.add_argument("--folder", type=Path, help="where the file is, or is written to; a temporary one by default")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the file, which is written if missing (a temporary folder)"
+    )
     parser.add_argument("--checkpoint", type=Path, help="resume from here; the number of workers is added to the name")
     parser.add_argument("--index", type=int, help=argparse.SUPPRESS)
     return parser

@@ -1,11 +1,13 @@
 """
-How inducing points move with alpha, on data in the plane: from the decision boundary (alpha = 0) to all over the data.
+Draw inducing points trained at several alphas, for data in the plane.
+
+They lie at the decision boundary at alpha = 0, and spread over the data as alpha grows.
 
     python -m experiments.inducing_points [--set banana] [--alphas 0 0.01 0.5 1] [--M 30]
     python -m experiments.inducing_points --set three-classes [--M 128]
 
 Each alpha is a run of `experiments.classification`, recorded in ``runs/``; the figure has a panel for each (Bui, Yan
-and Turner 2017; of three classes Villacampa-Calvo and Hernández-Lobato 2020).
+and Turner 2017; for three classes Villacampa-Calvo and Hernández-Lobato 2020).
 """
 
 import argparse
@@ -23,7 +25,7 @@ from experiments.protocols.arguments import count, power
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is done with a set unless told otherwise."""
+    """Default settings of a data set."""
 
     alphas: tuple[float, ...]
     M: int
@@ -37,7 +39,7 @@ _SETTINGS = {
         (0.0, 0.5, 1.0),
         M=128,
         maxiter=20,
-        others={"max_jitter": 1e-3, "epsilon": 0.05, "lengthscales": 0.7},  # near the true ones
+        others={"max_jitter": 1e-3, "epsilon": 0.05, "lengthscales": 0.7},  # near the true values
     ),
 }
 
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = _parser().parse_args(arguments)
     setting = _SETTINGS[asked.set]
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
     from experiments.report.decision import draw_panels
     from experiments.report.recorded import read_run
@@ -80,12 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--M", type=count, help=f"number of inducing points ({_usual('M')})")
     parser.add_argument("--maxiter", type=count, help=f"iterations of L-BFGS, at most ({_usual('maxiter')})")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
 def _usual(name: str) -> str:
-    """The defaults of an option."""
+    """Return the defaults of an option."""
     values = {of: getattr(setting, name) for of, setting in _SETTINGS.items()}
     return "; ".join(
         f"{of}: {' '.join(f'{part:g}' for part in (value if isinstance(value, tuple) else (value,)))}"

@@ -1,12 +1,12 @@
 """
-Active learning, one run: train a classifier on few labeled rows, ask for the labels of some others, train again.
+Run active learning once: train a classifier on few labeled rows, add labels of further rows, train again.
 
     python -m experiments.labeling with rule=entropy model=PEP alpha=0.5
     python -m experiments.labeling print_config
 
-Names without a prefix are those of the ingredients: alpha is gp.alpha. The settings are those of Villacampa-Calvo and
-Hernández-Lobato (2020), but for the number of labels asked for at a time, which is 1 there. The run is recorded in
-runs/. `experiments.active_learning` compares such runs.
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The settings are from Villacampa-Calvo and
+Hernández-Lobato (2020), except for the number of labels per round, which is 1 there. The run is recorded in runs/.
+`experiments.active_learning` compares such runs.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -39,21 +39,21 @@ ex = RecordedExperiment("labeling", ingredients=[gp, site_training], save_git_in
 
 @ex.config
 def _config() -> None:
-    # name of a classification data set, whose rows are divided anew
+    # name of a classification data set; its rows are divided anew
     dataset = "waveform"
 
     # number of the division, from 0
     repetition = 0
 
-    # rows that have labels from the start, and rows for testing; the others are the pool
+    # initially labeled rows, and test rows; the rest is the pool
     initial = 100
     num_test = 500
 
-    # labels asked for in all, and at a time
+    # new labels in total, and per round
     additions = 100
     per_round = 20
 
-    # which rows of the pool are asked about: those of the highest predictive entropy, or random ones
+    # rule that selects rows of the pool: entropy (highest predictive entropy) or random
     rule = "entropy"
 
     # model and training; every round starts from the parameters of the one before
@@ -63,8 +63,8 @@ def _config() -> None:
 
 def divided(name: str, repetition: int, initial: int, num_test: int, additions: int) -> tuple[Dataset, Rows, Rows]:
     """
-    A data set with all rows but the test rows for training, standardized by their inputs; and which of them have labels
-    from the start, and which have not.
+    Return a data set with all rows but the test rows for training, standardized by their inputs, and the indices of the
+    initially labeled rows and of the pool.
     """
     data = datasets.load(name, standardize=False)
     X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
@@ -83,7 +83,7 @@ def divided(name: str, repetition: int, initial: int, num_test: int, additions: 
 
 
 def entropy(probability: Floats) -> Floats:
-    """In nats [n], of probabilities of label 1 [n, 1] or of C > 2 labels [n, C]."""
+    """Return the entropy in nats [n], given probabilities of label 1 [n, 1] or of C > 2 labels [n, C]."""
     if probability.shape[1] == 1:
         probability = np.hstack([probability, 1.0 - probability])
     positive = np.maximum(probability, np.finfo(np.float64).tiny)
@@ -92,7 +92,7 @@ def entropy(probability: Floats) -> Floats:
 
 
 def _trained(labeled: Dataset, num_classes: int, before: GPModel | None, result: dict[str, list[float]]) -> GPModel:
-    """A model of the labeled rows, trained from the parameters of the model before; its seconds are noted."""
+    """Train a model of the labeled rows from the parameters of the last model, and record the seconds."""
     model: GPModel = build_classifier(labeled.X_train, labeled.Y_train, num_classes)
     if before is not None:
         multiple_assign(model, parameter_dict(before))
@@ -112,7 +112,7 @@ def labeling(
     rule: str,
     _run: Run,
 ) -> dict[str, Any]:
-    """Train, score, ask, round by round; the result has lists of scores by the number of labels."""
+    """Train, score and label, round by round; the result has lists of scores by the number of labels."""
     check_task(dataset, "classification", "multiclass")
     if rule not in RULES:
         raise ValueError(f"rule is {rule!r}; accepted are {', '.join(RULES)}.")

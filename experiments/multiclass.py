@@ -1,11 +1,12 @@
 """
-Power EP of several classes on the sets of Villacampa-Calvo and Hernández-Lobato (2020): error and log likelihood.
+Compare power EP for several classes on the sets of Villacampa-Calvo and Hernández-Lobato (2020): error and NLPD.
 
     python -m experiments.multiclass [--sets glass wine] [--splits 3] [--alphas 0 0.5 1] [--method PEP APEP]
 
 Each split is a run of `experiments.classification` with the settings M1 and an inducing point for every twentieth
 training row, recorded in ``runs/``; a table gives means over the splits with their standard errors, beside the
-published figures of PEP. Others give average ranks: of the alphas, for each method, and of the methods, at each alpha.
+published figures of PEP. Two more tables give average ranks: of the alphas for each method, and of the methods at each
+alpha.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from experiments.report.published import MULTICLASS
 
 _METHODS = ("PEP", "APEP", "ARPEP", "RPAPEP")
 _INDUCING = 0.05  # of the training rows
-_SITES_TOL = 1e-6  # that of gpflow_pep.PEP
-_SCORES = {"error": "error", "nlpd": "NLPD"}  # as results have them, and as headings do
+_SITES_TOL = 1e-6  # default of gpflow_pep.PEP
+_SCORES = {"error": "error", "nlpd": "NLPD"}  # entry of the result -> heading
 _HEADINGS = (
     *("set", "method", "alpha", "M", "error", "published", "NLPD", "published"),
     *("s/run", "limit", "stopped", "sites"),
@@ -37,9 +38,8 @@ _HEADINGS = (
 _HOW_TO_READ = (
     "Mean over the splits ± its standard error, on test rows: error, the fraction of labels that are wrong; NLPD, the\n"
     "mean negative log predictive probability (nats); smaller is better. Published: PEP of Villacampa-Calvo and\n"
-    "Hernández-Lobato (2020), M = 5 % too, mean of 20 splits. s/run: training. Of the runs: limit, how many had not\n"
-    "converged at the last iteration; stopped, how many ended earlier without converging; sites, how many ended with\n"
-    "sites that had not converged."
+    "Hernández-Lobato (2020), M = 5 % too, mean of 20 splits. s/run: training. Numbers of runs: limit, not converged\n"
+    "at the last iteration; stopped, ended earlier without converging; sites, ended with sites that had not converged."
 )
 _OF_ALPHAS = "Average rank over sets and splits, 1 for the best alpha of a split with the same method:"
 _OF_METHODS = "Average rank over sets and splits, 1 for the best method of a split at the same alpha:"
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the comparison; see ``--help``."""
     asked = _parser().parse_args(arguments)
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
     from experiments.ingredients.data import check_task
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, method, alpha in product(asked.sets, asked.method, asked.alphas):
         of_splits = [results[name, method, alpha, split] for split in range(asked.splits)]
         lines.append(_line(name, method, alpha, counts[name], of_splits, asked.maxiter))
-    rows = [  # of every set and split, the results [method][alpha]
+    rows = [  # for every set and split, the results [method][alpha]
         [[results[name, method, alpha, split] for alpha in asked.alphas] for method in asked.method]
         for name in asked.sets
         for split in range(asked.splits)
@@ -84,24 +84,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").strip().split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.multiclass", description=description)
-    parser.add_argument("--sets", nargs="+", default=list(MULTICLASS), metavar="SET", help="of more than two classes")
     parser.add_argument(
-        "--splits", type=count, default=3, help="the first so many of each set, 20 at most (%(default)s)"
+        "--sets", nargs="+", default=list(MULTICLASS), metavar="SET", help="data sets of more than two classes"
+    )
+    parser.add_argument(
+        "--splits", type=count, default=3, help="number of splits of each set, 20 at most (%(default)s)"
     )
     parser.add_argument(
         "--alphas", nargs="+", type=power, default=[0.0, 0.5, 1.0], metavar="ALPHA", help="powers (0 0.5 1)"
     )
-    parser.add_argument(
-        "--method", nargs="+", choices=_METHODS, default=["PEP"], help="what is trained, one or more (PEP)"
-    )
+    parser.add_argument("--method", nargs="+", choices=_METHODS, default=["PEP"], help="models, one or more (PEP)")
     parser.add_argument("--maxiter", type=count, default=50, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
 def _cell(name: str, split: int, method: str, alpha: float, M: int, maxiter: int) -> Cell:
-    """The run of one split."""
+    """Return the run of one split."""
     model = {"model": method, "alpha": alpha, "M": M, "maxiter": maxiter}
     return Cell("classification", {"dataset": name, "split": split, "seed": 0, **model}, "M1")
 
@@ -128,10 +128,10 @@ def _average_ranks(
     rows: Sequence[Sequence[Sequence[Result]]], methods: Sequence[str], alphas: Sequence[float], axis: int
 ) -> str:
     """
-    A table of mean ranks by each score; what ties shares its ranks.
+    Return a table of mean ranks by each score; ties share ranks.
 
     :param rows: results, by row, method and alpha.
-    :param axis: along which there are ranks: 1, of the methods at each alpha, or 2, of the alphas for each method.
+    :param axis: 1 to rank the methods at each alpha, 2 to rank the alphas for each method.
     """
     ranks: dict[str, Floats] = {
         score: rankdata([[[result[score] for result in of_method] for of_method in row] for row in rows], axis=axis)
@@ -142,7 +142,7 @@ def _average_ranks(
         for i, method in enumerate(methods)
         for j, alpha in enumerate(alphas)
     ]
-    if axis == 1:  # what is compared stands together
+    if axis == 1:  # group the compared lines
         lines.sort(key=lambda line: float(line[1]))
     return aligned([("method", "alpha", *_SCORES.values()), *lines])
 

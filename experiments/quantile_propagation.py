@@ -1,5 +1,5 @@
 """
-Dense expectation propagation and quantile propagation on the sets of Zhang et al. (2019): error and log likelihood.
+Compare dense EP with quantile propagation on the sets of Zhang et al. (2019): error and log likelihood.
 
     python -m experiments.quantile_propagation [--sets qp-crabs qp-sonar] [--folds 10] [--maxiter 40]
 
@@ -30,7 +30,7 @@ SETS = (
     "qp-sonar",
     *(f"qp-{published}-{pair}" for published in ("iris", "wine") for pair in (12, 13, 23)),
 )
-_METHODS = {"EP": "PEP", "QP": "QP"}  # the paper's name, and that of the model
+_METHODS = {"EP": "PEP", "QP": "QP"}  # name in the paper -> model
 _HEADINGS = (
     "set",
     "error % EP",
@@ -46,10 +46,10 @@ _HEADINGS = (
 )
 _HOW_TO_READ = (
     "Mean over the folds ± its standard error. Error: of the test labels, smaller is better. Log lik.: log predictive\n"
-    "probability of the test labels, summed over a fold (nats), larger is better. QP − EP: of that, fold by fold.\n"
-    "Published: EP / QP of Zhang et al. (2019), on other folds. Of the runs of both methods: s/run, training; limit,\n"
-    "how many had not converged at the last iteration; stopped, how many ended earlier without converging: their last\n"
-    "good state is scored, and run.json says why."
+    "probability of the test labels, summed over a fold (nats), larger is better. QP − EP: its difference, fold by\n"
+    "fold. Published: EP / QP of Zhang et al. (2019), on other folds. Runs of both methods: s/run, training; limit,\n"
+    "number not converged at the last iteration; stopped, number that ended earlier without converging: their last\n"
+    "good state is scored, and run.json has the reason."
 )
 
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the comparison; see ``--help``."""
     asked = _parser().parse_args(arguments)
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
     from experiments.ingredients.data import check_task
 
@@ -83,17 +83,17 @@ def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").strip().split("\n\n")[0]
     parser = argparse.ArgumentParser(prog="python -m experiments.quantile_propagation", description=description)
     parser.add_argument(
-        "--sets", nargs="+", default=SETS, metavar="SET", help="besides the default ones, qp-pima and qp-usps-3-5"
+        "--sets", nargs="+", default=SETS, metavar="SET", help="data sets; also qp-pima and qp-usps-3-5"
     )
-    parser.add_argument("--folds", type=count, default=10, help="the first so many splits of each set (%(default)s)")
+    parser.add_argument("--folds", type=count, default=10, help="number of splits of each set (%(default)s)")
     parser.add_argument("--maxiter", type=count, default=40, help="iterations of L-BFGS, at most (%(default)s)")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
 def _cell(name: str, fold: int, model: str, maxiter: int) -> Cell:
-    """The run of one fold of one method."""
+    """Return the run of one fold of one method."""
     updates = {"dataset": name, "split": fold, "model": model, "maxiter": maxiter, "seed": 0}
     return Cell("classification", updates, "Q1")
 

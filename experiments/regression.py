@@ -4,8 +4,8 @@ Train one GP regression model, sparse or exact, on one split of a data set and s
     python -m experiments.regression with dataset=boston split=3 model=PEPR alpha=0.5 M=100
     python -m experiments.regression print_config
 
-Names without a prefix are those of the ingredients: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. Settings of `experiments.structured`, to which what follows them is added:
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
+TensorBoard: tensorboard --logdir runs. Settings of `experiments.structured`; further settings may follow:
 
     python -m experiments.regression with S1 model=TSGPR
     python -m experiments.regression with S2 model=BTSGPR block_size=100
@@ -29,10 +29,10 @@ from experiments.recording.predictions import save_predictions
 from experiments.recording.scalars import ScalarLog
 from experiments.recording.scores import hyperparameters, noise_sd, objective_per_point, prediction_scores, scale
 
-_BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
+_BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
 
 ex = RecordedExperiment("regression", ingredients=[data, gp, training], save_git_info=SAVE_GIT_INFO)
-# Of a progress bar, record the last state only. (Sacred declares the attribute as None.)
+# Record only the last state of a progress bar. (Sacred declares the attribute as None.)
 ex.captured_out_filter = apply_backspaces_and_linefeeds  # type: ignore[assignment]
 
 

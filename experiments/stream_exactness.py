@@ -1,10 +1,10 @@
 """
-That streams are exact: what arrives in batches gives what it would give at once, at fixed hyperparameters.
+Check that streams are exact: at fixed hyperparameters, batches give the posterior of all rows at once.
 
     python -m experiments.stream_exactness [--rows 600] [--batches 6]
 
 Protocol T8 of Bui, Nguyen and Turner (2017). Online objectives are added up and compared with the objective of all
-rows, as are predictions; with inducing points at all inputs both are those of the exact GP.
+rows, and so are predictions; with inducing points at all inputs both equal the exact GP's.
 """
 
 import argparse
@@ -22,16 +22,16 @@ _NOISE = 0.05  # variance
 
 
 class Difference(NamedTuple):
-    """Between a stream and a model of all rows."""
+    """Differences between a stream and a model of all rows."""
 
     objective: float
-    """Of the sum of online objectives, relative to the other's."""
+    """Sum of online objectives, relative."""
 
     mean: float
-    """Of predictive means, largest."""
+    """Predictive means, largest."""
 
     variance: float
-    """Of predictive variances, largest."""
+    """Predictive variances, largest."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,11 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = difference(exact, X[few], Y[few], X[few], alpha, asked.batches)
         lines.append(_line(f"exact GP of 60 rows, α={alpha:g}", found))
     print(aligned(lines))
-    print("\nThe exact GP has no jitter (1e-6) on its covariance, which the stream's inducing points have.")
+    print("\nThe stream's inducing points have a jitter of 1e-6 on their covariance; the exact GP has none.")
 
 
 def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_batches: int) -> Difference:
-    """Between a stream of the rows, with inducing points at Z throughout, and a model that has them all."""
+    """Compare a stream, with inducing points at Z throughout, with a model of all rows."""
     parts = np.array_split(np.arange(len(X)), num_batches)
     model = StreamingSGPR((X[parts[0]], Y[parts[0]]), kernel(), Z, alpha=alpha, noise_variance=_NOISE)
     total = float(model.maximum_log_likelihood_objective())
@@ -71,12 +71,12 @@ def difference(at_once: Any, X: Floats, Y: Floats, Z: Floats, alpha: float, num_
 
 
 def kernel() -> gpflow.kernels.Kernel:
-    """The kernel of all models."""
+    """Return the kernel of all models."""
     return gpflow.kernels.SquaredExponential(1.0, lengthscales=0.7)
 
 
 def rows(number: int) -> tuple[Floats, Floats]:
-    """A noisy function of one input, in order."""
+    """Draw rows of a noisy function of one input, in order."""
     rng = np.random.RandomState(0)
     X = np.sort(rng.uniform(0.0, 10.0, number))[:, None]
     return X, np.sin(2.0 * X) + 0.5 * np.cos(5.0 * X) + np.sqrt(_NOISE) * rng.normal(size=X.shape)

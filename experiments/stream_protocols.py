@@ -1,11 +1,11 @@
 """
-The comparisons of streaming (Bui, Nguyen and Turner 2017): tables and figures of what `experiments.streaming` records.
+Run the comparisons of Bui, Nguyen and Turner (2017): tables and figures of runs of `experiments.streaming`.
 
     python -m experiments.stream_protocols T3 [--full] [--sets audio-subband] [--runs runs]
 
 T1 a toy function, in order and shuffled, with frames of the posterior; T2 alpha on a periodic series; T3 time series
 against GPR, SGPR and SVGP; T4 terrain against the same; T5 memory against accuracy on terrain; T6 banana in order and
-shuffled; T7 its final errors by the order of arrival, beside the published ones. T8, that streams are exact, is
+shuffled; T7 its final errors by the order of arrival, beside the published errors. T8, exactness, is
 `python -m experiments.stream_exactness`. Each is short unless ``--full`` asks for the published size.
 """
 
@@ -29,28 +29,28 @@ _OURS: tuple[Update, ...] = ({"alpha": 0.0}, {"alpha": 0.5})
 
 @dataclass(frozen=True)
 class _Protocol:
-    """What is run and what is shown."""
+    """Runs of a protocol, and how to show them."""
 
     named: str
     """The named configuration of `experiments.streaming`."""
 
     methods: tuple[Update, ...]
-    """What the runs of a comparison differ in."""
+    """Settings that differ between the runs of a comparison."""
 
     settings: tuple[Update, ...] = ({},)
-    """What comparisons differ in, at the published size."""
+    """Settings of each comparison, at the published size."""
 
     short: tuple[Update, ...] = ({},)
-    """The same of the short comparisons."""
+    """Settings of each short comparison."""
 
     frames: bool = False
-    """Whether the posterior is drawn as it follows the data."""
+    """True to draw the posterior after some batches."""
 
     memory: bool = False
-    """Whether scores are drawn against what is kept from batch to batch."""
+    """True to draw scores against the memory kept from batch to batch."""
 
     sets: tuple[str, ...] = field(default=())
-    """Data sets; none: that of the named configuration."""
+    """Data sets; by default from the named configuration."""
 
 
 def _in_orders(*methods: Update, orders: Sequence[str] = ("forward", "shuffled")) -> tuple[Update, ...]:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods = _SHORT_T5 if asked.protocol == "T5" and not asked.full else protocol.methods
     print("Loading TensorFlow ...", flush=True)
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments.report.figure import draw
     from experiments.report.recorded import read_run
 
@@ -126,14 +126,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _told_apart(runs: Sequence[Any]) -> list[Any]:
-    """The runs, with M in their titles where it differs."""
+    """Return the runs, with M in their titles if it differs."""
     if len({run.config["gp"]["M"] for run in runs}) == 1:
         return list(runs)
     return [replace(run, title=f"{run.title}, M = {run.config['gp']['M']}") for run in runs]
 
 
 def _stream(run: Any) -> Any:
-    """The data of a run, training rows in the order of arrival."""
+    """Return the data of a run, training rows in the order of arrival."""
     from experiments.ingredients.stream import arriving
 
     return arriving(**run.config["data"], seed=run.config["seed"])
@@ -148,11 +148,11 @@ def _print_table(name: str, runs: Sequence[Any]) -> None:
 
 def _differs(runs: Sequence[Any]) -> str:
     data = runs[0].config["data"]
-    return f"first batch {data['first']}, others {data['batch_size']}, {data['order']}"
+    return f"first batch {data['first']}, then {data['batch_size']}, {data['order']}"
 
 
 def _by_order(runs: Sequence[Any]) -> str:
-    """Final errors by the order of arrival, beside the published ones."""
+    """Return final errors by the order of arrival, beside the published errors."""
     from experiments.report.columns import aligned
     from experiments.report.published import STREAMING_BANANA
 
@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("protocol", choices=list(_PROTOCOLS))
     parser.add_argument("--full", action="store_true", help="the published size, which takes minutes to hours")
     parser.add_argument("--sets", nargs="+", help="data sets in place of the protocol's")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 

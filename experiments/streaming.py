@@ -1,11 +1,11 @@
 """
-Learn from data that arrive in batches, and score the predictions after each.
+Learn from data that arrive in batches, and score the predictions after each batch.
 
     python -m experiments.streaming with dataset=pseudo-periodic model=STREAM alpha=0.5 M=100
     python -m experiments.streaming print_config
 
-Names without a prefix are those of the ingredients: alpha is gp.alpha. The run is recorded in runs/, with logs for
-TensorBoard: tensorboard --logdir runs. Settings of Bui, Nguyen and Turner (2017), to which what follows them is added:
+Names without a prefix belong to an ingredient: alpha is gp.alpha. The run is recorded in runs/, with logs for
+TensorBoard: tensorboard --logdir runs. Settings of Bui, Nguyen and Turner (2017); further settings may follow:
 
     python -m experiments.streaming with T1 alpha=0.5 order=shuffled
     python -m experiments.streaming with T2 alpha=0.8
@@ -13,7 +13,7 @@ TensorBoard: tensorboard --logdir runs. Settings of Bui, Nguyen and Turner (2017
     python -m experiments.streaming with T4 M=600 batch_size=1000
     python -m experiments.streaming with T6 order=backward
 
-`python -m experiments.stream_protocols` runs the comparisons that they belong to.
+`python -m experiments.stream_protocols` runs the comparisons.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -35,13 +35,13 @@ from experiments.recording.predictions import FILE
 from experiments.recording.scalars import ScalarLog
 from gpflow_pep.data import metrics
 
-_BAR_INTERVAL = 0.5  # seconds; where the output is no terminal, each state of the bar stays
-_GRID = 300  # points of the posterior that frames are drawn of
+_BAR_INTERVAL = 0.5  # seconds; a file keeps every state of the bar
+_GRID = 300  # points of a drawn posterior
 
 ex = RecordedExperiment(
     "streaming", ingredients=[stream_data, learner_gp, stream_training], save_git_info=SAVE_GIT_INFO
 )
-# Of a progress bar, record the last state only. (Sacred declares the attribute as None.)
+# Record only the last state of a progress bar. (Sacred declares the attribute as None.)
 ex.captured_out_filter = apply_backspaces_and_linefeeds  # type: ignore[assignment]
 
 
@@ -50,7 +50,7 @@ def _config() -> None:
     # show a progress bar
     progress = True
 
-    # score the predictions after every so many batches, and after the last one
+    # batches between scores; the last batch is always scored
     score_interval = 1
 
 
@@ -93,7 +93,7 @@ def T6() -> None:
 
 
 def _scores(learner: Learner, X: Any, Y: Any, labels: bool) -> dict[str, float]:
-    """RMSE, or of labels the error, and the mean log likelihood."""
+    """Return the RMSE (labels: the error) and the mean log likelihood."""
     mean, variance = learner.predict(X)
     if labels:
         density = np.where(Y == 1.0, mean, 1.0 - mean)
@@ -112,7 +112,7 @@ class _Course:
         self._grid = np.linspace(-0.5, 10.5, _GRID)[:, None] if X.shape[1] == 1 else None
 
     def score(self, learner: Learner, num_seen: int, seconds: float) -> dict[str, float]:
-        """Of the test rows that the training rows have passed; the posterior is kept, where there is one input."""
+        """Score the test rows that the training rows have passed; keep the posterior if there is one input."""
         dataset, passed = self._batches.dataset, self._batches.passed(num_seen)
         scores = _scores(learner, dataset.X_test[passed], dataset.Y_test[passed], self._labels)
         self._scores.append({"seen": float(num_seen), "seconds": seconds, **scores})
@@ -124,7 +124,7 @@ class _Course:
         return scores
 
     def means(self) -> dict[str, float]:
-        """Of the scores, over time."""
+        """Return the means of the scores over time."""
         return {
             name: float(np.mean([score[name] for score in self._scores]))
             for name in self._scores[0]
@@ -132,7 +132,7 @@ class _Course:
         }
 
     def arrays(self) -> dict[str, Any]:
-        """All that figures need, stacked over time."""
+        """Return the arrays for the figures, stacked over time."""
         arrays = {name: np.array([score[name] for score in self._scores]) for name in self._scores[0]}
         frames = {name: np.stack(parts) for name, parts in self._frames.items() if parts}
         grid = {} if self._grid is None else {"x": self._grid}
@@ -141,7 +141,7 @@ class _Course:
 
 @ex.automain
 def streaming(gp: dict[str, Any], progress: bool, score_interval: int, _run: Run) -> dict[str, Any]:
-    """Learn, log, score; the result has scores in the targets' unit, and seconds without those of scoring."""
+    """Learn, log, score; the result has scores in the targets' unit, and seconds without scoring."""
     batches = load_stream()
     name = batches.dataset.name
     labels = datasets.describe(name).task == "classification"

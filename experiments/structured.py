@@ -4,9 +4,9 @@ Structured approximations and power EP revisited (Bui and Titsias 2025): tables 
     python -m experiments.structured S2 [--full] [--methods SGPR T-SGPR] [--repeats 3] [--M 256] [--maxiter 1000]
 
 S1 Snelson's toy function, with a figure of the bounds in the course of training; S2 kin40k beside the published table;
-S3 minibatches: SVGP, T-SVGP and BT-SVGP on medium sets; S4 power EP with a scale that is 1 or learned, on small sets.
-Each repeat is a run of `experiments.regression` on a split, and with a seed, of its own, recorded in ``runs/``. All are
-short unless ``--full`` asks for the published size.
+S3 minibatches: SVGP, T-SVGP and BT-SVGP on medium sets; S4 power EP with a fixed or a learned scale, on small sets.
+Each repeat is a run of `experiments.regression` with its own split and seed, recorded in ``runs/``. All are short
+unless ``--full`` asks for the published size.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Update = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Size:
-    """How large a comparison is."""
+    """Size of a comparison."""
 
     sets: tuple[str, ...]
     M: tuple[int, ...]
@@ -43,17 +43,17 @@ class _Size:
 
 @dataclass(frozen=True)
 class _Protocol:
-    """What is compared, usually and in full."""
+    """Methods and sizes of a comparison."""
 
     methods: dict[str, Update]
-    """What their configurations differ in; "num_blocks" becomes the size of a block."""
+    """Settings of each method; "num_blocks" becomes the size of a block."""
 
     usual: _Size
     full: _Size
 
 
 def _collapsed(*blocks: int) -> dict[str, Update]:
-    """The methods of S1 and S2, BT-SGPR with these numbers of blocks."""
+    """Return the methods of S1 and S2, BT-SGPR with these numbers of blocks."""
     return {
         "exact GP": {"model": "GPR"},
         "SGPR": {"model": "SGPR"},
@@ -92,8 +92,8 @@ _PUBLISHED = ("S2", "kin40k", 256, 5000)  # protocol, set, M and training rows
 _LOGS = 10  # entries in the logs of a run of S3, about
 _UNITS = (
     "On test rows: RMSE; LL, the mean log predictive probability (nats). Sigma: standard deviation of the noise.\n"
-    "Means of the repeats ± standard error, with standardized targets. Seconds: training, a repeat. Of the repeats:\n"
-    "limit, how many had not converged at the last iteration (Adam never says so); stopped, how many ended earlier\n"
+    "Means of the repeats ± standard error, with standardized targets. Seconds: training, per repeat. Numbers of\n"
+    "repeats: limit, not converged at the last iteration (Adam never reports convergence); stopped, ended earlier\n"
     "without converging."
 )
 _HOW_TO_READ = {
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--alphas is for S4 only.")
     methods = _methods(asked, protocol, size)
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
     from experiments.ingredients.data import check_task
 
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _show(asked: argparse.Namespace, size: _Size, name: str, M: int, N: int, results: Results) -> None:
-    """Show what the methods found on a set with N training rows."""
+    """Print the results of the methods on a set with N training rows."""
     maxiter = _common(asked.protocol, name, M, N, size)["maxiter"]
     heading = f"{asked.protocol}: {name}, {N} training rows, M = {M}, repeats: {size.repeats}"
     if asked.protocol == "S4":
@@ -179,14 +179,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("protocol", choices=list(_PROTOCOLS))
     parser.add_argument("--full", action="store_true", help="the published size, which takes hours (S1: minutes)")
     parser.add_argument("--sets", nargs="+", metavar="SET", help="data sets in place of the protocol's")
-    parser.add_argument("--methods", nargs="+", metavar="METHOD", help="some of the protocol's, as its table has them")
+    parser.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help="methods, named as in the protocol's table (all)"
+    )
     parser.add_argument("--alphas", nargs="+", type=power, metavar="ALPHA", help="powers; S4 only")
-    parser.add_argument("--repeats", type=count, help="the first so many splits")
+    parser.add_argument("--repeats", type=count, help="number of splits")
     parser.add_argument("--M", nargs="+", type=count, help="numbers of inducing points")
-    parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most; of S3 epochs of Adam")
+    parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most; for S3 epochs of Adam")
     parser.add_argument("--max-train", type=count, metavar="ROWS", help="training rows, at most")
     parser.add_argument("--jobs", type=count, default=1, help="runs at once (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
@@ -203,7 +205,7 @@ def _asked_size(asked: argparse.Namespace, protocol: _Protocol) -> _Size:
 
 
 def _methods(asked: argparse.Namespace, protocol: _Protocol, size: _Size) -> dict[str, Update]:
-    """By name, those that are asked for; with several powers each with every one."""
+    """Return the selected methods by name, each with every power."""
     chosen = {name: update for name, update in protocol.methods.items() if name in (asked.methods or protocol.methods)}
     if not size.alphas:
         return chosen
@@ -211,7 +213,7 @@ def _methods(asked: argparse.Namespace, protocol: _Protocol, size: _Size) -> dic
 
 
 def _common(protocol: str, name: str, M: int, N: int, size: _Size) -> Update:
-    """What the runs of all methods have in common."""
+    """Return the settings that the runs of all methods share."""
     common: Update = {"dataset": name, "M": M, "max_train": size.max_train, "maxiter": size.maxiter}
     if protocol == "S3":
         steps = size.maxiter * -(-N // _BATCH)
@@ -220,14 +222,14 @@ def _common(protocol: str, name: str, M: int, N: int, size: _Size) -> Update:
 
 
 def _in_rows(update: Update, N: int) -> Update:
-    """With the size of blocks in place of their number."""
+    """Replace the number of blocks by their size."""
     if "num_blocks" not in update:
         return update
     return {"model": update["model"], "block_size": -(-N // update["num_blocks"])}
 
 
 def _draw(path: Path, results: Results, title: str) -> None:
-    """The course of the first repeats."""
+    """Draw the course of the first repeats."""
     from experiments.report.training_course import draw_course
 
     draw_course({method: read_course(of[0]) for method, of in results.items()}, title, path)

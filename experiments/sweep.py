@@ -1,10 +1,10 @@
 """
-Run an experiment for data sets, splits, models, powers and numbers of inducing points, each with every other.
+Run an experiment for every combination of data sets, splits, models, powers and numbers of inducing points.
 
     python -m experiments.sweep sweep.toml [--jobs 4] [--threads 1]
     python -m experiments.sweep sweep.toml --scheduler tcp://HOST:8786
 
-The file says what is run; here 2 × 3 × (1 + 2) runs, since SGPR has no alpha:
+The file lists the runs, here 2 × 3 × (1 + 2), since SGPR has no alpha:
 
     experiment = "regression"        # or "classification"
     datasets = ["boston", "yacht"]
@@ -17,9 +17,9 @@ The file says what is run; here 2 × 3 × (1 + 2) runs, since SGPR has no alpha:
     [options]                        # optional: other entries of the configuration
     maxiter = 100
 
-Each is a run of the experiment in a process that does nothing else, recorded in ``runs/``; how it ended is a file in
-``runs/cells/``. Started again, the command does what has not completed, and nothing else. A run that fails or is killed
-takes no other with it. At the end a table in Markdown gives means over the splits with their standard errors.
+Each run has a process of its own and is recorded in ``runs/``; a file in ``runs/cells/`` says how it ended. Started
+again, the command runs only the rest. A run that fails or is killed does not affect other runs. At the end a table in
+Markdown gives means over the splits with their standard errors.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.scheduler is not None and find_spec("distributed") is None:
         parser.error("--scheduler needs Dask: pip install -c constraints.txt -e '.[cluster,experiments]'.")
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments.cells.cell import not_completed
     from experiments.cells.plan import read_plan
     from experiments.cells.running import run_cells
@@ -65,9 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("plan", type=Path, metavar="FILE", help="a TOML file, as above")
     parser.add_argument("--jobs", type=count, help="runs at once on this machine (1)")
-    parser.add_argument("--threads", type=count, help="of a run (the cores divided by the jobs; with Dask 1)")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of Dask, whose workers run the sweep (none)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--threads", type=count, help="threads of a run (the cores divided by the jobs; with Dask 1)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, whose workers run the sweep (none)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
@@ -75,4 +75,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\nInterrupted. What has completed is kept; the same command goes on with the rest.")
+        sys.exit("\nInterrupted. Completed runs are kept; the same command goes on with the rest.")

@@ -1,12 +1,12 @@
 """
-Test error and NLPD against the seconds of training, of Villacampa-Calvo and Hernández-Lobato (2020) and like there.
+Plot test error and NLPD against the seconds of training, as Villacampa-Calvo and Hernández-Lobato (2020).
 
     python -m experiments.training_time [--protocol M3] [--methods PEP APEP] [--M 4 20] [--alpha 0.5] [--maxiter 20]
     python -m experiments.training_time --protocol M4 --full
 
 M3 is the satellite set with L-BFGS on all rows; M4 are the digits of MNIST, and M5 flights, with Adam on minibatches.
 Each method with each number of inducing points is a run of `experiments.classification`, recorded in ``runs/``; a table
-gives the scores in the end, a figure those on the way.
+gives the final scores, a figure their course.
 """
 
 import argparse
@@ -33,7 +33,7 @@ _TIED = ("APEP", "ARPEP", "RPAPEP", "SVGP")
 
 @dataclass(frozen=True)
 class _Protocol:
-    """What is trained, usually and in full."""
+    """Data set and sizes of a comparison."""
 
     dataset: str
     named_config: str
@@ -58,9 +58,9 @@ _PROTOCOLS = {
 _LOGS = 10  # entries in the logs of a run, about
 _HOW_TO_READ = (
     "On test rows, after the last iteration: error, the fraction of labels that are wrong; NLPD, the mean negative\n"
-    "log predictive probability (nats). Seconds: training, tracing of the graph included, scoring not. Limit: 1/1\n"
-    "where it had not converged at the last iteration (Adam never says so); stopped: 1/1 where training ended earlier\n"
-    "without converging."
+    "log predictive probability (nats). Seconds: training, with tracing of the graph, without scoring. Limit: 1/1 if\n"
+    "it had not converged at the last iteration (Adam never reports convergence); stopped: 1/1 if training ended\n"
+    "earlier without converging."
 )
 
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     size = protocol.full if asked.full else protocol.usual
     methods, counts, maxiter = asked.methods or protocol.methods, asked.M or size["M"], asked.maxiter or size["maxiter"]
 
-    # Imported after the arguments are understood, since it takes seconds.
+    # Imported after parsing the arguments, since it takes seconds.
     from experiments import datasets
     from experiments.report.curves import Curve, draw_curves
 
@@ -116,21 +116,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--protocol", choices=list(_PROTOCOLS), default="M3", help="M3: satellite; M4: MNIST; M5: flights (%(default)s)"
     )
-    parser.add_argument(
-        "--methods", nargs="+", choices=("PEP", *_TIED), help="what is trained (all; M4 and M5: all but PEP)"
-    )
+    parser.add_argument("--methods", nargs="+", choices=("PEP", *_TIED), help="models (all; M4 and M5: all but PEP)")
     parser.add_argument("--alpha", type=power, default=0.5, help="power of all but SVGP (%(default)s)")
     parser.add_argument("--full", action="store_true", help="M and iterations of the paper: hours")
     parser.add_argument("--M", nargs="+", type=count, help="numbers of inducing points (4 20; M4 and M5: 50)")
     parser.add_argument("--maxiter", type=count, help="iterations of L-BFGS, at most (20), or steps of Adam (300)")
     parser.add_argument("--max-train", type=count, metavar="ROWS", help="training rows, at most (all)")
     parser.add_argument("--split", type=int, default=0, help="number of the split (%(default)s)")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where runs are recorded (%(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of recorded runs (%(default)s)")
     return parser
 
 
 def _logged(directory: Path) -> tuple[Any, dict[str, Any]]:
-    """Seconds [n] of a run's log entries, and their scores [1, n]; without the one before training."""
+    """Return the seconds [n] of a run's log entries and their scores [1, n], without the entry before training."""
     metrics = json.loads((directory / "metrics.json").read_text())
     values = {name: np.array(metrics[name]["values"][1:]) for name in ("seconds", "test/error", "test/nlpd")}
     return values["seconds"], {"error": values["test/error"][None], "nlpd": values["test/nlpd"][None]}

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Classification: EP, power EP, quantile propagation, leave-one-out
 #
-# `PEPClassifier` takes the place of `gpflow.models.SVGP` (or `VGP`) for class labels. There is no q to train, and
-# leave-one-out predictions cost as much as one prediction. For readers who have classified with GPflow. Runs in half a
-# minute, without a network.
+# `PEPClassifier` replaces `gpflow.models.SVGP` (or `VGP`) for class labels. There is no q to train, and leave-one-out
+# predictions cost as much as one prediction. For readers who have classified with GPflow. Runs in half a minute,
+# without a network.
 
 # %%
 import gpflow
@@ -67,9 +67,9 @@ assert float(svgp.elbo((X, Y))) < bound
 # %% [markdown]
 # Training for each power starts from the parameters of the last one here; nothing is traced again.
 #
-# **What to see below:** near the data the boundary of probability 1/2 (black) is much the same for all powers, and so
-# are the test densities. Colors are deeper where a model is more certain; at `alpha=1` they fade sooner away from the
-# data. Triangles are inducing points.
+# **Figure:** near the data the boundary of probability 1/2 (black) is much the same for all powers, and so are the test
+# densities. Deeper colors mean more certainty; at `alpha=1` they fade sooner away from the data. Triangles are inducing
+# points.
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(11, 3.1), sharex=True, sharey=True)
@@ -109,8 +109,8 @@ assert status.converged and variational < ep
 # `projection="wasserstein"`: each site matches quantiles of the tilted distribution rather than its variance (Zhang et
 # al. 2020). Its variances are smaller than EP's.
 #
-# **What to see below:** the ratio of the standard deviations of f, QP's to EP's, at the rows. It is below 1 everywhere,
-# by two percent at most.
+# **Figure:** the ratio of the standard deviations of f, QP's to EP's, at the rows. It is below 1 everywhere, by two
+# percent at most.
 
 # %%
 qp = PEPClassifier((X, Y), model.kernel, Probit(), X, alpha=1.0, projection="wasserstein")
@@ -128,7 +128,7 @@ assert np.all(sd_qp / sd_ep > 0.975)
 # ## Leave-one-out
 #
 # `loo_log_predictive_density()` [N] is the log density of each label given all others, at fixed hyperparameters, from
-# the cavities of one fit. It approximates refits without the row; here they are compared for eight rows.
+# the cavities of one fit. It approximates refits without the row, here for eight rows.
 
 # %%
 loo = model.loo_log_predictive_density().numpy()  # [N]
@@ -144,8 +144,8 @@ for row, value, truth in zip(rows, loo[rows], refitted, strict=True):
 np.testing.assert_allclose(loo[rows], refitted, rtol=0.05, atol=0.01)
 
 # %% [markdown]
-# **What to see below:** the larger a circle, the smaller the probability of its label given the other rows. The largest
-# circles lie among the other class: candidates for wrong labels.
+# **Figure:** the larger a circle, the smaller the probability of its label given the other rows. The largest circles
+# lie among the other class: candidates for wrong labels.
 
 # %%
 fig, ax = plt.subplots(figsize=(4.5, 3.2))

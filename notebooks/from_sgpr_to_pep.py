@@ -1,7 +1,7 @@
 # %% [markdown]
 # # From SGPR to PEP
 #
-# What changes when `PEPR` replaces `gpflow.models.SGPR`: one argument, `alpha`, from the variational bound to FITC. For
+# `PEPR` replaces `gpflow.models.SGPR` and has one more argument, `alpha`, from the variational bound to FITC. For
 # readers who know GPflow's `SGPR`. Runs in half a minute, without a network.
 
 # %%
@@ -24,7 +24,7 @@ def latent(x):
 X = np.sort(rng.uniform(0.0, 6.0, (150, 1)), axis=0)  # [N, D]
 Y = latent(X) + 0.15 * rng.standard_normal(X.shape)  # [N, P]
 Xnew = np.linspace(-0.5, 6.5, 300)[:, None]
-Z = np.linspace(0.3, 5.7, 8)[:, None]  # [M, D]: few for this function, which shows what the methods do about it
+Z = np.linspace(0.3, 5.7, 8)[:, None]  # [M, D]: too few for this function, to show how the methods differ
 
 
 def kernel():
@@ -85,8 +85,8 @@ for name, model in models.items():
 # T-PEP is `PEPR` with a `scale` m: f given u has the covariance m D instead of D = Kff - Qff. A number stays
 # fixed, a `gpflow.Parameter` is learned.
 #
-# **What to see below:** SGPR explains as noise what eight inducing points cannot represent: too much noise, and a band
-# of nearly constant width where the data are. With `alpha=1` there is too little noise, and the band is narrow at
+# **Figure:** eight inducing points cannot represent the function, and SGPR explains the rest as noise: too much noise,
+# and a band of nearly constant width near the data. With `alpha=1` there is too little noise, and the band is narrow at
 # inducing points and wide between them. With `alpha=0.5` the noise is nearest to the truth.
 
 # %%
@@ -109,8 +109,8 @@ fig.tight_layout()
 # %% [markdown]
 # ## Which alpha?
 #
-# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats per row, the smaller the better. Of
-# these models, those with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
+# Compare predictions of new rows. `metrics` takes arrays [N, P]; NLPD is in nats per row, the smaller the better. The
+# two models with `alpha=0.5` have the best densities: SGPR has too much noise, FITC too little.
 
 # %%
 Xtest = rng.uniform(0.0, 6.0, (500, 1))
@@ -138,7 +138,7 @@ assert found.alpha == 1.0 and 0.5 in found.within_two_standard_errors
 print("best:", found.alpha, " not significantly worse:", found.within_two_standard_errors)
 
 # %% [markdown]
-# Leave-one-out densities of a regression model are exact: they are those of a fit without the row, at the same
+# Leave-one-out densities of a regression model are exact: they equal the densities of a fit without the row at the same
 # hyperparameters.
 
 # %%
@@ -153,9 +153,8 @@ np.testing.assert_allclose(left_out, refitted, rtol=1e-5)
 # %% [markdown]
 # ## The objective is a bound at alpha = 0 only
 #
-# **What to see below:** at fixed hyperparameters the objective rises with alpha, from SGPR's bound towards the log
-# evidence. For alpha > 0 it is an approximation, not a bound. `upper_bound()` bounds the log evidence from above for
-# any alpha.
+# **Figure:** at fixed hyperparameters the objective rises with alpha, from SGPR's bound towards the log evidence. For
+# alpha > 0 it is an approximation, not a bound. `upper_bound()` bounds the log evidence from above for any alpha.
 
 # %%
 exact = gpflow.models.GPR((X, Y), half.kernel, likelihood=half.likelihood)

@@ -2,7 +2,7 @@
 # # More rows than memory, and several workers
 #
 # `PEPR`, `TSGPR`, `PEP` and `PEPClassifier` can read their rows from files and divide them among processes. The
-# objective is still that of all rows. For readers who use `SVGP` only because `SGPR` runs out of memory. Runs in 40
+# objective still sums over all rows. For readers who use `SVGP` only because `SGPR` runs out of memory. Runs in 40
 # seconds, without a network.
 
 # %%
@@ -57,8 +57,8 @@ print(f"noise s.d. {noise:.3f} (true 0.2)")
 assert abs(noise - 0.2) < 0.02
 
 # %% [markdown]
-# **What to see below:** the mean learned from the file (left) has the pattern of the function without noise (right).
-# Crosses are the inducing points.
+# **Figure:** the mean learned from the file (left) has the pattern of the function without noise (right). Crosses are
+# the inducing points.
 
 # %%
 side = np.linspace(-3.0, 3.0, 40)
@@ -103,7 +103,7 @@ else:
 # ## Several workers
 #
 # In the scope of TensorFlow's `MultiWorkerMirroredStrategy` each process passes its own share of the rows. The workers
-# exchange O(M²) numbers per step, whatever N is, and take identical steps. This is the whole program of a worker. On
+# exchange O(M²) numbers per step, independent of N, and take identical steps. This is the whole program of a worker. On
 # several machines, `TF_CONFIG` has their names instead of loopback addresses.
 
 # %%
@@ -130,7 +130,7 @@ np.save(folder / "Z.npy", Z)
 
 
 def free_ports(count):
-    """Ports of the loopback address that nobody listens to."""
+    """Return unused ports of the loopback address."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -152,8 +152,8 @@ for worker, (_, errors) in zip(workers, outputs, strict=True):
 first, second = (json.loads(printed.splitlines()[-1]) for printed, _ in outputs)
 
 # %% [markdown]
-# Both workers end with the same parameters, bit for bit, and up to rounding with those of one process that has all
-# rows. The chief, worker 0, wrote the checkpoint. If the workers are started again after a crash, all resume from it.
+# Both workers end with the same parameters, bit for bit; they agree up to rounding with one process that has all rows.
+# The chief, worker 0, wrote the checkpoint. If the workers are started again after a crash, all resume from it.
 
 # %%
 print(f"rows: {first['rows']} + {second['rows']}")

@@ -2,7 +2,7 @@
 # # Experiments with Sacred, curves in TensorBoard
 #
 # Run an experiment of the repository from the command line, read its record and show its log. `fit` alone writes the
-# same log for models of your own. For readers who keep their results. Runs in half a minute, without a network.
+# same log for your own models. For readers who keep their results. Runs in half a minute, without a network.
 
 # %%
 import json
@@ -57,12 +57,12 @@ print("logged:", ", ".join(sorted(metrics)))
 assert record["status"] == "COMPLETED" and config["gp"]["alpha"] == 0.5
 
 # %% [markdown]
-# ## What TensorBoard shows
+# ## The log in TensorBoard
 #
 # `tensorboard --logdir runs` shows the scalars of all runs in the browser. Its files can be read from Python as well.
 #
-# **What to see below:** L-BFGS raises the objective (nats per row) quickly and then slowly. The test NLPD falls at
-# first and is flat after some ten iterations; further training does not improve the predictions.
+# **Figure:** L-BFGS raises the objective (nats per row) quickly and then slowly. The test NLPD falls at first and is
+# flat after some ten iterations; further training does not improve the predictions.
 
 
 # %%
@@ -106,8 +106,8 @@ print(", ".join(sorted(logged)))
 np.testing.assert_allclose(logged["objective"][1], result.objective, rtol=1e-6)
 
 # %% [markdown]
-# **What to see below:** the last picture in TensorBoard's tab "Images": observations, mean and two standard deviations
-# of y, and inducing points (black) at the bottom.
+# **Figure:** the last picture in TensorBoard's tab "Images": observations, mean and two standard deviations of y, and
+# inducing points (black) at the bottom.
 
 # %%
 events = EventAccumulator(str(folder / "logs"), size_guidance={"tensors": 0}).Reload()

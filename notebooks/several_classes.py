@@ -44,7 +44,7 @@ def scores(model):
 # %% [markdown]
 # ## Robust-max, chosen by itself
 #
-# With labels 0, 1, 2 and no likelihood `PEPClassifier` uses `MultiClassRobustMax(3)`: the observed class is that of the
+# With labels 0, 1, 2 and no likelihood `PEPClassifier` uses `MultiClassRobustMax(3)`: the label is the index of the
 # largest of three latent functions, except for a fraction ε of labels drawn at random. (GPflow's own `MultiClass` is
 # accepted too; its probabilities have errors of up to 1e-4.) The latent functions share kernel and inducing points
 # here.
@@ -63,8 +63,8 @@ for alpha in (0.0, 0.5, 1.0):
     assert error < 0.08
 
 # %% [markdown]
-# **What to see below:** red, green and blue are mixed by the probabilities of the three classes; gray is where the
-# model is uncertain, away from the data. The three arms are separated, by much the same boundaries for each power.
+# **Figure:** red, green and blue are mixed by the probabilities of the three classes; gray means uncertain, away from
+# the data. The three arms are separated, by much the same boundaries for each power.
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.3), sharex=True, sharey=True)
@@ -82,7 +82,7 @@ fig.tight_layout()
 # `SeparateIndependent` kernels and `SeparateIndependentInducingVariables` work as in GPflow. They go into
 # `PEPClassifier`, and into the minibatch models, `ARPEP`, `APEP` and `RPAPEP`. These have an explicit q(u) and the
 # constructor arguments of `SVGP`, plus `alpha`. At `alpha=0` all three are SVGP. (ε is the share of labels drawn at
-# random here; in GPflow's `RobustMax` it is the share of wrong ones, smaller by the factor (C - 1)/C.)
+# random here; in GPflow's `RobustMax` it is the share of wrong labels, smaller by the factor (C - 1)/C.)
 
 # %%
 kernel = SeparateIndependent([SquaredExponential() for _ in range(3)])
@@ -101,8 +101,8 @@ error, nlpd = scores(tied)
 print(f"APEP, alpha = 0.5, minibatches of 40: error {error:.3f}, NLPD {nlpd:.3f}, {result.seconds:.0f} s")
 
 # %% [markdown]
-# **What to see below:** the NLPD of held-out rows falls during training and levels off somewhat above that of
-# `PEPClassifier` (dotted), whose sites are not tied to each other. No step reads all rows.
+# **Figure:** the NLPD of held-out rows falls during training and levels off somewhat above `PEPClassifier`'s (dotted),
+# whose sites are not tied to each other. No step reads all rows.
 
 # %%
 steps = 50 * np.arange(1, len(result.objective) + 1)

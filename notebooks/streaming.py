@@ -33,7 +33,7 @@ Xnew = np.linspace(0.0, 20.0, 300)[:, None]
 # ## Exact with fixed hyperparameters and inducing points
 #
 # With fixed hyperparameters and inducing points a stream has the posterior of all rows at once, and its objectives add
-# up to that of all rows.
+# up to the objective of all rows.
 
 # %%
 Z = np.linspace(0.0, 20.0, 25)[:, None]
@@ -56,14 +56,13 @@ for value, expected in zip(stream.predict_f(Xnew), together.predict_f(Xnew), str
 # %% [markdown]
 # ## Learning on the way
 #
-# Usually the first batch knows neither the hyperparameters nor where inducing points will be needed. `update` takes the
-# next batch. `fraction_to_move=0.4` moves up to two fifths of the inducing points to the inputs of the batch with the
-# largest variance given the other points. `fit` trains between updates. Small powers are best for streams: `alpha=0`
-# here.
+# Usually the first batch determines neither the hyperparameters nor the inducing points. `update` takes the next batch.
+# `fraction_to_move=0.4` moves up to two fifths of the inducing points to the inputs of the batch with the largest
+# variance given the other points. `fit` trains between updates. Small powers are best for streams: `alpha=0` here.
 #
-# **What to see below:** the model after batches 1, 3 and 5. Only the dark rows are in memory. The light ones were
-# discarded, but the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread over the
-# inputs so far, and beyond the last batch the band is wide.
+# **Figure:** the model after batches 1, 3 and 5. Only the dark rows are in memory. The light rows were discarded, but
+# the posterior still follows the truth (dotted) there. Inducing points (triangles) have spread over the inputs so far,
+# and beyond the last batch the band is wide.
 
 # %%
 model = StreamingSGPR(batches[0], gpflow.kernels.SquaredExponential(), np.linspace(0.0, 4.0, 20)[:, None], alpha=0.0)
@@ -93,8 +92,8 @@ assert error < 0.15
 # %% [markdown]
 # ## Saving the state
 #
-# `state` has all that the next batch needs. A model made from it continues bit for bit. Its size does not depend on the
-# number of earlier batches.
+# `state` has everything the next batch needs. A model made from it continues bit for bit. Its size does not depend on
+# the number of earlier batches.
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -108,11 +107,11 @@ for one, other in zip(model.predict_f(Xnew), again.predict_f(Xnew), strict=True)
 # %% [markdown]
 # ## Labels that arrive in batches
 #
-# `StreamingPEP` does the same with any likelihood. Its sites are those of the batch; `fit` trains each batch.
+# `StreamingPEP` does the same with any likelihood. Only the rows of the batch have sites; `fit` trains each batch.
 #
-# **What to see below:** the probability of label 1 after each of two batches; the vertical line is where the second
-# begins. After the first batch the probability is 1/2 beyond the data. The second batch adds its part and leaves the
-# earlier one nearly unchanged.
+# **Figure:** the probability of label 1 after each of two batches; the second begins at the vertical line. After the
+# first batch the probability is 1/2 beyond the data. The second batch adds its part and leaves the earlier part nearly
+# unchanged.
 
 # %%
 labels = (Y > 0.0).astype(float)

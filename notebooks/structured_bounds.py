@@ -33,7 +33,7 @@ def points(M):
 # %% [markdown]
 # ## Five bounds at the same parameters
 #
-# With D = Kff - Qff, d its diagonal and L0 = log N(y; 0, Qff + σ²I), what the bounds subtract from L0 is
+# With D = Kff - Qff, d its diagonal and L0 = log N(y; 0, Qff + σ²I), the bounds subtract from L0
 #
 # | | |
 # |---|---|
@@ -71,9 +71,9 @@ ordered = [*found.values(), evidence, upper]
 assert all(one < other for one, other in pairwise(ordered))
 
 # %% [markdown]
-# **What to see below:** the gap between each bound and the log evidence, on a logarithmic scale. It closes as inducing
-# points are added. With 9 to 12 points blocks of ten leave a fraction of SGPR's gap, nearly as little as one block.
-# With 40 points all bounds agree, since D vanishes.
+# **Figure:** the gap between each bound and the log evidence, on a logarithmic scale. It closes as inducing points are
+# added. With 9 to 12 points blocks of ten leave a fraction of SGPR's gap, nearly as little as one block. With 40 points
+# all bounds agree, since D vanishes.
 
 # %%
 sizes = (6, 9, 12, 16, 20, 30, 40)
@@ -89,13 +89,12 @@ for values in curves:
     assert all(one <= other + 1e-6 for one, other in pairwise(in_order))
 
 # %% [markdown]
-# ## What a tighter bound changes in training
+# ## Training with a tighter bound
 #
 # Training a loose bound favors hyperparameters at which the bound is tight: too much noise, too long lengthscales. Here
 # each bound is trained from the same start, with eight inducing points.
 #
-# **What to see below:** the tighter the bound, the closer its learned noise (points) is to that of the exact GP
-# (dotted).
+# **Figure:** the tighter the bound, the closer its learned noise (points) is to the exact GP's (dotted).
 
 # %%
 trained = {
@@ -122,8 +121,8 @@ fig.tight_layout()
 # %% [markdown]
 # ## The same with minibatches
 #
-# `TSVGP` and `BTSVGP` are to `gpflow.models.SVGP` what `TSGPR` and `BTSGPR` are to `SGPR`. At equal parameters SVGP ≤
-# TSVGP ≤ BTSVGP ≤ log evidence. To compare them without training noise, all get the q(u) that is optimal for SVGP.
+# `TSVGP` and `BTSVGP` are the minibatch forms of `TSGPR` and `BTSGPR`. At equal parameters SVGP ≤ TSVGP ≤ BTSVGP ≤ log
+# evidence. To compare them without training noise, all get the q(u) that is optimal for SVGP.
 
 # %%
 mean, covariance = trained["SGPR"].predict_f(trained["SGPR"].inducing_variable.Z, full_cov=True)
@@ -144,8 +143,8 @@ assert values[0] < values[1] < values[2]
 # %% [markdown]
 # `fit` draws the minibatches (fixed blocks for `BTSVGP`) and takes natural gradients of q(u), Adam for the rest.
 #
-# **What to see below:** the structured bounds end above SVGP's, blocks highest. The curves are means over minibatches
-# since the last record.
+# **Figure:** the structured bounds end above SVGP's, blocks highest. The curves are means over minibatches since the
+# last record.
 
 # %%
 fig, ax = plt.subplots(figsize=(5.5, 2.8))

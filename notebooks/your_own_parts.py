@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Your own likelihood, kernel and site rule
 #
-# What you can add from outside the package, in the order of effort, and how to check it. For readers who have written a
+# Add your own parts from outside the package, in the order of effort, and check them. For readers who have written a
 # GPflow kernel or likelihood. Runs in half a minute, without a network.
 
 # %%
@@ -95,8 +95,8 @@ assert result.sites.converged
 #
 # PEP needs the moments of tilted distributions N(f; m, v) p(y|f)^α. If they are known in closed form, a rule computes
 # them. The registry `tilted_rule` finds the rule by the classes of likelihood and projection. A rule is faster than
-# quadrature, and necessary where log p(y|f) has a kink, since quadrature uses its derivatives. Laplace noise has one at
-# f = y, where the integral splits into two Gaussian ones. With e = m - y, a = α/b, s = √v:
+# quadrature, and necessary if log p(y|f) has a kink, since quadrature uses its derivatives. Laplace noise has a kink at
+# f = y, which splits the integral into two Gaussian integrals. With e = m - y, a = α/b, s = √v:
 #
 # Z± = exp(∓a e + a²v/2) Φ((±e - a v)/s),   log Z = log(Z₊ + Z₋) - α log 2b.
 #
@@ -162,7 +162,7 @@ for alpha in (0.0, 0.5, 1.0):
     for row, (mean, variance) in enumerate(zip(means, variances, strict=True)):
 
         def expectation(function, mean=mean, variance=variance):
-            """Of the cavity, by quadrature that knows the kink."""
+            """Expectation under the cavity, by quadrature with a break at the kink."""
 
             def integrand(f):
                 return function(f) * np.exp(-0.5 * (f - mean) ** 2 / variance) / np.sqrt(2.0 * np.pi * variance)
@@ -187,8 +187,8 @@ for alpha in (0.0, 0.5, 1.0):
 print("The rule agrees with the integrals.")
 
 # %% [markdown]
-# **What to see below:** the same data, a few of them made outliers (circles). With Laplace noise the mean (blue) stays
-# with the true walk (dotted); with Gaussian noise (orange) it is pulled towards the circles.
+# **Figure:** the same data, a few of them made outliers (circles). With Laplace noise the mean (blue) stays with the
+# true walk (dotted); with Gaussian noise (orange) it is pulled towards the circles.
 
 # %%
 spoiled = Y.copy()
@@ -273,7 +273,7 @@ class ExponentialNoise(DTC):
 
 
 # %% [markdown]
-# Check the objective against its dense formula, and derivatives against those of the formula.
+# Check the objective against its dense formula, and the derivatives against the formula's.
 
 # %%
 kernel = gpflow.kernels.SquaredExponential(lengthscales=1.0)
@@ -308,9 +308,9 @@ np.testing.assert_allclose(*found, rtol=1e-6)
 # The base class provides predictions, leave-one-out, `fit`, files and workers, a second base class provides streams
 # (`CONTRIBUTING.md`).
 #
-# **What to see below:** the noise of a site against x, with six inducing points (triangles). In DTC it is the same for
-# all rows. FITC adds the variance that the inducing points do not explain. The exponential rule gives rows halfway
-# between two points almost no weight.
+# **Figure:** the noise of a site against x, with six inducing points (triangles). In DTC it is the same for all rows.
+# FITC adds the variance that the inducing points do not explain. The exponential rule gives rows halfway between two
+# points almost no weight.
 
 # %%
 Q, v = site_noise()

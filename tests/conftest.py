@@ -1,13 +1,8 @@
 """
-Time and memory of the test process.
+Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN is on.
 
-Graphs are run as they are traced, and shapes are not checked: TensorFlow's optimizer takes a third of the time of a
-graph's first run, and most graphs here run a few times; checks of shapes take a fifth of the time of most tests.
-Modules that compare with references or with other processes, and those of contracts and arguments, have both, as users
-do.
-
-Models and graphs, which are cycles, are collected after each module, and on the way. The allocator that comes with
-oneDNN never returns memory to the operating system, so that oneDNN is off.
+TensorFlow keeps some hundred kilobytes of every graph that a process has traced. Models and graphs, which are cycles,
+are collected after each module, and within modules that trace many.
 """
 
 import ctypes
@@ -17,23 +12,16 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # read when TensorFlow is imported
-
 import pytest
-import tensorflow as tf
-from check_shapes import get_enable_check_shapes, set_enable_check_shapes
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
-from gpflow_pep.runtime.tracing import hand_over
+from gpflow_pep.runtime.tracing import release_graphs
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they run in the background ignore it
 
 _C = ctypes.CDLL(None)
-_TESTS = Path(__file__).parent
-_CHECKING = get_enable_check_shapes()
 _STATM = Path("/proc/self/statm")  # of Linux
-_FULLY_CHECKED = ("contracts", "oracle", "dense", "as_gpflow", "checkpoints", "validation")  # in the paths of modules
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
 
 
@@ -42,14 +30,6 @@ def imported() -> None:
     """Set aside what was imported: a collection does not visit it, is fast, and comes after fewer new objects."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def checked_and_optimized(request: pytest.FixtureRequest) -> None:
-    """Whether shapes are checked, and graphs optimized, in this module."""
-    wanted = any(part in str(request.path.relative_to(_TESTS)) for part in _FULLY_CHECKED)
-    set_enable_check_shapes(_CHECKING if wanted else False)
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,7 +49,7 @@ def _release_module(item: pytest.Item) -> None:
     for value in vars(module).values() if module else ():
         if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
             value.cache_clear()
-    hand_over()
+    release_graphs()
     entries = gradient_registry._registry
     for name in list(entries):  # the loader registers gradients of its own, which never go
         if getattr(entries[name]["type"], "__module__", "").startswith("tensorflow.python.saved_model"):
@@ -80,7 +60,7 @@ def _release_module(item: pytest.Item) -> None:
 
 
 def _release() -> None:
-    hand_over()
+    release_graphs()
     gc.collect()
     if hasattr(_C, "malloc_trim"):  # glibc keeps what is freed, up to a gigabyte here
         _C.malloc_trim(0)

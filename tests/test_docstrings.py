@@ -46,7 +46,7 @@ def test_example(name, tmp_path, monkeypatch):
     assert runner.run(EXAMPLES[name], out=said.append).failed == 0, "".join(said)
 
 
-def test_what_users_call_has_an_example():
+def test_public_models_and_functions_have_an_example():
     """But for what functions with an example return, and what compiled functions call."""
     results = {gpflow_pep.AlphaSelection, gpflow_pep.FitResult, gpflow_pep.NumInducingSelection}
     exceptions = results | {gpflow_pep.inducing.greedy_conditional_variance}

@@ -71,12 +71,12 @@ def test_every_public_name_is_in_the_api_and_no_other():
     assert len(documented) == len(set(documented)), "a name is in the API twice"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_links_lead_somewhere(path):
+def test_links_lead_somewhere():
     """To files of the repository, and to headings in them, in GitHub's and the site's form."""
-    for target, anchor in LINK.findall(text_of(path)):
-        file = path.parent / target if target else path
-        assert file.is_file(), target
-        if anchor:
-            words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text_of(file))]
-            assert anchor in [heading.replace(" ", "-") for heading in words], f"{target}#{anchor}"
+    for path in PAGES:
+        for target, anchor in LINK.findall(text_of(path)):
+            file = path.parent / target if target else path
+            assert file.is_file(), f"{path.name}: {target}"
+            if anchor:
+                words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text_of(file))]
+                assert anchor in [heading.replace(" ", "-") for heading in words], f"{path.name}: {target}#{anchor}"

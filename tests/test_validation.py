@@ -48,34 +48,33 @@ def with_bad(array, places, value=np.nan):
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        ((X[:, 0], Y), ["data[0] (X)", "[rows, D]", "[12]"]),
-        ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "np.reshape(values, [-1, 1])"]),
-        ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
-        ((1.0, Y), ["data[0] (X)", "[]"]),
-        ((X, Y[:11]), ["same number of rows", "12", "11"]),
-        ((X[:0], Y[:0]), ["data[0] (X)", "at least one row", "[0, 2]"]),
-        ((X[:, :0], Y), ["data[0] (X)", "one column", "[12, 0]"]),
-        ((X, Y[:, :0]), ["data[1] (Y)", "[12, 0]"]),
-        ((with_bad(X, [(3, 1), (7, 0), (7, 1)]), Y), ["data[0] (X)", "3 values", "row 3"]),
-        ((X, with_bad(Y, [5], np.inf)), ["data[1] (Y)", "1 value", "row 5"]),
-        ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
-        ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
-        ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
-        ((X, with_bad(Y.astype(object), [3, 5], "2.5")), ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"]),
-        ((X, with_bad(Y.astype(object), [3], None)), ["data[1] (Y)", "real numbers", "None (1 such value)"]),
-        ((X, None), ["data[1] (Y)"]),
-        (X, ["data", "pair", "ndarray"]),
-        ((X,), ["data", "pair"]),
-        ((X, Y, Y), ["data", "pair"]),
-        (None, ["data", "pair", "NoneType"]),
-    ],
-)
-@pytest.mark.parametrize("model", [PEPR, TSGPR])
-def test_data(model, data, words):
-    refused(words, model, data=data)
+BAD_DATA = [
+    ((X[:, 0], Y), ["data[0] (X)", "[rows, D]", "[12]"]),
+    ((X, Y[:, 0]), ["data[1] (Y)", "[rows, P]", "[12]", "np.reshape(values, [-1, 1])"]),
+    ((X[None], Y), ["data[0] (X)", "[1, 12, 2]"]),
+    ((1.0, Y), ["data[0] (X)", "[]"]),
+    ((X, Y[:11]), ["same number of rows", "12", "11"]),
+    ((X[:0], Y[:0]), ["data[0] (X)", "at least one row", "[0, 2]"]),
+    ((X[:, :0], Y), ["data[0] (X)", "one column", "[12, 0]"]),
+    ((X, Y[:, :0]), ["data[1] (Y)", "[12, 0]"]),
+    ((with_bad(X, [(3, 1), (7, 0), (7, 1)]), Y), ["data[0] (X)", "3 values", "row 3"]),
+    ((X, with_bad(Y, [5], np.inf)), ["data[1] (Y)", "1 value", "row 5"]),
+    ((X, with_bad(Y, [0, 11], -np.inf)), ["data[1] (Y)", "2 values", "row 0"]),
+    ((X.astype(str), Y), ["data[0] (X)", "real numbers"]),
+    ((X.astype(complex), Y), ["data[0] (X)", "real numbers", "complex128"]),
+    ((X, with_bad(Y.astype(object), [3, 5], "2.5")), ["data[1] (Y)", "real numbers", "'2.5' (2 such values)"]),
+    ((X, with_bad(Y.astype(object), [3], None)), ["data[1] (Y)", "real numbers", "None (1 such value)"]),
+    ((X, None), ["data[1] (Y)"]),
+    (X, ["data", "pair", "ndarray"]),
+    ((X,), ["data", "pair"]),
+    ((X, Y, Y), ["data", "pair"]),
+    (None, ["data", "pair", "NoneType"]),
+]
+
+
+def test_bad_data_are_refused():
+    for data, words in BAD_DATA:
+        refused(words, data=data)
 
 
 def test_truth_values_and_objects_that_are_numbers_are_numbers():
@@ -96,9 +95,8 @@ def test_the_column_of_a_table_that_holds_no_numbers():
         build().predict_f(table[["width", "city"]])
 
 
-@pytest.mark.parametrize(
-    "convert",
-    [
+def test_real_numbers_of_any_kind_become_default_float():
+    for convert in [
         lambda a: np.round(a).astype(np.int64),
         lambda a: np.round(a + 5).astype(np.uint8),
         lambda a: a.astype(np.float32),
@@ -107,18 +105,15 @@ def test_the_column_of_a_table_that_holds_no_numbers():
         tf.constant,
         lambda a: tf.constant(a, tf.float32),
         tf.Variable,
-    ],
-    ids=["int64", "uint8", "float32", "float16", "lists", "tensor", "float32 tensor", "variable"],
-)
-def test_real_numbers_of_any_kind_become_default_float(convert):
-    model = build(data=(convert(X), convert(Y)), inducing_variable=convert(Z))
-    reference = build(
-        data=tuple(np.asarray(convert(values), np.float64) for values in (X, Y)),
-        inducing_variable=np.asarray(convert(Z), np.float64),
-    )
-    assert [variable.dtype for variable in model.data] == [tf.float64, tf.float64]
-    assert model.inducing_variable.Z.dtype == tf.float64
-    assert float(model.training_loss()) == float(reference.training_loss())
+    ]:
+        model = build(data=(convert(X), convert(Y)), inducing_variable=convert(Z))
+        reference = build(
+            data=tuple(np.asarray(convert(values), np.float64) for values in (X, Y)),
+            inducing_variable=np.asarray(convert(Z), np.float64),
+        )
+        assert [variable.dtype for variable in model.data] == [tf.float64, tf.float64]
+        assert model.inducing_variable.Z.dtype == tf.float64
+        assert float(model.training_loss()) == float(reference.training_loss())
 
 
 def test_finite_in_the_precision_that_is_used():
@@ -144,18 +139,15 @@ BAD_ALPHA = [
 ]
 
 
-@pytest.mark.parametrize(("alpha", "words"), BAD_ALPHA)
-def test_alpha(alpha, words):
-    refused(words, alpha=alpha, blocks=6)
-
-
-@pytest.mark.parametrize(("alpha", "words"), BAD_ALPHA)
-def test_alpha_set_later(alpha, words):
+def test_bad_alpha_is_refused():
+    """In the constructor and when it is assigned, which leaves alpha as it was."""
     model = build(alpha=[0.2, 0.4], blocks=6)
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        model.alpha = alpha
-    assert all(word in str(error.value) for word in words), error.value
-    np.testing.assert_array_equal(model.alpha, [0.2, 0.4])
+    for alpha, words in BAD_ALPHA:
+        refused(words, alpha=alpha, blocks=6)
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            model.alpha = alpha
+        assert all(word in str(error.value) for word in words), error.value
+        np.testing.assert_array_equal(model.alpha, [0.2, 0.4])
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
@@ -165,12 +157,12 @@ def test_alpha_keeps_its_shape(first, second):
         model.alpha = second
 
 
-@pytest.mark.parametrize("alpha", [0, 1, np.float32(0.5), np.array(0.25), tf.constant(0.5), tf.Variable(0.5), [0.1, 1]])
-def test_alpha_that_is_accepted(alpha):
-    model = build(alpha=alpha, blocks=6)
-    np.testing.assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
-    model.alpha = np.zeros(np.shape(alpha))
-    np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
+def test_alpha_that_is_accepted():
+    for alpha in [0, 1, np.float32(0.5), np.array(0.25), tf.constant(0.5), tf.Variable(0.5), [0.1, 1]]:
+        model = build(alpha=alpha, blocks=6)
+        np.testing.assert_array_equal(model.alpha, np.asarray(alpha, np.float64))
+        model.alpha = np.zeros(np.shape(alpha))
+        np.testing.assert_array_equal(model.alpha, np.zeros(np.shape(alpha)))
 
 
 @pytest.mark.parametrize("alpha", some_slow([2.0, -1e-3, np.nan], quick=[-1e-3]))
@@ -191,31 +183,24 @@ def test_alpha_assigned_directly_stops_the_next_evaluation(alpha, options):
 # --- scale -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("scale", "words"),
-    [
-        (0.0, ["scale", "positive", "0.0"]),
-        (-1.0, ["scale", "positive", "-1.0"]),
-        (np.nan, ["scale", "positive", "nan"]),
-        (np.inf, ["scale", "positive", "inf"]),
-        (True, ["scale", "positive", "True"]),
-        (None, ["scale", "positive", "None"]),
-        ([1.0], ["scale", "positive", "[1.0]"]),
-        (np.complex128(1.0), ["scale", "positive"]),
-        ("best", ["scale", '"optimal"', "'best'"]),
-    ],
-)
-def test_scale(scale, words):
-    refused(words, scale=scale)
+BAD_SCALES = [
+    (0.0, ["scale", "positive", "0.0"]),
+    (-1.0, ["scale", "positive", "-1.0"]),
+    (np.nan, ["scale", "positive", "nan"]),
+    (np.inf, ["scale", "positive", "inf"]),
+    (True, ["scale", "positive", "True"]),
+    (None, ["scale", "positive", "None"]),
+    ([1.0], ["scale", "positive", "[1.0]"]),
+    (np.complex128(1.0), ["scale", "positive"]),
+    ("best", ["scale", '"optimal"', "'best'"]),
+    *((gpflow.Parameter(values), ["scale", "positive"]) for values in ([1.0, 1.0], -1.0, 0.0)),
+]
 
 
-@pytest.mark.parametrize("values", [[1.0, 1.0], -1.0, 0.0])
-def test_scale_as_a_parameter(values):
-    """One positive number, which a transform can make of any; a free parameter must start as one."""
-    refused(["scale", "positive"], scale=gpflow.Parameter(values))
-
-
-def test_scale_of_another_type():
+def test_bad_scale_is_refused():
+    """A parameter without a transform must start at one positive number."""
+    for scale, words in BAD_SCALES:
+        refused(words, scale=scale)
     refused(["scale", "float64", "float32"], scale=gpflow.Parameter(1.0, dtype=tf.float32))
     refused(["scale", "number or a gpflow.Parameter", "tf.Variable"], scale=tf.Variable(1.0, dtype=tf.float64))
 
@@ -259,10 +244,10 @@ BAD_BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize(("blocks", "words"), BAD_BLOCKS)
 @pytest.mark.parametrize("model", [PEPR, BTSGPR])
-def test_blocks(model, blocks, words):
-    refused(words, model, blocks=blocks)
+def test_bad_blocks_are_refused(model):
+    for blocks, words in BAD_BLOCKS:
+        refused(words, model, blocks=blocks)
 
 
 def test_blocks_that_mean_the_same():
@@ -307,69 +292,67 @@ class NoVariables(gpflow.inducing_variables.InducingVariables):
     num_inducing, shape = 0, None
 
 
-@pytest.mark.parametrize(
-    ("inducing_variable", "words"),
-    [
-        (Z[:, :1], ["inducing_variable", "2", "1"]),
-        (np.zeros((4, 3)), ["inducing_variable", "2", "3"]),
-        (Z[:0], ["inducing_variable", "at least one row", "[0, 2]"]),
-        (Z[:, 0], ["inducing_variable", "[4]"]),
-        (with_bad(Z, [(2, 1)]), ["inducing_variable", "1 value", "row 2"]),
-        (Z.astype(complex), ["inducing_variable", "real numbers"]),
-        ("Z", ["inducing_variable"]),
-        (None, ["inducing_variable"]),
-        (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
-        (
-            gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
-            ["inducing_variable", "all columns of Y", "SharedIndependentInducingVariables"],
-        ),
-        (
-            gpflow.inducing_variables.SeparateIndependentInducingVariables(
-                [gpflow.inducing_variables.InducingPoints(Z)]
-            ),
-            ["inducing_variable", "all columns of Y", "SeparateIndependentInducingVariables"],
-        ),
-        (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
-    ],
-)
-def test_inducing_variable(inducing_variable, words):
-    refused(words, inducing_variable=inducing_variable)
+BAD_INDUCING_VARIABLES = [
+    (Z[:, :1], ["inducing_variable", "2", "1"]),
+    (np.zeros((4, 3)), ["inducing_variable", "2", "3"]),
+    (Z[:0], ["inducing_variable", "at least one row", "[0, 2]"]),
+    (Z[:, 0], ["inducing_variable", "[4]"]),
+    (with_bad(Z, [(2, 1)]), ["inducing_variable", "1 value", "row 2"]),
+    (Z.astype(complex), ["inducing_variable", "real numbers"]),
+    ("Z", ["inducing_variable"]),
+    (None, ["inducing_variable"]),
+    (gpflow.inducing_variables.InducingPoints(Z[:, :1]), ["inducing_variable", "2", "1"]),
+    (
+        gpflow.inducing_variables.SharedIndependentInducingVariables(gpflow.inducing_variables.InducingPoints(Z)),
+        ["inducing_variable", "all columns of Y", "SharedIndependentInducingVariables"],
+    ),
+    (
+        gpflow.inducing_variables.SeparateIndependentInducingVariables([gpflow.inducing_variables.InducingPoints(Z)]),
+        ["inducing_variable", "all columns of Y", "SeparateIndependentInducingVariables"],
+    ),
+    (NoVariables(), ["inducing_variable", "at least one inducing variable", "0"]),
+]
+
+
+def test_bad_inducing_variables_are_refused():
+    for inducing_variable, words in BAD_INDUCING_VARIABLES:
+        refused(words, inducing_variable=inducing_variable)
 
 
 # --- kernel, likelihood, numbers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "as many outputs", "1, got 2"]),
-        ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
-        ({"kernel": "rbf"}, ["kernel", "str"]),
-        ({"kernel": None}, ["kernel", "None"]),
-        ({"mean_function": 1.0}, ["mean_function"]),
-        ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
-        ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
-        ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),
-        ({"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0}, ["noise_variance", "likelihood"]),
-        ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
-        ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
-        ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
-        ({"noise_variance": 1e-7}, ["noise_variance", "above 1e-06", "1e-07"]),
-        ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "positive", "[0.1, 0.2, 0.3]"]),
-        ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
-        ({"chunk_size": -4}, ["chunk_size", "-4"]),
-        ({"chunk_size": 1.5}, ["chunk_size", "whole number", "1.5"]),
-        ({"chunk_size": True}, ["chunk_size", "True"]),
-        ({"chunk_size": "all"}, ["chunk_size", "'all'"]),
-        ({"max_jitter": -1e-3}, ["max_jitter", "-0.001"]),
-        ({"max_jitter": np.nan}, ["max_jitter", "nan"]),
-        ({"max_jitter": "large"}, ["max_jitter", "'large'"]),
-        ({"max_jitter": [1e-4, 1e-3]}, ["max_jitter"]),
-    ],
-)
+BAD_OPTIONS = [
+    ({"kernel": gpflow.kernels.SharedIndependent(kernel(), 2)}, ["kernel", "as many outputs", "1, got 2"]),
+    ({"kernel": gpflow.kernels.SeparateIndependent([kernel()])}, ["kernel", "SeparateIndependent"]),
+    ({"kernel": "rbf"}, ["kernel", "str"]),
+    ({"kernel": None}, ["kernel", "None"]),
+    ({"mean_function": 1.0}, ["mean_function"]),
+    ({"likelihood": gpflow.likelihoods.StudentT()}, ["likelihood", "Gaussian", "StudentT"]),
+    ({"likelihood": gpflow.likelihoods.Bernoulli()}, ["likelihood", "Gaussian", "Bernoulli"]),
+    ({"likelihood": "gaussian"}, ["likelihood", "Gaussian", "str"]),
+    ({"likelihood": gpflow.likelihoods.Gaussian(), "noise_variance": 1.0}, ["noise_variance", "likelihood"]),
+    ({"noise_variance": 0.0}, ["noise_variance", "0.0"]),
+    ({"noise_variance": -1.0}, ["noise_variance", "-1.0"]),
+    ({"noise_variance": np.nan}, ["noise_variance", "nan"]),
+    ({"noise_variance": 1e-7}, ["noise_variance", "above 1e-06", "1e-07"]),
+    ({"noise_variance": [0.1, 0.2, 0.3]}, ["noise_variance", "positive", "[0.1, 0.2, 0.3]"]),
+    ({"chunk_size": 0}, ["chunk_size", "at least 1", "0"]),
+    ({"chunk_size": -4}, ["chunk_size", "-4"]),
+    ({"chunk_size": 1.5}, ["chunk_size", "whole number", "1.5"]),
+    ({"chunk_size": True}, ["chunk_size", "True"]),
+    ({"chunk_size": "all"}, ["chunk_size", "'all'"]),
+    ({"max_jitter": -1e-3}, ["max_jitter", "-0.001"]),
+    ({"max_jitter": np.nan}, ["max_jitter", "nan"]),
+    ({"max_jitter": "large"}, ["max_jitter", "'large'"]),
+    ({"max_jitter": [1e-4, 1e-3]}, ["max_jitter"]),
+]
+
+
 @pytest.mark.parametrize("model", [PEPR, TSGPR])
-def test_other_arguments(model, options, words):
-    refused(words, model, **options)
+def test_other_bad_arguments_are_refused(model):
+    for options, words in BAD_OPTIONS:
+        refused(words, model, **options)
 
 
 CHUNK_SIZES = [1, np.int64(5), 10**6, 2**30, 2**31 - 1, 2**31, np.int64(2**62), sys.maxsize, 2**70, None]
@@ -413,46 +396,43 @@ def test_chunk_sizes_that_are_accepted(model, chunk_size):
 TOO_MANY = [2**31, np.int64(2**31), 2**63, 2**70]
 
 
-@pytest.mark.parametrize("value", [*TOO_MANY, 0, -1, True, 1.0, "1", None, np.nan])
-def test_whole_numbers_that_are_refused(value):
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        validation.positive_integer(value, "count")
-    assert str(error.value) == f"count must be a whole number from 1 to 2147483647, got {value!r}."
+def test_bad_whole_numbers_are_refused():
+    for value in (*TOO_MANY, 0, -1, True, 1.0, "1", None, np.nan):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            validation.positive_integer(value, "count")
+        assert str(error.value) == f"count must be a whole number from 1 to 2147483647, got {value!r}."
 
 
-@pytest.mark.parametrize("value", [2**32, np.int64(2**32), -1, 2**70, 0.0, False])
-def test_seeds_that_are_refused(value):
+def test_bad_seeds_are_refused():
     model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
-    for call in (
-        lambda: Minibatches(12, 4, seed=value),
-        lambda: model.minibatches(4, seed=value),
-        lambda: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), seed=value),
-        lambda: fit(model, seed=value),
-    ):
-        with pytest.raises(ValueError, match="seed must be a whole number from 0 to 4294967295, got"):
-            call()
+    calls = (
+        lambda value: Minibatches(12, 4, seed=value),
+        lambda value: model.minibatches(4, seed=value),
+        lambda value: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), seed=value),
+        lambda value: fit(model, seed=value),
+    )
+    for value in (2**32, np.int64(2**32), -1, 2**70, 0.0, False):
+        for call in calls:
+            with pytest.raises(ValueError, match="seed must be a whole number from 0 to 4294967295, got"):
+                call(value)
 
 
-@pytest.mark.parametrize("value", TOO_MANY)
-def test_numbers_that_nothing_counts_to(value):
+def test_counts_beyond_32_bits_are_refused():
     model = PEP((X, Y), kernel(), gpflow.likelihoods.StudentT(), Z)
-
-    def assign():
-        model.max_sweeps = value
-
     calls = {
-        "max_sweeps": assign,
-        "batch_size": lambda: model.update_sites(batch_size=value),
-        "max_iterations": lambda: fit(build(), max_iterations=value),
-        "interval": lambda: fit(build(), interval=value),
-        "patience": lambda: fit(build(), patience=value),
-        "folds": lambda: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), folds=value),
-        "blocks": lambda: build(blocks=value),
-        "size": lambda: Minibatches(12, value),
+        "max_sweeps": lambda value: setattr(model, "max_sweeps", value),
+        "batch_size": lambda value: model.update_sites(batch_size=value),
+        "max_iterations": lambda value: fit(build(), max_iterations=value),
+        "interval": lambda value: fit(build(), interval=value),
+        "patience": lambda value: fit(build(), patience=value),
+        "folds": lambda value: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), folds=value),
+        "blocks": lambda value: build(blocks=value),
+        "size": lambda value: Minibatches(12, value),
     }
     for name, call in calls.items():
-        with pytest.raises(ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"):
-            call()
+        for value in TOO_MANY:
+            with pytest.raises(ValueError, match=f"^{name} must be a whole number from 1 to 2147483647, got"):
+                call(value)
 
 
 @pytest.mark.parametrize(
@@ -488,20 +468,20 @@ def test_numpy_integers_in_a_checkpoint(tmp_path):
     assert again.objective == first.objective
 
 
-@pytest.mark.parametrize("cache", ["bogus", "TENSOR ", 3])
-def test_posterior_cache(cache):
-    with pytest.raises(ValueError, match="cache") as error:
-        build().posterior(cache)
-    for word in ("tensor", "variable", "nocache", str(cache)):
-        assert word in str(error.value)
+def test_unknown_posterior_caches_are_refused():
+    for cache in ("bogus", "TENSOR ", 3):
+        with pytest.raises(ValueError, match="cache") as error:
+            build().posterior(cache)
+        for word in ("tensor", "variable", "nocache", str(cache)):
+            assert word in str(error.value)
 
 
-@pytest.mark.parametrize("columns", [1, 3])
-def test_prediction_at_inputs_of_another_width(columns):
+def test_inputs_of_another_width_are_refused():
     model = build()
     for predict in (model.predict_f, model.posterior().predict_f):
-        with pytest.raises(Exception, match=r"(?i)dimension|shape|columns|size"):
-            predict(np.zeros((5, columns)))
+        for columns in (1, 3):
+            with pytest.raises(Exception, match=r"(?i)dimension|shape|columns|size"):
+                predict(np.zeros((5, columns)))
 
 
 # --- data that changes -----------------------------------------------------------------------------------------------
@@ -537,23 +517,23 @@ def name(request):
     return request.param
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        ((X[:, :1], Y), ["data (X)", "2 columns", "1"]),
-        ((X, np.hstack([Y, Y])), ["data (Y)", "1 columns", "2"]),
-        ((X, Y[:5]), ["same number of rows"]),
-        ((with_bad(X, [(4, 0)]), Y), ["data[0] (X)", "row 4"]),
-        ((X[:0], Y[:0]), ["data[0] (X)"]),
-        (X, ["data", "pair"]),
-    ],
-)
-def test_a_failed_change_of_data_changes_nothing(name, data, words):
+CHANGES_REFUSED = [
+    ((X[:, :1], Y), ["data (X)", "2 columns", "1"]),
+    ((X, np.hstack([Y, Y])), ["data (Y)", "1 columns", "2"]),
+    ((X, Y[:5]), ["same number of rows"]),
+    ((with_bad(X, [(4, 0)]), Y), ["data[0] (X)", "row 4"]),
+    ((X[:0], Y[:0]), ["data[0] (X)"]),
+    (X, ["data", "pair"]),
+]
+
+
+def test_a_failed_change_of_data_changes_nothing(name):
     model = MODELS[name]()
     before = snapshot(model)
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        model.data = data
-    assert all(word in str(error.value) for word in words), error.value
+    for data, words in CHANGES_REFUSED:
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            model.data = data
+        assert all(word in str(error.value) for word in words), error.value
     assert same(before, snapshot(model))
 
 

@@ -1,8 +1,8 @@
-"""All benchmarks, one after the other, each in a process of its own; their tables together as JSON and as Markdown.
+"""Run all benchmarks, each in a process of its own, and write their tables as JSON and as Markdown.
 
-The files say on what machine and with what versions, GPyTorch's among them where it is installed, and how fast the
-machine multiplies matrices. A benchmark that fails is recorded with the end of its message, and the others go on; the
-exit status is then 1. Files are written after each benchmark.
+The files name the machine, the versions (GPyTorch's too, if it is installed) and the rate of matrix products. If a
+benchmark fails, the end of its message is recorded, the rest go on, and the exit status is 1. Files are written after
+each benchmark.
 
     python -m experiments.benchmarks.all [--quick] [--only collapsed_step memory] [--to runs/benchmarks]
 """
@@ -28,7 +28,7 @@ from experiments.benchmarks.machine import PACKAGES, machine
 from experiments.benchmarks.tables import markdown
 
 _KERNELS = "--kernel SquaredExponential Matern32 Matern52 sum product"
-BENCHMARKS = {  # name -> arguments, and those of --quick
+BENCHMARKS = {  # name -> arguments, and arguments of --quick
     "collapsed_step": (_KERNELS, f"{_KERNELS} --rounds 3 --rows 10000 --inducing 128"),
     "small_step": ("", "--rounds 5 --starts 1"),
     "structured_step": ("", "--rounds 5"),
@@ -45,13 +45,13 @@ BENCHMARKS = {  # name -> arguments, and those of --quick
     "large": ("", "--rows 20000 50000 --inducing 64 --fit 2 --classify 10000"),
 }
 _OPTIONAL = ("gpytorch", "torch")
-_LAST_LINES = 5  # of a message
+_LAST_LINES = 5  # recorded lines of an error message
 
 
 def main() -> None:
     """Run them and write benchmarks.json and benchmarks.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: does everything work?")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few rounds, as a test")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--to", type=Path, default=Path("runs/benchmarks"), help="folder of the files (%(default)s)")
     arguments = parser.parse_args()
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def run(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
-    """Run benchmarks with these arguments, and write what they found after each."""
+    """Run benchmarks with these arguments, and write the results after each."""
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"machine": about_the_machine(), "benchmarks": {}}
     for name, options in commands.items():
@@ -75,7 +75,7 @@ def run(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Any]:
 
 
 def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
-    """Arguments, seconds and tables of one benchmark, which prints them, or its error."""
+    """Run one benchmark; return its arguments, seconds, and tables or error."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "tables.json"
         command = [sys.executable, "-m", f"experiments.benchmarks.{name}", *options, "--json", str(path)]
@@ -91,7 +91,7 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
 
 
 def about_the_machine() -> dict[str, Any]:
-    """Processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
+    """Return processor, versions, and GFLOP/s of a product of matrices in float64, on all cores."""
     seconds = time_rounds({"product": unit_product(512)}, 10)["product"]
     return {
         "processor": machine().splitlines()[0].replace(", of which one is used", ""),
@@ -109,7 +109,7 @@ def _version(name: str) -> str:
 
 
 def as_markdown(found: Mapping[str, Any]) -> str:
-    """Everything, with a heading for each benchmark."""
+    """Format all results, with a heading for each benchmark."""
     about = found["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     parts = [

@@ -1,11 +1,11 @@
-"""One training step (loss and all gradients, compiled, float64) of the collapsed models against GPflow's.
+"""Compare a training step (loss and all gradients, compiled, float64) of the collapsed models with GPflow's.
 
-Times of two models are compared within a round, so that a machine whose speed drifts does not matter; medians of
-these ratios are what is reported. "Mixed" models have ``mixed_precision=True``; their losses and gradients are compared
-with those of double precision. The time is also given in units of one M x M by M x N product, measured in the same
-rounds. SGPR's step cannot do with less than one product and half a Gram matrix (1.5 units), those of other powers with
-less than two of each (3 units); this over the units that a step takes is the share of the machine's product rate. With
-`--cores 1` times are the processor's. GPyTorch's SGPR is among the models where GPyTorch is installed.
+Times of two models are compared within a round, so that drifting speed cancels; the table has medians of these ratios.
+"Mixed" models have ``mixed_precision=True``; their losses and gradients are compared with double precision. The time is
+also given in units of one M x M by M x N product, measured in the same rounds. SGPR's step needs at least one product
+and half a Gram matrix (1.5 units), other powers at least two of each (3 units). This minimum divided by the measured
+units is the share of the machine's product rate. With `--cores 1` times are CPU times. GPyTorch's SGPR is included if
+GPyTorch is installed.
 
     python -m experiments.benchmarks.collapsed_step [--rounds 15] [--rows 50000 10000] [--inducing 256 512] [--cores 1]
         [--kernel SquaredExponential Matern32 Matern52 sum product]
@@ -55,7 +55,7 @@ COMPARED = {
     "PEPR 0.5, mixed": "PEPR 0.5",
     "TSGPR, mixed": "TSGPR",
 }
-"""Models whose losses and gradients agree, those of mixed precision to fewer digits."""
+"""Models whose losses and gradients agree, with mixed precision to fewer digits."""
 _LEAST = {"SGPR": 1.5, "PEPR 0": 1.5, "GPRFITC": 3.0, "PEPR 1": 3.0, "PEPR 0.5": 3.0, "TSGPR": 3.0}  # units
 Step = Callable[[], tuple[tf.Tensor, list[tf.Tensor]]]
 
@@ -128,7 +128,7 @@ def compare(num_data: int, num_inducing: int, kernel: str, rounds: int, cores: i
 
 
 def data(num_data: int, num_inducing: int) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
-    """X [N, 8], Y [N, 1] and Z [M, 8]."""
+    """Draw X [N, 8], Y [N, 1] and Z [M, 8]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, INPUTS))
     Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
@@ -136,7 +136,7 @@ def data(num_data: int, num_inducing: int) -> tuple[AnyNDArray, AnyNDArray, AnyN
 
 
 def build(X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kernel]) -> dict[str, Any]:
-    """The models, all on the same data with the same hyperparameters."""
+    """Return the models, all on the same data with the same hyperparameters."""
 
     def model(constructor: Callable[..., Any], **options: Any) -> Any:
         return constructor((X, Y), kernel(), Z.copy(), noise_variance=NOISE, **options)
@@ -156,7 +156,7 @@ def build(X: AnyNDArray, Y: AnyNDArray, Z: AnyNDArray, kernel: Callable[[], Kern
 
 
 def compiled_step(model: Any, *data: Any) -> Step:
-    """Loss (of data, where the model has none of its own) and all its gradients as one compiled function."""
+    """Compile loss and all gradients as one function; `data` for a model that holds none."""
 
     @tf.function(autograph=False)
     def step() -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -168,7 +168,7 @@ def compiled_step(model: Any, *data: Any) -> Step:
 
 
 def unit_product(num_inducing: int) -> Callable[[], tf.Tensor]:
-    """A product of M x M with M x 2048."""
+    """Return a function that multiplies M x M with M x 2048."""
     rng = np.random.default_rng(1)
     left = tf.constant(rng.standard_normal((num_inducing, num_inducing)))
     right = tf.constant(rng.standard_normal((num_inducing, UNIT_COLUMNS)))
@@ -176,7 +176,7 @@ def unit_product(num_inducing: int) -> Callable[[], tf.Tensor]:
 
 
 def differences(ours: Any, theirs: Any) -> tuple[float, float]:
-    """Relative difference of the losses, and the largest of the gradients, each relative to its largest entry."""
+    """Return the differences of losses and of gradients, each relative to its largest entry."""
     loss = float(abs(ours[0] - theirs[0]) / abs(theirs[0]))
     pairs = zip(ours[1], theirs[1], strict=True)
     return loss, max(float(tf.reduce_max(abs(a - b)) / tf.reduce_max(abs(b))) for a, b in pairs)

@@ -1,4 +1,4 @@
-"""What expectation propagation costs on one core, cold and warm, against GPflow's SVGP in the same run.
+"""Time expectation propagation on one core, cold and warm, against GPflow's SVGP in the same run.
 
 Cold is a process of its own for each figure, from the model's constructor on: to converged sites, to the first loss and
 gradient, compiled without AutoGraph, or to the end of one iteration of GPflow's Scipy optimizer, which compiles with it
@@ -29,7 +29,7 @@ from gpflow_pep import PEPR, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 
 INPUTS, ALPHA = 3, 0.5
-COLD = {  # figure -> what it is compared with
+COLD = {  # figure -> peer
     "SVGP, loss and gradient": "SVGP, loss and gradient",
     "PEPClassifier, sites": "SVGP, loss and gradient",
     "PEPClassifier, loss and gradient": "SVGP, loss and gradient",
@@ -38,15 +38,15 @@ COLD = {  # figure -> what it is compared with
     "SGPR, loss and gradient": "SGPR, loss and gradient",
     "PEPR, loss and gradient": "SGPR, loss and gradient",
 }
-_SIZE = (400, 30)  # of cold figures
-_CHANGE = 1.01  # of lengthscales
+_SIZE = (400, 30)  # N and M of cold figures
+_CHANGE = 1.01  # factor on the lengthscales
 
 
 def main() -> None:
-    """Print a table of cold figures, and one of warm ones."""
+    """Print a table of cold and a table of warm figures."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=count, default=5, help="processes for each cold figure (%(default)s)")
-    parser.add_argument("--repeats", type=count, default=30, help="of each warm figure (%(default)s)")
+    parser.add_argument("--repeats", type=count, default=30, help="repeats of each warm figure (%(default)s)")
     parser.add_argument("--sizes", nargs="+", type=size, default=[_SIZE, (5000, 100)], help="N x M of warm figures")
     parser.add_argument("--skip-cold", action="store_true", help="warm figures only")
     parser.add_argument("--cold", choices=COLD, help=argparse.SUPPRESS)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def size(text: str) -> tuple[int, int]:
-    """N and M, of the form 400x30."""
+    """Parse N and M, such as 400x30."""
     rows, _, inducing = text.partition("x")
     return count(rows), count(inducing)
 
@@ -71,7 +71,7 @@ def size(text: str) -> tuple[int, int]:
 
 
 def cold_table(rounds: int) -> Table:
-    """Seconds of fresh processes."""
+    """Return the table of seconds in fresh processes."""
     found: dict[str, list[list[float]]] = {name: [] for name in COLD}
     for _ in range(rounds):
         for name in COLD:
@@ -89,7 +89,7 @@ def cold_table(rounds: int) -> Table:
 
 
 def cold(name: str) -> list[float]:
-    """CPU and wall seconds of one figure in this process, in which nothing has been traced."""
+    """Return CPU and wall seconds of one figure in this process, in which nothing has been traced."""
     labels = not name.startswith(("SGPR", "PEPR"))
     X, Y, Z = rows(*_SIZE, labels)
     make: dict[str, Callable[[], Any]] = {
@@ -119,7 +119,7 @@ def cold(name: str) -> list[float]:
 
 
 def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
-    """Milliseconds of what is compiled."""
+    """Return the table of milliseconds of compiled functions."""
     table = Table(
         f"warm, {repeats} repeats",
         {"N": "d", "M": "d", "figure": "<38", "CPU ms": ".3f", "wall ms": ".3f", "times SVGP": ".2f"},
@@ -137,7 +137,7 @@ def warm_table(sizes: list[tuple[int, int]], repeats: int) -> Table:
 
 
 def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:
-    """CPU and wall seconds [repeats, 2] of each figure, and how many sweeps sites take to converge from 0."""
+    """Return CPU and wall seconds [repeats, 2] of each figure, and the number of sweeps from sites of 0."""
     X, Y, Z = rows(*numbers, labels=True)
     swept, model, peer = classifier(X, Y, Z), classifier(X, Y, Z), svgp(X, Z)
     step, peer_step = compiled_step(model), compiled_step(peer, (X, Y))
@@ -166,7 +166,7 @@ def warm(numbers: tuple[int, int], repeats: int) -> dict[str, Any]:
 
 
 def _timed(function: Callable[[], Any]) -> AnyNDArray:
-    """CPU and wall seconds, [2]."""
+    """Return CPU and wall seconds, [2]."""
     began = clocks()
     function()
     return clocks() - began
@@ -176,7 +176,7 @@ def _timed(function: Callable[[], Any]) -> AnyNDArray:
 
 
 def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:
-    """X [N, 3], labels or targets Y [N, 1] and Z [M, 3]."""
+    """Draw X [N, 3], labels or targets Y [N, 1] and Z [M, 3]."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (num_data, INPUTS))
     f = 2.0 * np.sin(2.0 * X[:, :1]) * np.cos(X[:, 1:2]) + X[:, 2:]
@@ -186,17 +186,17 @@ def rows(num_data: int, inducing: int, labels: bool) -> tuple[Any, Any, Any]:
 
 
 def kernel() -> gpflow.kernels.Kernel:
-    """A new one."""
+    """Return a new kernel."""
     return gpflow.kernels.SquaredExponential(2.0, lengthscales=np.full(INPUTS, 1.2))
 
 
 def classifier(X: Any, Y: Any, Z: Any) -> PEPClassifier:
-    """PEP for two classes."""
+    """Return PEP for two classes."""
     return PEPClassifier((X, Y), kernel(), Probit(), Z.copy(), alpha=ALPHA)
 
 
 def svgp(X: Any, Z: Any) -> gpflow.models.SVGP:
-    """GPflow's counterpart."""
+    """Return GPflow's SVGP for the same labels."""
     return gpflow.models.SVGP(kernel(), gpflow.likelihoods.Bernoulli(), Z.copy(), num_data=len(X))
 
 

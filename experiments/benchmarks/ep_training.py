@@ -1,15 +1,14 @@
-"""Seconds from the constructor to predictions as good as a method's own optimum: PEP against GPflow's SVGP, one core.
+"""Time training until predictions are as good as at a method's own optimum: PEP against GPflow's SVGP, one core.
 
 PEP at alpha 0, 0.5 and 1 is trained by `gpflow_pep.training.fit` (L-BFGS); SVGP by L-BFGS, by Adam (0.01), and by
 natural gradients of q(u) (0.1) with Adam (0.01). All use all rows, and start from the same kernel (squared exponential,
 a lengthscale for each input, at the median distance) and the same inducing points (k-means; they are trained).
 
-A method's own optimum is where its training ends: where L-BFGS converges or 20 iterations of it have gained less than
-0.001 nats, where the last third of Adam's steps has gained less than 1e-4 nats a row, or at a limit (marked +). The
-seconds are those of the first iteration from which on the NLPD of held-out rows, at most 1000, stays within 0.002 nats
-of the NLPD at the end. Scoring is not counted. "Again" is a second training of the same model in the same process, from
-the same start, for which nothing that can be used again is traced. Every method has a process of its own. Of several
-rounds medians are printed.
+A method's own optimum is the end of its training: L-BFGS converges or gains less than 0.001 nats in 20 iterations, the
+last third of Adam's steps gains less than 1e-4 nats a row, or a limit is reached (marked +). Seconds are counted from
+the constructor to the first iteration after which the NLPD of at most 1000 held-out rows stays within 0.002 nats of its
+final value, without scoring. "Again" is a second training of the same model in the same process, from the same start,
+without tracing anew. Every method has a process of its own. The table has medians over rounds.
 
     python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
     python -m experiments.benchmarks.ep_training --short --sets breast-cancer --courses training.json
@@ -50,14 +49,14 @@ CLOSE = 0.002  # nats
 INDUCING, ADAM_RATE, NATURAL_STEP = 50, 0.01, 0.1
 _LBFGS, _ADAM, _SECONDS = 2000, 20_000, 300  # limits, in iterations and in CPU seconds
 _SHORT = (15, 150, 20)
-_HELD_OUT = 1000  # rows, at most
-_BETWEEN = 10  # steps of Adam from one record to the next
-_GAIN, _ADAM_AT_LEAST = 1e-4, 1000  # nats a row, in the last third of at least so many steps of Adam
+_HELD_OUT = 1000  # largest number of rows
+_BETWEEN = 10  # steps of Adam between records
+_GAIN, _ADAM_AT_LEAST = 1e-4, 1000  # Adam has converged: nats a row in the last third of its steps; fewest steps
 
 
 @dataclass(frozen=True)
 class Case:
-    """A data set and a likelihood, and how long training may take."""
+    """Data set, likelihood and limits of training."""
 
     data: str
     likelihood: str
@@ -79,13 +78,13 @@ class Trainee:
 
     model: gpflow.models.GPModel
     recorded: Sequence[tf.Variable]
-    """What its predictions depend on."""
+    """Variables that its predictions depend on."""
     others: Sequence[tf.Variable]
-    """What else changes in training."""
+    """Other variables that change in training."""
     train: Callable[[Report], bool]
-    """Train, and report every iteration; whether it has converged."""
+    """Train and report every iteration; return True if converged."""
     objective: Callable[[], float] | None = None
-    """At the present parameters, where the training itself does not end when it is flat."""
+    """Objective at the present parameters, if the training itself does not end when it is flat."""
 
 
 def main() -> None:
@@ -122,9 +121,11 @@ def _parser() -> argparse.ArgumentParser:
     known = (*datasets.names(task="classification"), *datasets.names(task="multiclass"))
     parser.add_argument("--sets", nargs="+", choices=known, metavar="SET", default=[*BINARY, *MULTICLASS])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS, help="of several classes")
+    parser.add_argument(
+        "--likelihoods", nargs="+", choices=LIKELIHOODS, default=LIKELIHOODS, help="likelihoods for several classes"
+    )
     parser.add_argument("--rounds", type=count, default=1, help="processes for each method (%(default)s)")
-    parser.add_argument("--fixed", action="store_true", help="inducing points stay where they start")
+    parser.add_argument("--fixed", action="store_true", help="do not train inducing points")
     parser.add_argument("--short", action="store_true", help="a few iterations, to see that everything works")
     parser.add_argument("--courses", type=Path, help="write seconds and NLPD of every record to this file")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
@@ -132,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) -> dict[str, Any]:
-    """What the processes of a method found, with medians of their seconds; or the error of the training."""
+    """Return the results of a method's processes with medians of their seconds, or the error of the training."""
     flags = [flag for flag, given in (("--fixed", asked.fixed), ("--short", asked.short)) if given]
     found = [
         printed_by("benchmarks.ep_training", "--measure", method, likelihood, "--sets", name, *flags)
@@ -149,7 +150,7 @@ def _rounds(name: str, likelihood: str, method: str, asked: argparse.Namespace) 
 
 
 def measure(case: Case, method: str) -> dict[str, Any]:
-    """Train to the end, see when predictions were those of the end, and train up to there once more."""
+    """Train to the end, find the first record with the final predictions, and train up to it once more."""
     data = datasets.load(case.data)
     X, Y = data.X_train, data.Y_train
     Z = cluster_centers(X, min(INDUCING, len(X)), 0)
@@ -188,7 +189,7 @@ def measure(case: Case, method: str) -> dict[str, Any]:
 
 
 def _run(trainee: Trainee, course: Trajectory) -> bool:
-    """Train while the course may go on; whether it ended because the training had converged."""
+    """Train until the course ends; return True if the training converged."""
     done = 0
 
     def report(iteration: int) -> None:
@@ -205,7 +206,7 @@ def _run(trainee: Trainee, course: Trajectory) -> bool:
 
 
 def _score(model: gpflow.models.GPModel, X: Any, Y: Any) -> Callable[[], float]:
-    """The NLPD of held-out rows; that of a softmax, which GPflow samples, by quadrature."""
+    """Return the NLPD of held-out rows; for a softmax, which GPflow samples, by quadrature."""
 
     def density() -> tf.Tensor:
         if not isinstance(model.likelihood, Softmax):
@@ -250,7 +251,7 @@ def _trainee(case: Case, method: str, X: Any, Y: Any, Z: Any, lengthscale: float
 
 
 def _likelihood(name: str, C: int, *, ours: bool) -> Likelihood:
-    """A likelihood of this library, or GPflow's counterpart, without anything to train."""
+    """Return a likelihood of this library, or GPflow's counterpart, without trainable parameters."""
     if name == "probit":
         return Probit() if ours else Bernoulli()
     if name == "softmax":
@@ -270,7 +271,7 @@ def _lbfgs(model: gpflow.models.SVGP, data: tuple[tf.Tensor, tf.Tensor], limit: 
             report(step + 1)
 
         options = {"maxiter": limit, "maxfun": 4 * limit}
-        compiled = {"autograph": False}  # there is nothing to convert
+        compiled = {"autograph": False}  # nothing to convert
         found = optimizer.minimize(loss, variables, step_callback=callback, tf_fun_args=compiled, options=options)
         return bool(found.success)
 
@@ -319,7 +320,7 @@ def _adam(
 
 
 def _table(title: str, methods: Sequence[str], results: Sequence[dict[str, Any]]) -> Table:
-    """Ratios are those of CPU seconds to the fastest SVGP's; the last column is the error of a training that failed."""
+    """Return the table: ratios of CPU seconds to the fastest SVGP's; the last column has errors of failed training."""
     peers = [result for name, result in zip(methods, results, strict=True) if name.startswith("SVGP")]
     best = {
         key: min((result[key][0] for result in peers if "error" not in result), default=np.nan)

@@ -1,13 +1,13 @@
-"""The estimators against scikit-learn's Gaussian processes: seconds of a fit, and how well held-out rows are predicted.
+"""Compare the estimators with scikit-learn's Gaussian processes: seconds of a fit, and scores of held-out rows.
 
-The estimators have their default parameters but for M and alpha. `GaussianProcessRegressor` and
+The estimators have their default parameters, except M and alpha. `GaussianProcessRegressor` and
 `GaussianProcessClassifier` optimize the same kernel, a squared exponential with a variance and a lengthscale for each
 column, and the regressor noise too (a `WhiteKernel`), from the same initial values, by L-BFGS without restarts.
 Regression standardizes the targets. NLPD is in nats a row, of standardized targets; the error is the RMSE, or the
 fraction of wrong labels.
 
-"First" is the first fit in a process that has imported everything, "again" a second one of a new estimator, for which
-the estimators here need not compile again. One core, a process for each row.
+"First" is the first fit in a process that has imported everything, "again" a second fit by a new estimator, for which
+the estimators here do not compile again. One core, a process for each row.
 
     python -m experiments.benchmarks.estimators [--sets diabetes iris] [--rows 1500] [--inducing 100] [--alphas 0 0.5]
 """
@@ -35,7 +35,7 @@ from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
 
 SETS = ("diabetes", "concrete", "kin8nm", "breast-cancer", "banana", "iris")
 _PEER = "scikit-learn"
-_BOUNDS = (1e-3, 1e5)  # of scikit-learn's variances and lengthscales
+_BOUNDS = (1e-3, 1e5)  # bounds of scikit-learn's variances and lengthscales
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def measured(name: str, method: str, rows: int, num_inducing: int) -> dict[str, 
 
 
 def made(method: str, X: Floats, num_inducing: int, is_classifier: bool) -> Any:
-    """An estimator that has not been fitted."""
+    """Return an unfitted estimator."""
     if method != _PEER:
         kind = SparseGPClassifier if is_classifier else SparseGPRegressor
         return kind(alpha=float(method.split()[1]), n_inducing=num_inducing, random_state=0)
@@ -108,7 +108,7 @@ def made(method: str, X: Floats, num_inducing: int, is_classifier: bool) -> Any:
 
 
 def scores(estimator: Any, dataset: Dataset, is_classifier: bool) -> tuple[float, float]:
-    """NLPD and error of the held-out rows."""
+    """Return NLPD and error of the held-out rows."""
     X, y = dataset.X_test, dataset.Y_test[:, 0]
     if is_classifier:
         probabilities = estimator.predict_proba(X)

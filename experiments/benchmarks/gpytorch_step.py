@@ -1,4 +1,4 @@
-"""GPyTorch's SGPR, for benchmarks where GPyTorch is installed."""
+"""GPyTorch's SGPR, for benchmarks if GPyTorch is installed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def sgpr_step(
     lengthscale: float,
     cores: int | None,
 ) -> Callable[[], Any]:
-    """Loss and gradients of SGPR with a kernel of `collapsed_step`, in float64, jitter 1e-6 and no iterative solver."""
+    """Return loss and gradients of SGPR for a kernel of `collapsed_step`: float64, jitter 1e-6, no iterative solver."""
     torch.set_default_dtype(torch.float64)
     if cores is not None:
         torch.set_num_threads(cores)

@@ -1,9 +1,9 @@
-"""Where inducing points start: the objective per row that PEPR reaches, and what choosing them costs.
+"""Compare choices of initial inducing points: PEPR's objective per row, and the cost of the choice.
 
 Points are chosen uniformly, by k-means and by greedy conditional variance at the initial hyperparameters. The objective
-is that of these hyperparameters, then after training (L-BFGS) with the points fixed and with the points trained too.
-The larger the better at alpha = 0, a bound; with alpha > 0 it approximates the evidence. Seconds and memory of the
-choice alone are those of generated data (Linux; a process for each method).
+is given at these hyperparameters, then after training (L-BFGS) with the points fixed and with the points trained too.
+At alpha = 0 it is a bound, the larger the better; with alpha > 0 it approximates the evidence. Seconds and memory of
+the choice alone are measured on generated data (Linux; a process for each method).
 
     python -m experiments.benchmarks.inducing_points [--sets kin40k elevators power] [--rows 10000] [--inducing 200]
 """
@@ -34,7 +34,7 @@ METHODS: dict[str, Callable[[Floats, int, int], AnyNDArray]] = {
 
 
 def main() -> None:
-    """Print a table of objectives, and one of time and memory."""
+    """Print a table of objectives, and a table of time and memory."""
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=datasets.names(task="regression"), metavar="SET")
     parser.set_defaults(sets=["kin40k", "elevators", "power"])
@@ -86,7 +86,7 @@ def compare(table: Table, name: str, arguments: argparse.Namespace) -> None:
 
 
 def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, train_points: bool) -> float:
-    """Of PEPR, per row, after that many iterations of L-BFGS."""
+    """Return PEPR's objective per row after `maxiter` iterations of L-BFGS."""
     model = PEPR((X, Y), initial_kernel(X), Z, alpha=alpha, noise_variance=0.1, max_jitter=1e-3)
     gpflow.set_trainable(model.inducing_variable, train_points)
     if maxiter:
@@ -95,14 +95,14 @@ def objective(X: Floats, Y: Floats, Z: AnyNDArray, alpha: float, maxiter: int, t
 
 
 def initial_kernel(X: Floats) -> gpflow.kernels.Kernel:
-    """Squared exponential, every lengthscale the median distance between inputs."""
+    """Return a squared exponential, every lengthscale the median distance between inputs."""
     return gpflow.kernels.SquaredExponential(lengthscales=np.full(X.shape[1], median_distance(X, 0)))
 
 
 def cost(method: str, num_data: int, num_inducing: int) -> dict[str, float]:
-    """Seconds of a choice among generated rows, and its peak in bytes beyond what this process held before."""
+    """Return seconds and additional peak memory, in bytes, of a choice among generated rows."""
     X = np.random.default_rng(0).uniform(0.0, 4.0, (num_data, INPUTS))
-    METHODS[method](X[: 2 * num_inducing], num_inducing, 0)  # libraries load what they need
+    METHODS[method](X[: 2 * num_inducing], num_inducing, 0)  # libraries initialize
     start = time.perf_counter()
     _, peak = peak_beyond_resident(lambda: METHODS[method](X, num_inducing, 0))
     return {"seconds": time.perf_counter() - start, "peak": peak}

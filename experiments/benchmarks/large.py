@@ -1,7 +1,7 @@
-"""More rows than memory holds: PEPR and PEPClassifier of a file, read in every pass.
+"""Time PEPR and PEPClassifier on a file larger than memory, read in every pass.
 
-The file is written once, in pieces. Each size runs in a process of its own. Peak memory counts what the process has of
-the file, which the system may drop at any time (Linux: the kernel's high-water mark is reset before the model is made).
+The file is written once, in pieces. Each size runs in a process of its own. Peak memory includes mapped pages of the
+file, which the system may drop at any time (Linux: the kernel's high-water mark is reset before the model is made).
 
     python -m experiments.benchmarks.large [--rows 1000000 3000000 10000000] [--inducing 256] [--fit 20]
         [--classify 2000000] [--folder FOLDER]
@@ -29,9 +29,15 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--inducing", type=int, default=256)
-    parser.add_argument("--fit", type=int, default=20, metavar="ITERATIONS", help="of the last size; 0: none")
-    parser.add_argument("--classify", type=int, default=2_000_000, metavar="ROWS", help="of the classifier; 0: none")
-    parser.add_argument("--folder", type=Path, help="where the file is, or is written to; a temporary one by default")
+    parser.add_argument(
+        "--fit", type=int, default=20, metavar="ITERATIONS", help="iterations of fit on the last size; 0: none"
+    )
+    parser.add_argument(
+        "--classify", type=int, default=2_000_000, metavar="ROWS", help="rows of the classifier; 0: none"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the file, which is written if missing (a temporary folder)"
+    )
     parser.add_argument("--measure", choices=["step", "fit", "classify"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -45,7 +51,7 @@ def main() -> None:
 
 
 def report(arguments: argparse.Namespace) -> list[Table]:
-    """Measure, each size and task in a process of its own."""
+    """Measure each size and task in a process of its own."""
     columns = {"N": ",d", "file MB": ".0f", "construct": ".1f", "loss+gradient": ".1f", "reading, of it": ".1%"}
     steps = Table(
         f"PEPR, alpha 0.5, M = {arguments.inducing}, D = {INPUTS}, float64, from a file: seconds",
@@ -79,7 +85,7 @@ def _in_process(arguments: argparse.Namespace, task: str, num_data: int) -> Any:
 
 
 def write(folder: Path, num_data: int) -> None:
-    """Write X.npy [N, 8], Y.npy and labels.npy [N, 1], unless they are there with so many rows or more."""
+    """Write X.npy [N, 8], Y.npy and labels.npy [N, 1], unless they exist with at least N rows."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "X.npy").exists() and len(np.load(folder / "X.npy", mmap_mode="r")) >= num_data:
         return
@@ -92,7 +98,7 @@ def write(folder: Path, num_data: int) -> None:
     for start in range(0, num_data, _PIECE):
         rows = slice(start, min(start + _PIECE, num_data))
         X = rng.uniform(0.0, 4.0, (rows.stop - rows.start, INPUTS))
-        # As in records of flights: a smooth part of some inputs, another of weak ones, and much noise.
+        # As in records of flights: a smooth part of some inputs, a weak part of other inputs, and much noise.
         f = np.sin(X[:, :1] + X[:, 1:2]) + 0.5 * np.cos(2.0 * X[:, 2:3]) + 0.1 * X[:, 3:].sum(axis=1, keepdims=True)
         arrays["X"][rows] = X
         arrays["Y"][rows] = f + 0.3 * rng.normal(size=f.shape)
@@ -102,13 +108,13 @@ def write(folder: Path, num_data: int) -> None:
 
 
 def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds to construct PEPR, of a pass that reads only, and of a compiled step; peak memory of all of it."""
+    """Return seconds to construct PEPR, of a pass that only reads, and of a compiled step; peak memory of all."""
     import tensorflow as tf
 
     from experiments.benchmarks.collapsed_step import compiled_step
 
     (num_data,) = arguments.rows
-    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # what TensorFlow needs itself
+    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow's own memory
 
     def everything() -> dict[str, float]:
         start = time.perf_counter()
@@ -129,7 +135,7 @@ def measure_step(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_fit(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds of `fit`, objectives a row at its first and last iteration, and peak memory."""
+    """Return seconds of `fit`, objectives a row at its first and last iteration, and peak memory."""
     from gpflow_pep import fit
 
     model = _regression(arguments)
@@ -140,7 +146,7 @@ def measure_fit(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def measure_classifier(arguments: argparse.Namespace) -> dict[str, float]:
-    """Seconds until the sites of PEPClassifier have converged, from the constructor on, and peak memory."""
+    """Return seconds from the constructor of PEPClassifier to converged sites, and peak memory."""
     from gpflow_pep import PEPClassifier
 
     def everything() -> dict[str, float]:
@@ -166,7 +172,7 @@ def _regression(arguments: argparse.Namespace) -> Any:
 
 
 def _rows(arguments: argparse.Namespace, outputs: str) -> tuple[Any, Any]:
-    """The dataset of the file's first rows, and M of them as inducing points."""
+    """Return the dataset of the file's first rows, and M of them as inducing points."""
     from gpflow_pep.data.readers import array_batches
 
     (num_data,) = arguments.rows

@@ -1,4 +1,4 @@
-"""What a benchmark ran on: one core, asked for and said."""
+"""The machine of a benchmark: its description, and a limit to one core."""
 
 import os
 import platform
@@ -12,15 +12,15 @@ PACKAGES = ("gpflow_pep", "gpflow", "tensorflow", "numpy", "scipy")
 
 
 def use_one_core() -> None:
-    """Run TensorFlow, BLAS and k-means in one thread; to be called before TensorFlow computes anything."""
+    """Run TensorFlow, BLAS and k-means in one thread; call it before TensorFlow computes anything."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     threadpool_limits(1)
-    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # what TensorFlow needs itself
+    tf.linalg.cholesky(tf.eye(2, dtype=tf.float64))  # TensorFlow initializes
 
 
 def machine() -> str:
-    """Processor, how many of them and how busy they are, and versions, in two lines."""
+    """Describe processor, number of cores, load and versions in two lines."""
     names = [
         line.split(":", 1)[1].strip()
         for path in [Path("/proc/cpuinfo")]

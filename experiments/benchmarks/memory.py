@@ -1,4 +1,4 @@
-"""Peak memory of one loss and gradient, beyond what the process held before it: it must not grow with N.
+"""Measure the additional peak memory of one loss and gradient: it must not grow with N.
 
 Each size runs in a process of its own (Linux: the kernel's high-water mark is reset before the step).
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
-    """Bytes of the data arrays, and the peak of one step beyond what was resident before it, in this process."""
+    """Return bytes of the data arrays, and the additional peak memory of one step in this process."""
     import gpflow
     import numpy as np
 
@@ -64,21 +64,21 @@ def measure(num_data: int, num_inducing: int, alpha: float) -> dict[str, int]:
 
 
 def printed_by(module: str, *arguments: str) -> Any:
-    """What a module of `experiments` prints in a process of its own, as JSON."""
+    """Run a module of `experiments` in a process of its own; return the JSON that it prints."""
     command = [sys.executable, "-m", f"experiments.{module}", *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def peak_beyond_resident(function: Callable[[], T]) -> tuple[T, int]:
-    """What the function returns, and the most memory that it took beyond what this process held before, in bytes."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
+    """Call the function; return its result and its additional peak memory in bytes."""
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = resident()
     result = function()
     return result, resident("VmHWM") - before
 
 
 def resident(entry: str = "VmRSS") -> int:
-    """What this process has in memory, or another entry of its memory account, in bytes."""
+    """Return the resident memory of this process, or another entry of its status, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(entry + ":"):
             return 1024 * int(line.split()[1])

@@ -1,9 +1,9 @@
-"""How many inducing points: the number that `select_num_inducing` chooses against fixed ones.
+"""Compare the number of inducing points that `select_num_inducing` chooses with fixed numbers.
 
 The estimators with ``n_inducing="auto"`` and with fixed numbers: seconds of the fit, the objective, and the NLPD of
-held-out rows, in nats a row. Regression is at alpha = 0, where the gap between the bounds of the evidence decides,
-classification at alpha = 0.5, where leave-one-out densities do. The paths of the choices follow. One core, a process
-for each row.
+held-out rows, in nats a row. For regression, at alpha = 0, the gap between the bounds of the evidence decides; for
+classification, at alpha = 0.5, leave-one-out densities do. A second table has the paths of the choices. One core, a
+process for each row.
 
     python -m experiments.benchmarks.num_inducing [--sets airfoil banana] [--rows 2000] [--numbers 16 64 256]
 """
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measured(name: str, number: str, rows: int) -> tuple[list[Any], list[list[Any]]]:
-    """A row of the table, and the path of a choice; empty for a fixed number."""
+    """Return a row of the table, and the path of a choice, empty for a fixed number."""
     dataset, task = datasets.load(name), datasets.describe(name).task
     chosen = np.random.default_rng(0).permutation(len(dataset.X_train))[:rows]
     X, y = dataset.X_train[chosen], dataset.Y_train[chosen, 0]

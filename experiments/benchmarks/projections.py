@@ -1,8 +1,8 @@
-"""What a sweep under the Wasserstein projection costs, as a ratio to one under the KL projection in the same run.
+"""Compare the time of a sweep under the Wasserstein projection with a sweep under KL in the same run.
 
-A sweep looks at all rows: cavities, tilted distributions, the sites that match them, and the sums of these. The time is
-that of `update_sites()` at converged sites: the matrices of the prior and one sweep. N = 20,000 rows,
-M = 100; medians of the ratios within rounds.
+A sweep computes cavities, tilted distributions, matching sites and their sums for all rows. The table has the time of
+`update_sites()` at converged sites, which computes the matrices of the prior and one sweep. N = 20,000 rows, M = 100;
+medians of the ratios within rounds.
 
     python -m experiments.benchmarks.projections [--rounds 15]
 """
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def converged(name: str, alpha: float, projection: str) -> PEP:
-    """A model whose sites have converged; another sweep leaves them."""
+    """Return a model with converged sites, which another sweep does not change."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (NUM_DATA, 2))
     f = 1.5 * np.sin(2.0 * X.sum(axis=1, keepdims=True))

@@ -1,8 +1,8 @@
-"""A loss and its gradients on few rows, where TensorFlow's own time counts: compiled steps, and the first call.
+"""Time a loss and its gradients on few rows, mostly TensorFlow's own time: compiled steps, and the first call.
 
-Each model is compared with GPflow's on one core. Warm steps take turns within a round; the first call (tracing, without
-the constructor) is that of a fresh process each, and processes take turns. Times are the processor's, so that its other
-users count little; medians of them, and of the ratios within a round, so that a speed that drifts does not matter.
+Each model is compared with GPflow's on one core. Warm steps take turns within a round. The first call (tracing, without
+the constructor) is timed in a fresh process each, and processes take turns. Times are CPU times, which other programs
+affect little. The table has their medians, and medians of the ratios within a round, so that drifting speed cancels.
 
     python -m experiments.benchmarks.small_step [--rows 400] [--inducing 30] [--inputs 1 8] [--rounds 30] [--starts 7]
 """
@@ -27,7 +27,7 @@ STEPS_PER_ROUND = 20
 
 
 class Problem(NamedTuple):
-    """What the models are made of."""
+    """Data and inducing points of the models."""
 
     data: tuple[AnyNDArray, AnyNDArray]
     """X [N, D] and Y [N, 1]."""
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     """[M, D]"""
 
     def kernel(self) -> gpflow.kernels.Kernel:
-        """A squared exponential with a lengthscale for each input."""
+        """Return a squared exponential with a lengthscale for each input."""
         return gpflow.kernels.SquaredExponential(lengthscales=np.full(self.Z.shape[1], 1.5))
 
 
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     make: Callable[[Problem], Any]
     """The model."""
     peer: str | None
-    """The row that it is compared with."""
+    """Name of the peer's row."""
 
 
 ENTRIES = {
@@ -61,9 +61,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--inducing", type=int, default=30)
     parser.add_argument("--inputs", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--rounds", type=int, default=30, help="of warm steps")
+    parser.add_argument("--rounds", type=int, default=30, help="rounds of warm steps")
     parser.add_argument("--starts", type=int, default=7, help="fresh processes of each model")
-    parser.add_argument("--first", choices=ENTRIES, help=argparse.SUPPRESS)  # what a fresh process is asked for
+    parser.add_argument("--first", choices=ENTRIES, help=argparse.SUPPRESS)  # for fresh processes
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     tables = []
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
-    """Data of a smooth function with noise."""
+    """Draw data of a smooth function with noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (num_data, num_inputs))
     Y = np.sin(X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((num_data, 1))
@@ -86,7 +86,7 @@ def make_problem(num_data: int, num_inducing: int, num_inputs: int) -> Problem:
 
 
 def seconds(step: Step, count: int) -> float:
-    """Of the processor, for each of some calls."""
+    """Return the CPU seconds of a call, averaged over `count` calls."""
     start = time.process_time()
     for _ in range(count):
         step()
@@ -117,13 +117,13 @@ def compare(problem: Problem, rounds: int, starts: int) -> Table:
 
 
 def in_turns(time_of: Callable[[str], float], rounds: int) -> dict[str, AnyNDArray]:
-    """Times of each model, one a round, [rounds]."""
+    """Time each model once a round, [rounds]."""
     times = np.array([[time_of(name) for name in ENTRIES] for _ in range(rounds)])
     return dict(zip(ENTRIES, times.T, strict=True))
 
 
 def in_a_fresh_process(name: str, num_data: int, num_inducing: int, num_inputs: int) -> float:
-    """Seconds of the first call there."""
+    """Return the seconds of the first call in a fresh process."""
     numbers = {"--rows": num_data, "--inducing": num_inducing, "--inputs": num_inputs}
     options = [str(part) for pair in numbers.items() for part in pair]
     command = [sys.executable, "-m", "experiments.benchmarks.small_step", "--first", name, *options]

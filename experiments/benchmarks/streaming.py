@@ -1,9 +1,9 @@
-"""What a batch of a stream costs: StreamingSGPR against GPflow's SGPR on a window of 3,000 points, in one run.
+"""Time a batch of a stream: StreamingSGPR against GPflow's SGPR on a window of 3,000 points, in one run.
 
 Per batch of 300 rows, M = 100, D = 1 and 8: `.update()` and 20 evaluations of the objective with all derivatives,
-against as many evaluations of the SGPR that holds the window. Times are compared within a round; medians of these
-ratios are what is reported. On the audio series both then learn from all batches, by at most 20 iterations of L-BFGS
-after each, with M = 100 and 200, and are scored on the held-out rows that have been passed so far.
+against as many evaluations of SGPR on the window. Times are compared within a round; the table has medians of these
+ratios. On the audio series both then learn from all batches, by at most 20 iterations of L-BFGS after each, with
+M = 100 and 200, and are scored on the held-out rows passed so far.
 
     python -m experiments.benchmarks.streaming [--rounds 30] [--skip-audio]
 """
@@ -26,7 +26,7 @@ _WARM_UP = 3  # rounds
 
 
 def main() -> None:
-    """Print the times, and then the scores on the audio series."""
+    """Print the times, then the scores on the audio series."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--skip-audio", action="store_true", help="times only, which need no data set")
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
-    """Seconds [rounds] of `.update()`, of one that moves inducing points, of the steps, and of the window's steps."""
+    """Return seconds [rounds] of `.update()`, without and with moved points, of the steps and the window's steps."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 4.0, (WINDOW + BATCH * (rounds + _WARM_UP), num_inputs))
     Y = np.sin(2.0 * X.sum(axis=1, keepdims=True)) + 0.1 * rng.standard_normal((len(X), 1))
@@ -73,10 +73,10 @@ def compare(alpha: float, num_inputs: int, rounds: int) -> dict[str, Any]:
 
 
 def audio() -> Table:
-    """Scores of held-out rows of the audio series, and the seconds of all batches, of both."""
+    """Return scores of held-out rows of the audio series, and the seconds of all batches, for both methods."""
     from experiments.streaming import ex
 
-    scores = {"log likelihood": ".3f", "that at the end": ".3f", "RMSE": ".3f", "RMSE at the end": ".3f"}
+    scores = {"log likelihood": ".3f", "LL at the end": ".3f", "RMSE": ".3f", "RMSE at the end": ".3f"}
     table = Table(
         "audio-subband, batches of 300: held-out rows passed so far, means over batches, and at the end",
         {"method": "<13", "M": "d", **scores, "seconds": ".1f"},

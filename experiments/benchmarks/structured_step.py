@@ -1,6 +1,6 @@
-"""One step (objective and all derivatives, compiled) of the structured minibatch bounds against gpflow's SVGP.
+"""Time a step (objective and all derivatives, compiled) of the structured minibatch bounds against GPflow's SVGP.
 
-Times are compared within a round; the medians of these ratios are what is reported.
+Times are compared within a round; the table has medians of these ratios.
 
     python -m experiments.benchmarks.structured_step [--rounds 40] [--rows 500] [--inducing 256]
 """
@@ -29,7 +29,7 @@ def main() -> None:
     """Print a row per model."""
     parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=500, help="of a minibatch")
+    parser.add_argument("--rows", type=int, default=500, help="rows of a minibatch")
     parser.add_argument("--inducing", type=int, default=256)
     arguments = parser.parse_args()
     steps = {name: step(name, arguments.rows, arguments.inducing) for name in MODELS}
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def step(name: str, rows: int, inducing: int) -> Step:
-    """Loss and derivatives of a model, compiled."""
+    """Compile loss and derivatives of a model."""
     rng = np.random.default_rng(0)
     X, Z = (rng.uniform(0.0, 1.0, (count, INPUTS)) for count in (rows, inducing))
     Y = np.sin(X.sum(axis=1, keepdims=True))

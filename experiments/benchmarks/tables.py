@@ -1,4 +1,4 @@
-"""Tables of benchmarks: rows are data, printed as they come; together they are a file."""
+"""Tables of benchmarks, printed row by row and written to a file."""
 
 import argparse
 import json
@@ -12,13 +12,13 @@ _WIDTH = re.compile(r"^<?(\d*)")
 
 
 class Table:
-    """Columns and rows, which are printed as they come."""
+    """A table whose rows are printed when they are added."""
 
     def __init__(self, title: str, columns: Mapping[str, str]):
         """
         Print title and heading.
 
-        :param columns: the name of each column and the format of its values: ``.2f`` or, of text, ``<12``, say.
+        :param columns: name of each column and format of its values, for example ``.2f``, or ``<12`` for text.
         """
         self.title, self.rows = title, list[dict[str, Any]]()
         self._columns = dict(columns)
@@ -29,7 +29,7 @@ class Table:
         print(self._line({name: name for name in self._columns}), flush=True)
 
     def add(self, *values: Any) -> None:
-        """Print a row, and keep it; None is left blank."""
+        """Print and keep a row; None is left blank."""
         row = dict(zip(self._columns, values, strict=True))
         self.rows.append(row)
         cells = {name: _written(value, self._columns[name]) for name, value in row.items()}
@@ -42,7 +42,7 @@ class Table:
         ).rstrip()
 
     def as_data(self) -> dict[str, Any]:
-        """Title, formats of columns, and rows."""
+        """Return title, formats of columns, and rows."""
         return {"title": self.title, "columns": self._columns, "rows": self.rows}
 
 
@@ -55,7 +55,7 @@ def _written(value: Any, form: str) -> str:
 
 
 def markdown(table: Mapping[str, Any]) -> str:
-    """A table as :meth:`Table.as_data` has it, in Markdown."""
+    """Format the data of :meth:`Table.as_data` in Markdown."""
     columns = table["columns"]
     lines = [
         f"{table['title']}\n",
@@ -68,13 +68,13 @@ def markdown(table: Mapping[str, Any]) -> str:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """A benchmark's parser, with the option that all have."""
+    """Return a benchmark's parser with the common option ``--json``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the tables to this file")
     return parser
 
 
 def write(tables: Sequence[Table], path: Path | None) -> None:
-    """Write the tables to a file, if one is asked for."""
+    """Write the tables to a file, unless `path` is None."""
     if path is not None:
         path.write_text(json.dumps([table.as_data() for table in tables], indent=1) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
-"""One step of the models with tied factors against gpflow's SVGP: seconds and peak memory, as ratios in one run.
+"""Compare a step of the models with tied factors with GPflow's SVGP: seconds and peak memory, as ratios in one run.
 
 Objective and all derivatives, compiled: 10 classes, 200 inducing points, a minibatch of 200 rows with 784 inputs. SVGP
 has GPflow's robust-max likelihood, whose quadrature is less accurate than ours. Seconds are compared within a round;
-each model's memory, beyond what was resident before the first step was run, is that of a process of its own (Linux).
+the additional peak memory of each model is measured in a process of its own (Linux).
 
     python -m experiments.benchmarks.tied_step [--rounds 40]
 """
@@ -23,7 +23,7 @@ from gpflow_pep import APEP, ARPEP, RPAPEP, MultiClassRobustMax
 
 CLASSES, INDUCING, BATCH, INPUTS, NUM_DATA = 10, 200, 200, 784, 60_000
 MODELS: dict[str, Callable[..., Any]] = {"SVGP": gpflow.models.SVGP, "ARPEP": ARPEP, "APEP": APEP, "RPAPEP": RPAPEP}
-_STEPS = 5  # of which the memory is that of the largest
+_STEPS = 5  # steps in which the peak memory is measured
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def step(name: str) -> Any:
-    """Loss and derivatives of a model somewhere in training, compiled."""
+    """Compile loss and derivatives of a model in the course of training."""
     rng = np.random.default_rng(0)
     X, Z = (rng.uniform(0.0, 1.0, (rows, INPUTS)) for rows in (BATCH, INDUCING))
     Y = rng.integers(0, CLASSES, (BATCH, 1)).astype(float)
@@ -70,9 +70,9 @@ def step(name: str) -> Any:
 
 
 def peak(name: str) -> int:
-    """Bytes beyond what was resident before the first step, at most."""
+    """Return the additional peak memory of the steps, in bytes."""
     evaluate = step(name)
-    tf.linalg.cholesky(tf.eye(64))  # what TensorFlow needs itself
+    tf.linalg.cholesky(tf.eye(64))  # TensorFlow's own memory
 
     def steps() -> Any:
         for _ in range(_STEPS):

@@ -1,4 +1,4 @@
-"""The course of a training: seconds and parameters at its iterations, and when predictions were those of its end."""
+"""The course of a training: seconds and parameters at its iterations, and the first record as good as the last."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,28 +7,28 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-_ALL = 50  # iterations of which each is recorded; after that one in fifty of what there have been
+_ALL = 50  # iterations that are all recorded; later records are 2 % of the past iterations apart
 _THINNED = 1.02
 
 
 class Over(Exception):
-    """The training has had the seconds or iterations that it may have."""
+    """Raised when a training has reached its limit of seconds or iterations."""
 
 
 class Trajectory:
     """
     Seconds of CPU and wall time, and the parameters, at an optimizer's iterations.
 
-    Clocks start when it is made and stand still while it records, so that nothing but the training is counted.
+    Clocks start at construction and stop during records, so that only the training is counted.
     """
 
     def __init__(self, max_seconds: float = np.inf, max_iterations: float = np.inf):
         """
-        :param max_seconds: of CPU time.
+        :param max_seconds: limit of CPU time.
         """
         self.iterations: list[int] = []
         self.seconds: list[AnyNDArray] = []
-        """CPU and wall, [2], of each record."""
+        """CPU and wall seconds, [2], of each record."""
         self.values: list[list[AnyNDArray]] = []
         """Values of the variables at each record."""
         self._max_seconds, self._max_iterations = max_seconds, max_iterations
@@ -37,10 +37,10 @@ class Trajectory:
 
     def record(self, iteration: int, variables: Sequence[tf.Variable], *, last: bool = False) -> None:
         """
-        Record the variables after an iteration, from 1; late in a training those after some of them only.
+        Record the variables after an iteration, from 1; late in a training only after some iterations.
 
-        :param last: record in any case, in the place of an earlier record of the same iteration.
-        :raises Over: where the training must end.
+        :param last: record in any case, in place of an earlier record of the same iteration.
+        :raises Over: if the training must end.
         """
         spent = self._spent + clocks() - self._began
         before = self.iterations[-1] if self.iterations else 0
@@ -57,11 +57,10 @@ class Trajectory:
 
     def end_where_flat(self, objective: AnyNDArray, iterations: int, gain: float) -> bool:
         """
-        Drop the records after the first iteration that, with those before it, has gained less than this.
+        Drop the records after the first iteration at which the last `iterations` have gained less than `gain`.
 
-        :param objective: at every record, [records].
-        :param iterations: how many gain less.
-        :return: whether there is such an iteration.
+        :param objective: values at the records, [records].
+        :return: True if there is such an iteration.
         """
         every = np.arange(self.iterations[0], self.iterations[-1] + 1)
         values = np.interp(every, self.iterations, objective)
@@ -74,7 +73,7 @@ class Trajectory:
         return True
 
     def scores(self, variables: Sequence[tf.Variable], score: Callable[[], float]) -> AnyNDArray:
-        """Score the parameters of every record, [records]; the variables end at the last one's."""
+        """Score the parameters of every record, [records]; the variables keep the values of the last record."""
         found = []
         for values in self.values:
             assign(variables, values)
@@ -83,17 +82,17 @@ class Trajectory:
 
 
 def assign(variables: Sequence[tf.Variable], values: Sequence[AnyNDArray]) -> None:
-    """Set all of the variables."""
+    """Assign all variables."""
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 
 def settled(scores: AnyNDArray, close: float) -> int:
-    """The first record from which on all scores are as near as this to the last one."""
+    """Return the first record after which all scores are within `close` of the last score."""
     far = np.flatnonzero(~(np.abs(scores - scores[-1]) < close))
     return int(far[-1]) + 1 if len(far) else 0
 
 
 def clocks() -> AnyNDArray:
-    """Seconds of CPU and wall time, [2], of which only differences mean anything."""
+    """Return CPU and wall clocks in seconds, [2]; only differences have a meaning."""
     return np.array([time.process_time(), time.perf_counter()])

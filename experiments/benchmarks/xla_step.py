@@ -1,8 +1,8 @@
 """
-Loss with gradient, and predictions, compiled by XLA (``jit_compile=True``) and without it, on one core, in float64.
+Time loss with gradient, and predictions, with XLA (``jit_compile=True``) and without it, on one core, in float64.
 
-Warm times are the processor's; the two take turns within a round, and medians are shown. The first call (tracing and
-compiling) is made once. Values are compared before anything is timed. Sites of models with sites have converged.
+Warm times are CPU times; both take turns within a round, and the table has medians. The first call (tracing and
+compiling) is made once. Values are compared before timing. Sites of models with sites have converged.
 
     python -m experiments.benchmarks.xla_step [--rows 2000] [--inducing 100] [--inputs 4] [--rounds 15] [--models ...]
 """
@@ -21,12 +21,12 @@ from experiments.benchmarks.tables import Table, parser_of, write
 from gpflow_pep import APEP, PEP, PEPR, PEPSVGP, TSGPR, PEPClassifier, StreamingSGPR
 
 Function = Callable[[], Any]
-LARGEST_DIFFERENCE = 1e-9  # of values with and without XLA, relative to the largest one
+LARGEST_DIFFERENCE = 1e-9  # between values with and without XLA, relative to the largest value
 NEW_ROWS = 1000
 
 
 def labels(problem: Problem) -> Any:
-    """X, and whether Y is positive."""
+    """Return X, and labels 1 for positive Y."""
     X, Y = problem.data
     return X, (Y > 0.0).astype(float)
 
@@ -46,12 +46,12 @@ MODELS: dict[str, Callable[[Problem], Any]] = {
 
 
 def own_q(problem: Problem) -> dict[str, Any]:
-    """Arguments of a minibatch model, with a q(u) whose mean is not 0."""
+    """Return arguments of a minibatch model, with a q(u) whose mean is not 0."""
     return {"num_data": len(problem.data[0]), "q_mu": np.random.default_rng(2).normal(size=(len(problem.Z), 1))}
 
 
 def in_midstream(model: StreamingSGPR, problem: Problem) -> StreamingSGPR:
-    """With a batch behind it."""
+    """Update the model with a second batch."""
     model.update(problem.data)
     return model
 
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def functions(model: Any, problem: Problem, has_labels: bool) -> list[tuple[str, Function]]:
-    """What is compiled."""
+    """Return the compiled functions, by name."""
     data = () if hasattr(model, "data") else (labels(problem) if has_labels else problem.data,)
     X_new = tf.constant(np.random.default_rng(1).uniform(0.0, 4.0, (NEW_ROWS, problem.Z.shape[1])))
 
@@ -104,7 +104,7 @@ def functions(model: Any, problem: Problem, has_labels: bool) -> list[tuple[str,
 
 
 def compared(function: Function, rounds: int) -> tuple[float, ...]:
-    """Times without and with XLA, and by how much the values differ."""
+    """Return times without and with XLA, and the difference of the values."""
     compiled = [tf.function(function, autograph=False), tf.function(function, autograph=False, jit_compile=True)]
     first, values = [], []
     for run in compiled:
@@ -114,7 +114,7 @@ def compared(function: Function, rounds: int) -> tuple[float, ...]:
     values = [run() for run in compiled]  # now from the same sites
     error = difference(*values)
     if not error < LARGEST_DIFFERENCE:
-        raise AssertionError(f"XLA computes other values, which differ by {error:.0e}.")
+        raise AssertionError(f"values with and without XLA differ by {error:.0e}.")
     times = np.array([[seconds(run, 3) for run in compiled] for _ in range(rounds)])
     without, with_xla = 1e3 * np.median(times, axis=0)
     ratio = np.median(times[:, 1] / times[:, 0])
@@ -122,7 +122,7 @@ def compared(function: Function, rounds: int) -> tuple[float, ...]:
 
 
 def difference(some: Any, others: Any) -> float:
-    """The largest difference of two structures of tensors, relative to the largest value of each tensor."""
+    """Return the largest difference of two structures of tensors, relative to the largest value of each tensor."""
     pairs = zip(tf.nest.flatten(some), tf.nest.flatten(others), strict=True)
     return max(float(np.max(np.abs(one - other)) / np.max(np.abs(one))) for one, other in pairs)
 

@@ -1,1 +1,1 @@
-"""Cells of sweeps: runs of experiments in processes of their own, recorded, at once or one after the other."""
+"""Cells of sweeps: recorded runs of experiments in processes of their own, in parallel or in sequence."""

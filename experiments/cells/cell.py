@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Result = dict[str, Any]
-"""What a run of an experiment returned, and under "directory" where Sacred has recorded it."""
+"""Result of a run of an experiment; "directory" is Sacred's record."""
 
 Status = Literal["completed", "failed", "killed"]
 
@@ -20,42 +20,42 @@ class Cell:
     """Name of the module in `experiments`."""
 
     updates: dict[str, Any] = field(default_factory=dict)
-    """What its configuration changes."""
+    """Changed entries of the configuration."""
 
     settings: str | None = None
     """One of the experiment's named configurations."""
 
     @property
     def key(self) -> str:
-        """The same for the same cell, whenever and wherever it is asked for."""
+        """Return a key of the cell that is the same in every process."""
         text = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def __str__(self) -> str:
-        """Return what comes after ``python -m experiments.`` to run the cell by hand."""
+        """Return the rest of the command ``python -m experiments.`` that runs the cell by hand."""
         settings = [] if self.settings is None else [self.settings]
         return " ".join([self.experiment, "with", *settings, *(f"{name}={of}" for name, of in self.updates.items())])
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended."""
+    """End of a cell."""
 
     cell: Cell
 
     status: Status
 
     reason: str | None = None
-    """Why it failed or was killed."""
+    """Reason why it failed or was killed."""
 
     result: Result | None = None
-    """What it returned; None unless it completed."""
+    """Result; None unless it completed."""
 
 
 def not_completed(outcomes: Sequence[Outcome]) -> str:
-    """Lines that say which cells have no result, and why; none where all have one."""
+    """List the cells without a result, and the reasons; empty if there are none."""
     lines = [f"{outcome.status}: {outcome.cell}: {outcome.reason}" for outcome in outcomes if outcome.result is None]
     if not lines:
         return ""
-    heading = f"{len(lines)} of {len(outcomes)} runs have no result; the same command tries these again, and no others:"
+    heading = f"{len(lines)} of {len(outcomes)} runs have no result; the same command tries only these again:"
     return "\n".join([heading, *lines])

@@ -1,9 +1,9 @@
 """
-What runs cells: a process that reads them from its standard input, a line each, and answers on its standard output.
+Run cells: a process that reads them from its standard input, one per line, and answers on its standard output.
 
     python -m experiments.cells.child THREADS
 
-It ends with its input, also in the midst of a run: whoever started it has gone.
+It ends with its input, also during a run: then its parent has ended.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from experiments.cells.cell import Cell, Result
 
-_GRACE = 5.0  # seconds in which Sacred can note that a run was interrupted
+_GRACE = 5.0  # seconds for Sacred to record that a run was interrupted
 
 
 def perform(cell: Cell, runs: Path) -> Result:
@@ -38,7 +38,7 @@ def perform(cell: Cell, runs: Path) -> Result:
 def main() -> None:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what else is printed is no answer
+    os.dup2(2, 1)  # other output must not be read as an answer
     _limit_threads(int(sys.argv[1]))
     lines: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
@@ -69,7 +69,7 @@ def _read(source: TextIO, lines: "queue.Queue[str]") -> None:
 
 
 def _limit_threads(threads: int) -> None:
-    """Limit TensorFlow; the environment limits the others."""
+    """Limit TensorFlow's threads; the environment limits other libraries."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -1,4 +1,4 @@
-"""Outcomes of cells on disk: the one place that says what has completed."""
+"""Outcomes of cells on disk, the only record of completed cells."""
 
 import json
 import os
@@ -8,19 +8,19 @@ from pathlib import Path
 from experiments.cells.cell import Cell, Outcome
 
 FOLDER = "cells"
-"""The folder of the files, in that of the runs."""
+"""Folder of the files, in the folder of the runs."""
 
 
 class Outcomes:
     """
     A file for each cell that has ended, named by its key.
 
-    A file is written under another name and then renamed: it is complete, or not there, whatever kills the writer.
+    A file is written under another name and then renamed: it is complete or missing if the writer is killed.
     """
 
     def __init__(self, runs: Path):
         """
-        :param runs: where runs are recorded.
+        :param runs: folder of the recorded runs.
         """
         self._folder = runs / FOLDER
 
@@ -28,7 +28,7 @@ class Outcomes:
         """
         Return the outcome of a cell; None if it has not ended.
 
-        :raises ValueError: if the file is not what :meth:`write` writes for this cell.
+        :raises ValueError: if :meth:`write` did not write the file for this cell.
         """
         path = self._path(cell)
         if not path.exists():

@@ -1,4 +1,4 @@
-"""What a sweep runs, read from a TOML file."""
+"""The cells of a sweep, read from a TOML file."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ else:
 
 
 class _Swept(NamedTuple):
-    """What is known of an experiment that can be swept."""
+    """Properties of an experiment that can be swept."""
 
     experiment: RecordedExperiment
     tasks: tuple[Task, ...]
@@ -43,11 +43,11 @@ _OF_CELLS = ("dataset", "split", "model", "alpha", "M", "seed", "progress")
 
 def read_plan(path: Path) -> list[Cell]:
     """
-    Read which cells a sweep has: every data set, split, model, alpha and M with every other.
+    Read the cells of a sweep: all combinations of data set, split, model, alpha and M.
 
-    A model without alpha, or without inducing points, has one cell for all of these.
+    A model without alpha, or without inducing points, has one cell for all values.
 
-    :raises ValueError: naming the key that cannot be used, what it is and what is accepted.
+    :raises ValueError: if a key is invalid; the message has its value and what is accepted.
     :raises OSError: if the file cannot be read.
     """
     try:
@@ -101,7 +101,7 @@ def _one_of(key: str, value: Any, accepted: Any) -> str:
 
 
 def _list(key: str, given: dict[str, Any], is_accepted: Callable[[Any], bool], accepted: str) -> Sequence[Any]:
-    """Values of a key: at least one, each once."""
+    """Return the values of a key: at least one, each once."""
     values = given[key]
     if not isinstance(values, list) or not values:
         raise ValueError(f"{key} is {values!r}; a list of at least one is accepted, of {accepted}.")
@@ -122,7 +122,7 @@ def _is_power(value: Any) -> bool:
 
 
 def _options(values: Any, experiment: RecordedExperiment, name: str) -> dict[str, Any]:
-    """Further entries of the configuration, the same for all cells."""
+    """Return further entries of the configuration, the same for all cells."""
     if not isinstance(values, dict):
         raise ValueError(f"options is {values!r}; a table of entries of the configuration is accepted.")
     for key, value in values.items():

@@ -1,4 +1,4 @@
-"""The process of a cell, seen from outside: it is given cells, and may die of one."""
+"""Processes that run cells, and their control."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from typing import IO
 import experiments
 from experiments.cells.cell import Cell, Outcome
 
-_CELLS = 10  # that a process runs: TensorFlow keeps some 60 MB of every model it has compiled
-_GRACE = 10.0  # seconds after which a process that was told to end is killed
+_CELLS = 10  # cells per process: TensorFlow keeps some 60 MB of every model it has compiled
+_GRACE = 10.0  # seconds until a process that should end is killed
 _POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _CHILD = ("-m", "experiments.cells.child")
 _ROOT = str(Path(experiments.__file__).parents[1])
@@ -27,13 +27,13 @@ class CellProcess:
     """
     A process that runs cells, one after the other; a context manager.
 
-    It starts with the first cell, and anew after some of them or where it has died: the cell of which it dies is the
-    only one that is lost.
+    It starts with the first cell, and again after some cells or if it has died. If it dies, only the current cell is
+    lost.
     """
 
     def __init__(self, threads: int):
         """
-        :param threads: how many TensorFlow and the linear algebra libraries may each have.
+        :param threads: number of threads of TensorFlow and of the linear algebra libraries, each.
         """
         self._threads = threads
         self._process: subprocess.Popen[str] | None = None
@@ -56,7 +56,7 @@ class CellProcess:
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         self._left -= 1
-        with suppress(BrokenPipeError):  # it has died, as the missing answer shows
+        with suppress(BrokenPipeError):  # it has died: there is no answer
             process.stdin.write(json.dumps({"cell": asdict(cell), "runs": str(runs.absolute())}) + "\n")
             process.stdin.flush()
         answer = process.stdout.readline()
@@ -68,7 +68,7 @@ class CellProcess:
         return self._death(cell, process.wait())
 
     def hang_up(self) -> None:
-        """Tell the process to end; a run in it is interrupted."""
+        """Tell the process to end; this interrupts its run."""
         self._is_closing = True
         if self._process is not None and self._process.stdin is not None:
             with suppress(BrokenPipeError):
@@ -90,7 +90,7 @@ class CellProcess:
         self._errors.close()
 
     def _start(self) -> None:
-        """The process is in a session of its own: a keyboard interrupt is for this one, which ends the other."""
+        """Start the process in a session of its own: a keyboard interrupt reaches only the parent, which ends it."""
         count = str(self._threads)
         path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
@@ -118,11 +118,11 @@ class CellProcess:
 
 
 class Processes:
-    """Processes for cells that run at once; a context manager, at whose end none is left."""
+    """Processes for cells that run in parallel; a context manager, which ends all of them."""
 
     def __init__(self, threads: int):
         """
-        :param threads: those of each process.
+        :param threads: number of threads of each process.
         """
         self._threads = threads
         self._all: list[CellProcess] = []

@@ -1,4 +1,4 @@
-"""Run cells: at once on one machine or on a cluster, and only those that have not completed."""
+"""Run the cells that have not completed, in parallel on one machine or on a cluster."""
 
 import sys
 from collections.abc import Generator, Sequence
@@ -21,14 +21,14 @@ def run_cells(
     cells: Sequence[Cell], runs: Path, *, jobs: int = 1, threads: int | None = None, scheduler: str | None = None
 ) -> list[Outcome]:
     """
-    Run cells that have not completed, each in a process that does nothing else, and record how they end.
+    Run cells that have not completed, one at a time per process, and record how they end.
 
-    :param runs: where runs are recorded, and outcomes in the folder ``cells`` of it.
-    :param jobs: how many run at once on this machine.
-    :param threads: those of each process; None: the cores of this machine divided by `jobs`, and 1 on a cluster, where
-        Dask counts a core for each run.
+    :param runs: folder of the recorded runs; outcomes are in its folder ``cells``.
+    :param jobs: number of parallel runs on this machine.
+    :param threads: threads of each process; None: the cores of this machine divided by `jobs`, and 1 on a cluster,
+        since Dask counts one core for each run.
     :param scheduler: address of a Dask scheduler, whose workers run the cells in place of this machine.
-    :return: the outcome of every cell, of earlier calls, too.
+    :return: the outcome of every cell, also from earlier calls.
     :raises ValueError: if there are fewer cores than jobs times threads, an outcome on disk cannot be read, or the
         scheduler or a worker does not find the experiments.
     :raises OSError: if the scheduler cannot be reached.
@@ -55,7 +55,7 @@ def completed(cells: Sequence[Cell], runs: Path, *, jobs: int = 1) -> list[Resul
     """
     Run cells as :func:`run_cells` does, and return their results.
 
-    :raises SystemExit: if one has none, when all others have; where :func:`run_cells` raises a ValueError.
+    :raises SystemExit: if a cell has no result, after all cells have ended; if :func:`run_cells` raises a ValueError.
     """
     try:
         outcomes = run_cells(cells, runs, jobs=jobs)
@@ -97,9 +97,9 @@ def _ended(
 
 def _check_experiments_are_found(client: Any) -> None:
     """
-    Find out whether the scheduler and the workers can unpickle a cell: a scheduler that cannot leaves it unanswered.
+    Check that the scheduler and the workers can unpickle a cell: a scheduler that cannot does not answer.
 
-    :raises ValueError: if one cannot.
+    :raises ValueError: if one of them cannot.
     """
     package = experiments.__name__
     found = {"the scheduler": client.run_on_scheduler(find_spec, package), **client.run(find_spec, package)}
@@ -112,6 +112,6 @@ def _check_experiments_are_found(client: Any) -> None:
 
 
 def _run_alone(threads: int, cell: Cell, runs: Path) -> Outcome:
-    """Run a cell in a process of its own; on a worker of Dask none may stay behind."""
+    """Run a cell in a process of its own, which ends with the cell: Dask's workers must keep none."""
     with CellProcess(threads) as process:
         return process.run(cell, runs)

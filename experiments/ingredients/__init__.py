@@ -1,1 +1,1 @@
-"""What experiments share: data, model and training, each a Sacred ingredient with its part of the configuration."""
+"""Common parts of experiments: data, model and training, each a Sacred ingredient with its configuration."""

@@ -1,6 +1,6 @@
 """
-Adam for models with a q(u) of their own, where `gpflow_pep.fit` does not train them: on a stream, which has more rows
-than those at hand; and with natural gradients of q(u) under a likelihood that is not Gaussian.
+Adam for minibatch models in two cases that `gpflow_pep.fit` does not cover: streams, which have more rows than the
+current batch, and natural gradients of q(u) under a non-Gaussian likelihood.
 """
 
 import math
@@ -15,7 +15,7 @@ from gpflow_pep.models.tied import TiedFactors
 
 
 class Adam:
-    """Steps of Adam on given rows; its averages go on from step to step, whatever the rows are."""
+    """Steps of Adam on given rows; its averages continue from step to step."""
 
     def __init__(
         self, model: gpflow.models.SVGP | TiedFactors, learning_rate: float, natural_step: float | None = None
@@ -38,8 +38,8 @@ class Adam:
         """
         Take a step.
 
-        :return: the loss before it; with natural gradients, after that of q(u).
-        :raises FloatingPointError: where the loss is not finite.
+        :return: the loss before Adam's step; with natural gradients, after the step of q(u).
+        :raises FloatingPointError: if the loss is not finite.
         """
         loss = float(self._compiled(tf.constant(X), tf.constant(Y)))
         if not math.isfinite(loss):

@@ -1,6 +1,6 @@
 """The model ingredient of classification, ``gp``: a sparse or dense GP classifier at its initial parameters.
 
-Of two classes there is one latent function. Of more each class has one, with its own kernel and inducing points or not.
+Two classes have one latent function. With more, each class has one; they share kernel and inducing points, or not.
 """
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
@@ -37,47 +37,47 @@ def _config() -> None:
     # the power of all but SVGP, from 0 (variational, as SVGP) to 1 (EP)
     alpha = 0.5
 
-    # number of inducing points, which start at k-means centers of the training inputs; None: at all inputs (dense)
+    # number of inducing points, initially k-means centers of the training inputs; None: all inputs (dense)
     M = 50
 
-    # more than two classes: whether each has its own kernel and inducing points; False: all share one of both
+    # more than two classes: True if each has its own kernel and inducing points, False if they share both
     separate = True
 
-    # whether inducing points are trained
+    # train inducing points
     train_inducing = M is not None
 
     # probit or logit for two classes, robust-max for more; None: probit or robust-max
     likelihood = None
 
-    # robust-max: probability of a label drawn at random, and whether it is trained
+    # robust-max: probability of a label drawn at random, and True to train it
     epsilon = 1e-3
     train_epsilon = True
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
     kernel = "SquaredExponential"
 
-    # where all lengthscales start; None: at the median distance between training inputs
+    # initial value of all lengthscales; None: the median distance between training inputs
     lengthscales = None
 
-    # where the kernel's variance starts
+    # initial variance of the kernel
     kernel_variance = 1.0
 
-    # PEP and QP: sweeps over the sites in a row, at most, whenever the evidence is computed; 1: one update a step
+    # PEP and QP: largest number of sweeps per evaluation of the evidence; 1: one update a step
     max_sweeps = 1000
 
-    # PEP and QP: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
+    # PEP and QP: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = None
 
 
 def classifier_title(config: Mapping[str, Any]) -> str:
-    """What tables and figures call the model of a ``gp`` configuration."""
+    """Return the model's name in tables and figures for a ``gp`` configuration."""
     name = str(config["model"])
     power = "" if name == "SVGP" else f" α={config['alpha']:g}"
     return f"{name}{power}{', dense' if config['M'] is None else ''}"
 
 
 def is_lower_bound(config: Mapping[str, Any]) -> bool:
-    """Whether the model's objective is a lower bound on the log evidence, once sites have converged."""
+    """Return True if the objective is a lower bound on the log evidence when sites have converged."""
     return bool(config["model"] == "SVGP" or config["alpha"] == 0)
 
 
@@ -101,7 +101,7 @@ def build_classifier(
     max_jitter: float | None,
     _seed: int,
 ) -> gpflow.models.GPModel:
-    """The model that the configuration asks for, for inputs X [N, D] and labels Y [N, 1]."""
+    """Build the model of the configuration for inputs X [N, D] and labels Y [N, 1]."""
     C = 1 if num_classes == 2 else num_classes  # latent functions
     parts = range(C if separate else 1)
     kernels = [stationary_kernel(X, kernel, lengthscales, kernel_variance, _seed) for _ in parts]

@@ -1,4 +1,4 @@
-"""The data ingredients: which split of which data set, and how it is prepared; one for each task."""
+"""The data ingredients, one for each task: data set, split and preparation."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -14,7 +14,7 @@ from experiments.recording.experiment import SAVE_GIT_INFO
 
 
 def _config() -> None:
-    # name of a data set of the experiment's tasks: one of experiments.datasets.names(task=...)
+    # name of a data set for the experiment's tasks: one of experiments.datasets.names(task=...)
     dataset = ""
 
     # number of the split into training and test rows, from 0
@@ -36,14 +36,14 @@ _EXPERIMENTS: dict[Task, str] = {
 
 
 def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], datasets.Dataset]]:
-    """The data ingredient of experiments with these tasks, and what loads the split that its configuration asks for."""
+    """Return the data ingredient for these tasks, and the function that loads its split."""
     ingredient = Ingredient("data", save_git_info=SAVE_GIT_INFO)
     ingredient.config(_config)
     ingredient.add_config(dataset=default)
 
     @ingredient.capture
     def load(dataset: str, split: int, standardize: bool, max_train: int | None, _seed: int) -> datasets.Dataset:
-        """The split that the configuration asks for."""
+        """Load the split of the configuration."""
         check_task(dataset, *tasks)
         loaded = datasets.load(dataset, split, standardize=standardize)
         N = len(loaded.X_train)
@@ -59,9 +59,9 @@ def _data_for(default: str, *tasks: Task) -> tuple[Ingredient, Callable[[], data
 
 def check_task(dataset: str, *tasks: Task) -> None:
     """
-    Refuse a data set of any task but these.
+    Refuse a data set for any other task.
 
-    :raises ValueError: where it is one, or there is no such data set.
+    :raises ValueError: if the data set is for another task, or does not exist.
     """
     found = datasets.describe(dataset).task
     if found not in tasks:

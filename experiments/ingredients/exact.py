@@ -1,4 +1,4 @@
-"""The exact GP that sparse ones are compared with: GPflow's GPR, with a gradient that takes fewer products."""
+"""The exact GP, for comparison: GPflow's GPR with a cheaper gradient."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ class ExactGPR(gpflow.models.GPR):
     """
     `gpflow.models.GPR` without mean function, for targets [N, 1].
 
-    TensorFlow goes back through the factorization of C = Kff + σ²I, which takes five times as long as the derivative
+    TensorFlow differentiates the factorization of C = Kff + σ²I, which takes five times as long as the derivative
     (a a' - C^-1)/2 of log N(y; 0, C), with a = C^-1 y.
     """
 
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
-        """The log evidence, []."""
+        """Compute the log evidence, []."""
         X, Y = self.data
         covariance = self.kernel(X)  # [N, N]
         covariance = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self.likelihood.variance)
@@ -24,7 +24,7 @@ class ExactGPR(gpflow.models.GPR):
 
 
 def _log_density(C: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """log N(y; 0, C), [], differentiable once in C [N, N], not in Y [N, 1]."""
+    """Compute log N(y; 0, C), [], differentiable once in C [N, N], not in Y [N, 1]."""
 
     @tf.custom_gradient
     def value(C: tf.Tensor) -> Any:

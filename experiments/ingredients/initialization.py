@@ -1,4 +1,4 @@
-"""Where training starts: inducing points, lengthscales, and blocks of neighboring rows."""
+"""Initial inducing points and lengthscales, and blocks of neighboring rows."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,14 +6,14 @@ from scipy.spatial.distance import pdist
 
 Floats = npt.NDArray[np.float64]
 
-_SUBSAMPLE = 1000  # rows; distances between them all take 4 MB
+_SUBSAMPLE = 1000  # rows; their pairwise distances take 4 MB
 
 
 def cluster_centers(X: Floats, M: int, seed: int) -> Floats:
     """
-    Centers [M, D] of M clusters of the inputs X [N, D] by k-means; X itself, copies and all, for M = N.
+    Return centers [M, D] of M clusters of the inputs X [N, D] by k-means; X itself, with duplicates, for M = N.
 
-    :raises ValueError: where M is not from 1 to N, or above the number of distinct rows and not N.
+    :raises ValueError: if M is not from 1 to N, or larger than the number of distinct rows and not N.
     """
     if not 1 <= M <= len(X):
         raise ValueError(f"M is {M}; whole numbers from 1 to the number of training rows, {len(X)}, are accepted.")
@@ -27,7 +27,7 @@ def cluster_centers(X: Floats, M: int, seed: int) -> Floats:
 
 
 def median_distance(X: Floats, seed: int) -> float:
-    """Median distance between the inputs X [N, D], from at most 1000 of them; 1 if it would be 0."""
+    """Return the median distance between the inputs X [N, D], from at most 1000 of them; 1 if it would be 0."""
     rows = np.random.RandomState(seed).permutation(len(X))[:_SUBSAMPLE]
     distances = pdist(X[rows])
     return float(np.median(distances)) or 1.0 if distances.size else 1.0
@@ -35,11 +35,11 @@ def median_distance(X: Floats, seed: int) -> float:
 
 def neighbor_blocks(X: Floats, size: int) -> npt.NDArray[np.intp]:
     """
-    Labels [N] of ceil(N / size) blocks of rows with neighboring inputs X [N, D], their sizes as equal as can be.
+    Return labels [N] of ceil(N / size) blocks of rows with neighboring inputs X [N, D], of nearly equal sizes.
 
     The rows are halved across the widest input column, and the halves again, until each part is one block.
 
-    :raises ValueError: where size is below 1.
+    :raises ValueError: if size is below 1.
     """
     if size < 1:
         raise ValueError(f"block_size is {size}; whole numbers from 1 are accepted.")

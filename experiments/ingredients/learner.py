@@ -1,4 +1,4 @@
-"""The ingredients of what learns from a stream: ``gp``, the model at its start, and ``training``, after every batch."""
+"""The ingredients of learners from a stream: ``gp``, the initial model, and ``training``, after every batch."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -37,43 +37,43 @@ def _model_config() -> None:
     # the power of STREAM and BATCH, from 0 (variational) to 1
     alpha = 0.0
 
-    # number of inducing points; they start at k-means centers of the first batch, those of SVGP all over the stream
+    # number of inducing points, initially k-means centers of the first batch (SVGP: of the whole stream)
     M = 100
 
     # rows that GPR and SGPR keep
     window = 3000
 
-    # the share of STREAM's inducing points that may go to inputs of a new batch, before training
+    # the share of STREAM's inducing points that may move to inputs of a new batch, before training
     fraction_to_move = 0.2
 
-    # learn where inducing points lie; False: they stay where the stream puts them
+    # train inducing points
     train_inducing = True
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
     kernel = "SquaredExponential"
 
-    # where all lengthscales start; None: at the median distance between the first inputs
+    # initial value of all lengthscales; None: the median distance between the first inputs
     lengthscales = None
 
-    # where the kernel's variance starts
+    # initial variance of the kernel
     kernel_variance = 1.0
 
-    # where the noise variance starts
+    # initial noise variance
     noise_variance = 0.1
 
-    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
+    # gpflow_pep's models: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = 1e-3
 
 
 @stream_training.config
 def _training_config() -> None:
-    # lbfgs or adam; of SVGP always adam
+    # lbfgs or adam; SVGP always uses adam
     optimizer = "lbfgs"
 
     # iterations of L-BFGS on the first batch, at most (Adam: five times as many steps)
     first_maxiter = 100
 
-    # iterations of L-BFGS after every other batch, at most (Adam: five times as many steps)
+    # iterations of L-BFGS after each later batch, at most (Adam: five times as many steps)
     maxiter = 20
 
     # Adam's learning rate
@@ -81,7 +81,7 @@ def _training_config() -> None:
 
 
 def learner_title(config: Mapping[str, Any]) -> str:
-    """What tables and figures call the learner of a ``gp`` configuration."""
+    """Return the learner's name in tables and figures for a ``gp`` configuration."""
     power = "VFE" if config["alpha"] == 0.0 else f"PEP α={config['alpha']:g}"
     names = {
         "STREAM": f"streaming {power}",
@@ -101,7 +101,7 @@ def begin(learner: Learner, first_maxiter: int) -> None:
 
 @stream_training.capture
 def _training(optimizer: str, maxiter: int, learning_rate: float) -> tuple[Train, int, float]:
-    """What trains models that hold their data, iterations on all batches but the first, and Adam's learning rate."""
+    """Return the training function of models that hold data, iterations after the first batch, and Adam's rate."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
     steps = STEPS_OF_ADAM if optimizer == "adam" else 1
@@ -131,10 +131,10 @@ def build_learner(
     _seed: int,
 ) -> Learner:
     """
-    What the configuration asks for, holding the first batch (BATCH: all rows) and not trained yet.
+    Build the untrained learner of the configuration with the first batch (BATCH: all rows).
 
-    :param labels: whether targets are labels 0 and 1.
-    :raises ValueError: naming the entry of the configuration that cannot be used.
+    :param labels: True if targets are labels 0 and 1.
+    :raises ValueError: if an entry of the configuration is invalid.
     """
     accepted = OF_LABELS if labels else MODELS
     if model not in accepted:

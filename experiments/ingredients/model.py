@@ -33,36 +33,36 @@ def _config() -> None:
     # the power of PEPR and TPEP, from 0 (variational) to 1 (FITC; with blocks PITC)
     alpha = 0.5
 
-    # scale m of the structured conditional m D: fixed in PEPR, where learning starts in TPEP
+    # scale m of the structured conditional m D: fixed in PEPR, the initial value in TPEP
     scale = 1.0
 
     # rows per block; None: single rows (PEPR, TPEP). BTSGPR needs blocks
     block_size = 20 if model == "BTSGPR" else None
 
-    # what makes a block: neighbors (of neighboring inputs), or order (of rows as they come, which max_train shuffles)
+    # blocks of neighbors (neighboring inputs) or order (consecutive rows; max_train shuffles them)
     blocks = "neighbors"
 
-    # number of inducing points, which GPR has none of; they start at k-means centers of the training inputs
+    # number of inducing points (not GPR), initially k-means centers of the training inputs
     M = 50
 
     # class in gpflow.kernels with one lengthscale per input: SquaredExponential, Matern52, Matern32, ...
     kernel = "SquaredExponential"
 
-    # where all lengthscales start; None: at the median distance between training inputs
+    # initial value of all lengthscales; None: the median distance between training inputs
     lengthscales = None
 
-    # where the kernel's variance starts
+    # initial variance of the kernel
     kernel_variance = 1.0
 
-    # where the noise variance starts
+    # initial noise variance
     noise_variance = 0.1
 
-    # gpflow_pep's models: raise the jitter of Kuu up to this where it cannot be factorized; None: that is an error
+    # gpflow_pep's models: largest jitter of Kuu if it cannot be factorized; None: raise an error
     max_jitter = None
 
 
 def title(config: Mapping[str, Any]) -> str:
-    """What tables and figures call the model of a ``gp`` configuration."""
+    """Return the model's name in tables and figures for a ``gp`` configuration."""
     kind = " in order" if config["blocks"] == "order" else ""
     blocks = "" if config["block_size"] is None else f", blocks of {config['block_size']}{kind}"
     names = {
@@ -79,7 +79,7 @@ def title(config: Mapping[str, Any]) -> str:
 
 
 def objective_kind(model: str) -> str:
-    """What the model's objective is."""
+    """Return the kind of the model's objective."""
     if model == "GPR":
         return "log evidence"
     return "lower bound" if model in _LOWER_BOUNDS else "approximate log evidence"
@@ -102,7 +102,7 @@ def build(
     max_jitter: float | None,
     _seed: int,
 ) -> gpflow.models.GPModel:
-    """The model that the configuration asks for, for inputs X [N, D] and targets Y [N, 1]."""
+    """Build the model of the configuration for inputs X [N, D] and targets Y [N, 1]."""
     labels = None if block_size is None else _block_labels(X, block_size, blocks)
     pepr = partial(PEPR, alpha=alpha, blocks=labels, max_jitter=max_jitter)
     constructors: dict[str, Callable[..., gpflow.models.GPModel]] = {
@@ -130,7 +130,7 @@ def build(
 
 
 def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.intp]:
-    """Labels [N] of blocks, their sizes as equal as can be."""
+    """Return labels [N] of blocks of nearly equal sizes."""
     if blocks not in ("neighbors", "order"):
         raise ValueError(f"blocks is {blocks!r}; accepted are neighbors, order.")
     labels = neighbor_blocks(X, block_size)
@@ -140,7 +140,7 @@ def _block_labels(X: Floats, block_size: int, blocks: str) -> npt.NDArray[np.int
 def stationary_kernel(
     X: Floats, kernel: str, lengthscales: float | None, kernel_variance: float, seed: int
 ) -> gpflow.kernels.Kernel:
-    """A kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each of them."""
+    """Return a kernel of gpflow.kernels for inputs X [N, D], with a lengthscale for each column."""
     constructor: Any = getattr(gpflow.kernels, kernel, None)
     if not (isinstance(constructor, type) and issubclass(constructor, gpflow.kernels.Stationary)):
         raise ValueError(f"kernel is {kernel!r}; a stationary kernel of gpflow.kernels is accepted.")

@@ -1,4 +1,4 @@
-"""The training ingredient of classification: models with sites, and those with a q(u) of their own."""
+"""The training ingredient of classification, for models with sites and for minibatch models."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -23,36 +23,36 @@ site_training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 
 @dataclass(frozen=True)
 class SiteTraining:
-    """How a training ended."""
+    """Result of a training."""
 
     log_evidence: float
-    """The model's log evidence, at converged sites if they did, in nats."""
+    """The model's log evidence in nats, at converged sites if they converge."""
 
     iterations: int
     """Iterations of L-BFGS, or steps of Adam."""
 
     seconds: float
-    """Wall time, tracing of the graph included, the reports not."""
+    """Wall time with tracing of the graph, without the reports."""
 
     converged: bool
-    """Whether the optimizer says that it has converged (Adam never does) and the sites have."""
+    """True if the optimizer reports convergence (Adam never does) and the sites have converged."""
 
     message: str
-    """Why it stopped."""
+    """Reason why it stopped."""
 
     sweeps: int | None
-    """Sweeps of the last update of the sites; None: the model has none."""
+    """Sweeps of the last update of the sites; None if the model has no sites."""
 
     sites_change: float | None
-    """The largest change of a marginal, in its standard deviations, that another sweep would have made."""
+    """Largest change of a marginal by another sweep, in its standard deviations."""
 
 
 @site_training.config
 def _config() -> None:
-    # lbfgs (all rows) or adam; with a batch_size adam updates a minibatch's sites, or a q(u) by a natural gradient
+    # lbfgs (all rows) or adam; with a batch_size each step updates a minibatch's sites, or q(u) by a natural gradient
     optimizer = "lbfgs"
 
-    # iterations: L-BFGS does at most that many, Adam exactly
+    # iterations, for L-BFGS at most
     maxiter = 200
 
     # Adam's learning rate
@@ -64,7 +64,7 @@ def _config() -> None:
     # adam: the step of the natural gradient of q(u); None: q(u) is trained by Adam with everything else
     natural_step = 0.1
 
-    # iterations from one entry in the logs to the next
+    # iterations between entries in the logs
     log_interval = 10
 
 
@@ -81,9 +81,9 @@ def train_classifier(
     _seed: int,
 ) -> SiteTraining:
     """
-    Learn hyperparameters and q(u). Where training cannot go on it stops, and its message says why.
+    Learn hyperparameters and q(u). If training cannot continue it stops, and its message has the reason.
 
-    :raises ValueError: naming the entry of the configuration that cannot be used.
+    :raises ValueError: if an entry of the configuration is invalid.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
@@ -139,5 +139,5 @@ def _by_natural_gradients(
 
 @site_training.capture
 def logs_between(last: int, iteration: int, log_interval: int) -> bool:
-    """Whether the logs get an entry after this iteration, when `last` was the one reported before it."""
+    """Return True if the logs get an entry after this iteration; `last` is the last reported iteration."""
     return iteration // log_interval > last // log_interval

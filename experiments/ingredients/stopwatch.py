@@ -1,24 +1,24 @@
-"""The seconds of a training, without those of its reports."""
+"""Measure the seconds of a training without its reports."""
 
 import time
 from collections.abc import Callable
 
 Report = Callable[[int, float, float], None]
 """
-Called after iterations with their number, from 1, the objective in nats and the seconds of training so far; for models
-with sites in minibatch training once an epoch.
+A function of the iteration, from 1, the objective in nats and the seconds of training so far. It is called after
+iterations; for models with sites in minibatch training once an epoch.
 """
 
 
 class Stopwatch:
-    """Passes what `gpflow_pep.fit` reports on, and counts the time without the reports."""
+    """Forward the reports of `gpflow_pep.fit`, and count the time without them."""
 
     def __init__(self, report: Report):
         self._report = report
         self._began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Since it was made."""
+        """Return the seconds since construction, without reports."""
         return time.perf_counter() - self._began
 
     def __call__(self, iteration: int, objective: float) -> None:

@@ -1,4 +1,4 @@
-"""The data ingredient of streaming: which rows arrive, in which order and in batches of which size."""
+"""The data ingredient of streaming: data set, order of arrival and sizes of batches."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -33,7 +33,7 @@ class Batches:
     """Rows of the batches after it."""
 
     def passed(self, num_seen: int) -> npt.NDArray[np.bool_]:
-        """Which test rows the first so many training rows have passed by their first input [N_test]."""
+        """Return a mask [N_test] of the test rows that the first `num_seen` training rows have passed."""
         seen, x = self.dataset.X_train[:num_seen, 0], self.dataset.X_test[:, 0]
         passed: npt.NDArray[np.bool_] = (x >= seen.min()) & (x <= seen.max())
         return passed
@@ -47,7 +47,7 @@ def _config() -> None:
     # number of the split into training and test rows, from 0
     split = 0
 
-    # rows by time, from west to east, or by their first input (forward), the other way (backward), or shuffled
+    # forward (by time, from west to east, or by the first input), backward, or shuffled
     order = "forward"
 
     # rows of the first batch
@@ -56,7 +56,7 @@ def _config() -> None:
     # rows of the batches after it
     batch_size = 300
 
-    # only so many training rows, the first by their order, and the test rows between them; None: all
+    # number of training rows, the first in their order, with the test rows between them; None: all
     max_train = None
 
 
@@ -65,9 +65,9 @@ def load_stream(
     dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, _seed: int
 ) -> Batches:
     """
-    The batches that the configuration asks for.
+    Load the batches of the configuration.
 
-    :raises ValueError: naming the entry of the configuration that cannot be used.
+    :raises ValueError: if an entry of the configuration is invalid.
     """
     loaded = arriving(dataset, split, order, first, batch_size, max_train, _seed)
     N = len(loaded.X_train)
@@ -79,9 +79,9 @@ def arriving(
     dataset: str, split: int, order: str, first: int, batch_size: int, max_train: int | None, seed: int
 ) -> datasets.Dataset:
     """
-    A data set, its training rows in the order of arrival.
+    Return a data set with its training rows in the order of arrival.
 
-    :raises ValueError: naming the entry of the configuration that cannot be used.
+    :raises ValueError: if an entry of the configuration is invalid.
     """
     check_task(dataset, "streaming", "classification")
     if order not in ORDERS:
@@ -100,13 +100,13 @@ def arriving(
 
 
 def _sorted(dataset: datasets.Dataset) -> datasets.Dataset:
-    """Training rows by their first input; those of equal ones stay in their order."""
+    """Sort training rows by their first input; rows with equal inputs keep their order."""
     rows = np.argsort(dataset.X_train[:, 0], kind="stable")
     return replace(dataset, X_train=dataset.X_train[rows], Y_train=dataset.Y_train[rows])
 
 
 def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
-    """The first rows, and the test rows that they pass."""
+    """Keep the first rows, and the test rows that they pass."""
     if max_train is None or max_train >= len(dataset.X_train):
         return dataset
     if max_train < 1:
@@ -123,7 +123,7 @@ def _cut(dataset: datasets.Dataset, max_train: int | None) -> datasets.Dataset:
 
 
 def _scaled(dataset: datasets.Dataset) -> datasets.Dataset:
-    """Inputs from 0 to 10 in the training part, in place of standardized ones."""
+    """Scale training inputs to [0, 10] in place of standardizing them."""
     low, high = dataset.X_train.min(axis=0), dataset.X_train.max(axis=0)
     scale: Floats = np.where(high > low, high - low, 1.0) / _RANGE
     return replace(

@@ -1,4 +1,4 @@
-"""The training ingredient: trains a model with `gpflow_pep.fit` and says how that ended."""
+"""The training ingredient: train a model with `gpflow_pep.fit`, and report how it ended."""
 
 # ruff: noqa: F841  (the local variables of a Sacred config function are the configuration)
 
@@ -23,7 +23,7 @@ StochasticRegression = gpflow.models.SVGP | StructuredSVGP
 
 @dataclass(frozen=True)
 class Training:
-    """How a training ended."""
+    """Result of a training."""
 
     iterations: int
     """Iterations done."""
@@ -32,38 +32,38 @@ class Training:
     """Wall time, without tracing the objective and without the reports."""
 
     converged: bool
-    """Whether the optimizer says that it has converged; Adam never says so."""
+    """True if the optimizer reports convergence; Adam never does."""
 
     message: str
-    """Why it stopped."""
+    """Reason why it stopped."""
 
 
 @training.config
 def _config() -> None:
-    # lbfgs (on the full data) or adam; of SVGP, TSVGP and BTSVGP always adam
+    # lbfgs (on the full data) or adam; SVGP, TSVGP and BTSVGP always use adam
     optimizer = "lbfgs"
 
-    # iterations: L-BFGS does at most that many, Adam exactly
+    # iterations, for L-BFGS at most
     maxiter = 500
 
     # Adam's learning rate
     learning_rate = 0.01
 
-    # rows of a minibatch of SVGP, TSVGP and BTSVGP, at most; those of BTSVGP are fixed blocks
+    # rows of a minibatch of SVGP, TSVGP and BTSVGP, at most; BTSVGP has fixed blocks
     batch_size = 500
 
-    # iterations from one entry in the logs to the next
+    # iterations between entries in the logs
     log_interval = 10
 
 
 @training.capture
 def batches_of(model: gpflow.models.GPModel, num_data: int, seed: int, batch_size: int) -> Minibatches | None:
-    """Minibatches that `train` trains the model on, given the same seed; None where it trains on all rows at once."""
+    """Return the minibatches of `train` for this seed; None if it trains on all rows at once."""
     return minibatches(model, num_data, batch_size, seed) if isinstance(model, StochasticRegression) else None
 
 
 def minibatches(model: StochasticRegression, num_data: int, size: int, seed: int) -> Minibatches:
-    """Those of `fit`: fixed where they are blocks of the model's bound, in a new order every epoch elsewhere."""
+    """Return the minibatches of `fit`: fixed if they are blocks of the model's bound, else shuffled every epoch."""
     return Minibatches(num_data, min(size, num_data), fixed=isinstance(model, BTSVGP), seed=seed)
 
 
@@ -79,20 +79,20 @@ def train(
     learning_rate: float,
 ) -> Training:
     """
-    Maximize the objective over the trainable variables, whose best values stay (Adam: the last).
+    Maximize the objective over the trainable variables, which keep their best values (Adam: the last).
 
-    :param batches: what :func:`batches_of` says.
+    :param batches: result of :func:`batches_of`.
     :param report: called after every iteration.
-    :param seed: that of the minibatches.
-    :raises ValueError: naming the entry of the configuration that cannot be used.
-    :raises tf.errors.InvalidArgumentError, FloatingPointError: where the objective cannot be computed at the start.
+    :param seed: seed of the minibatches.
+    :raises ValueError: if an entry of the configuration is invalid.
+    :raises tf.errors.InvalidArgumentError, FloatingPointError: if the objective cannot be computed at the start.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer is {optimizer!r}; accepted are {', '.join(OPTIMIZERS)}.")
     if maxiter == 0:
         return Training(0, 0.0, False, "Not trained: maxiter is 0.")
     first = () if batches is None else tuple(part[batches.rows(0)] for part in data)
-    training_step(model)(*first)  # traces what fit then uses
+    training_step(model)(*first)  # traces the functions of fit
     watch = Stopwatch(report)
     result = uninterrupted(
         fit(
@@ -113,5 +113,5 @@ def train(
 
 @training.capture
 def is_logged(iteration: int, log_interval: int) -> bool:
-    """Whether the logs get an entry after this iteration."""
+    """Return True if the logs get an entry after this iteration."""
     return iteration % log_interval == 0

@@ -1,1 +1,1 @@
-"""What learns from data that arrive in batches: the streaming models, and those that they are compared with."""
+"""Learners from data that arrive in batches: the streaming models and their peers."""

@@ -10,7 +10,7 @@ from gpflow_pep import StreamingPEP, StreamingSGPR, StreamState
 
 
 def carried_bytes(state: StreamState) -> int:
-    """Of all numbers that a stream carries but the batch itself, and the sites that are its."""
+    """Return the bytes that a stream carries, without the batch and its sites."""
     kept = (array for name, array in state.arrays.items() if not name.startswith(("data.", "sites.")))
     return sum(array.nbytes for array in kept if array.dtype.kind != "U")
 
@@ -19,12 +19,12 @@ _Model = TypeVar("_Model", StreamingSGPR, StreamingPEP)
 
 
 class _Online(Generic[_Model]):
-    """A model that absorbs its posterior, takes the batch, and is trained."""
+    """A streaming model, updated and trained with each batch."""
 
     def __init__(self, model: _Model, train: Train, *, iterations: int, fraction_to_move: float):
         """
-        :param iterations: on a batch that is not the first, at most.
-        :param fraction_to_move: of the inducing points, which may go to inputs of a new batch before it is trained.
+        :param iterations: largest number on later batches.
+        :param fraction_to_move: fraction of inducing points that may move to inputs of a new batch before training.
         """
         self.model: _Model = model
         self._train, self._iterations, self._fraction_to_move = train, iterations, fraction_to_move
@@ -40,12 +40,12 @@ class _Online(Generic[_Model]):
 
     @property
     def inducing_points(self) -> Floats:
-        """Where they are."""
+        """Return the inducing points [M, D]."""
         return np.asarray(self.model.inducing_variable.Z)
 
     @property
     def carried(self) -> int:
-        """Bytes of the state without the batch."""
+        """Return the bytes of the state without the batch."""
         return carried_bytes(self.model.state)
 
 
@@ -53,13 +53,13 @@ class OnlineRegression(_Online[StreamingSGPR]):
     """StreamingSGPR."""
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of the observations at X."""
+        """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
 
 
 class OnlineClassification(_Online[StreamingPEP]):
-    """StreamingPEP of labels, trained at converged sites."""
+    """StreamingPEP for labels, trained at converged sites."""
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """The probability of label 1 at X, and its variance."""
+        """Return the probability of label 1 at X, and its variance."""
         return in_chunks(self.model.predict_y, X)

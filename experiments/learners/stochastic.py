@@ -1,4 +1,4 @@
-"""GPflow's SVGP as a learner: stochastic variational inference, whose minibatches are the batches as they arrive."""
+"""GPflow's SVGP as a learner: stochastic variational inference with the arriving batches as minibatches."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ from experiments.learners.learner import STEPS_OF_ADAM, predictions
 
 class Stochastic:
     """
-    Steps of Adam on each batch, as if all rows so far were like those in it (Hensman et al. 2013).
+    Steps of Adam on each batch, which represents all rows so far (Hensman et al. 2013).
 
-    Its inducing points start all over the stream, which is more than the other learners are told.
+    Its initial inducing points cover the whole stream, unlike the other learners'.
     """
 
     def __init__(
@@ -28,8 +28,8 @@ class Stochastic:
         learning_rate: float,
     ):
         """
-        :param build: the model, of its number of data, which is a variable.
-        :param iterations: on a batch that is not the first, each of some steps of Adam.
+        :param build: function from the number of data, a variable, to the model.
+        :param iterations: number on later batches, each of some steps of Adam.
         """
         self._num_data = tf.Variable(len(X), trainable=False, dtype=tf.int64)
         self._data, self._iterations = (X, Y), iterations
@@ -48,15 +48,15 @@ class Stochastic:
         self.begin(self._iterations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of the observations at X."""
+        """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
 
     @property
     def inducing_points(self) -> Floats:
-        """Where they are."""
+        """Return the inducing points [M, D]."""
         return np.asarray(self.model.inducing_variable.Z)
 
     @property
     def carried(self) -> int:
-        """Bytes of all parameters: Adam keeps two averages of each beside its value."""
+        """Return the bytes of all parameters and of Adam's two averages of each."""
         return int(sum(3 * 8 * tf.size(variable).numpy() for variable in self.model.trainable_variables))

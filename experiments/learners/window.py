@@ -1,4 +1,4 @@
-"""GPflow's models of the last rows only: GPR and SGPR on a sliding window."""
+"""GPflow's GPR and SGPR on a sliding window of the last rows."""
 
 from collections.abc import Callable
 
@@ -13,12 +13,12 @@ WindowModel = gpflow.models.GPR | gpflow.models.SGPR
 
 
 def _resizable(values: Floats) -> tf.Variable:
-    """A variable that may be given another number of rows."""
+    """Return a variable whose number of rows may change."""
     return tf.Variable(values, trainable=False, shape=[None, values.shape[1]], dtype=gpflow.default_float())
 
 
 class SlidingWindow:
-    """A model of the last rows that have arrived; its inducing points, if any, start anew all over the window."""
+    """A model of the last rows; its inducing points, if any, are chosen again from the window after every batch."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class SlidingWindow:
         window: int,
     ):
         """
-        :param build: the model of these data, which are variables.
-        :param iterations: on a batch that is not the first, at most.
-        :param window: rows.
+        :param build: function from the data, which are variables, to the model.
+        :param iterations: largest number on later batches.
+        :param window: number of rows.
         """
         self._train, self._iterations, self._window = train, iterations, window
         self._data = _resizable(X[-window:]), _resizable(Y[-window:])
@@ -44,7 +44,7 @@ class SlidingWindow:
         self._train(self.model, iterations)
 
     def absorb(self, X: Floats, Y: Floats) -> None:
-        """The oldest rows go, new ones come; train."""
+        """Replace the oldest rows by the batch, and train."""
         for variable, new in zip(self._data, (X, Y), strict=True):
             variable.assign(np.concatenate([variable.numpy(), new])[-self._window :])
         if isinstance(self.model, gpflow.models.SGPR):
@@ -53,17 +53,17 @@ class SlidingWindow:
         self.begin(self._iterations)
 
     def predict(self, X: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance of the observations at X."""
+        """Return mean and variance of the observations at X."""
         return predictions(self.model, X)
 
     @property
     def inducing_points(self) -> Floats:
-        """Where they are; none of GPR."""
+        """Return the inducing points [M, D]; [0, D] for GPR."""
         if isinstance(self.model, gpflow.models.SGPR):
             return np.asarray(self.model.inducing_variable.Z)
         return np.empty((0, self._data[0].shape[1]))
 
     @property
     def carried(self) -> int:
-        """Bytes of the window."""
+        """Return the bytes of the window."""
         return int(sum(8 * tf.size(variable).numpy() for variable in self._data))

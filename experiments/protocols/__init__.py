@@ -1,1 +1,1 @@
-"""What the commands have in common: their arguments, and what the demonstration shows."""
+"""Common arguments of commands, and the settings of the demonstration."""

@@ -1,10 +1,10 @@
-"""Types of command line arguments, with errors that say what is accepted."""
+"""Types of command line arguments; their errors name the accepted values."""
 
 import argparse
 
 
 def power(text: str) -> float:
-    """A number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:
@@ -15,7 +15,7 @@ def power(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number from 1."""
     try:
         value = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is demonstrated of each task: data set, sizes and methods. Imports nothing that takes long."""
+"""Demonstrations of each task: data set, sizes and methods. This module imports quickly."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Size:
-    """How large a demonstration is."""
+    """Size of a demonstration."""
 
     M: int = 50
     """Inducing points."""
@@ -23,37 +23,37 @@ class Size:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The demonstration of a task."""
+    """Demonstration of a task."""
 
     title: str
-    """What is done, with which models."""
+    """Title: task and models."""
 
     experiment: str
-    """Name of the module in `experiments` that each method is a run of."""
+    """Name of the module in `experiments` that runs each method."""
 
     dataset: str
-    """The default data set, which needs no network."""
+    """Default data set, which needs no network."""
 
     methods: tuple[dict[str, Any], ...]
-    """What the methods' configurations differ in."""
+    """Configuration of each method."""
 
     example: dict[str, Any]
-    """The one that is suggested as a single run."""
+    """Method that is suggested as a single run."""
 
     how_to_read: str
-    """What the table does and does not say."""
+    """Explanation of the table."""
 
     size: Size
-    """The usual size."""
+    """Default size."""
 
     sizes: dict[str, Size] = field(default_factory=dict)
-    """That of data sets which need another."""
+    """Sizes for particular data sets."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    """What else the runs have in common."""
+    """Further settings that all runs share."""
 
     def configurations(self, dataset: str, *, split: int, short: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """What the runs on a data set have in common, and in what they differ."""
+        """Return the common settings of the runs on a data set, and the settings of each run."""
         size = self.sizes.get(dataset, self.size)
         common = {
             "dataset": dataset,
@@ -109,8 +109,8 @@ DEMONSTRATIONS = {
         example={"model": "PEP", "alpha": 0.5},
         how_to_read=(
             "One split: differences of the scores this small mean little. PEP with α = 0 has the bound that SVGP\n"
-            "approaches; with α > 0 the evidence is approximated, and is no bound. LOO NLPD needs no test points: it\n"
-            "comes with the sites, which SVGP does not have."
+            "approaches; with α > 0 the objective approximates the evidence and is not a bound. LOO NLPD needs no\n"
+            "test points: it comes with the sites, which SVGP does not have."
         ),
         size=Size(M=30, maxiter=100),
         sizes={
@@ -130,9 +130,9 @@ DEMONSTRATIONS = {
         example={"model": "PEP", "alpha": 0.5},
         how_to_read=(
             "One split: differences of the scores this small mean little. Each class has a latent function; they\n"
-            "share kernel and inducing points. The evidence of PEP is approximated, and is no bound; LOO NLPD needs\n"
-            "no test points: it comes with the sites, which SVGP does not have. Few iterations leave SVGP, which\n"
-            "must learn q(u) with the hyperparameters, near its start."
+            "share kernel and inducing points. PEP's objective approximates the evidence and is not a bound. LOO NLPD\n"
+            "needs no test points: it comes with the sites, which SVGP does not have. Few iterations leave SVGP near\n"
+            "its initial values, since it must learn q(u) too."
         ),
         size=Size(M=20, max_train=400, maxiter=60),
         settings={"separate": False},
@@ -149,9 +149,9 @@ DEMONSTRATIONS = {
         ),
         example={"model": "STREAM", "alpha": 0.5},
         how_to_read=(
-            "Terrain, from west to east. A window forgets what has left it; a stream keeps it, in as much memory as\n"
-            "its inducing points take. All have the same number of these, and of iterations after a batch; SVGP,\n"
-            "whose inducing points lie all over the map from the start, has five steps of Adam for each."
+            "Terrain, from west to east. A window forgets earlier rows; a stream keeps their posterior in the memory\n"
+            "of its inducing points. All methods have the same number of inducing points and of iterations after a\n"
+            "batch; SVGP has five steps of Adam for each, and initial inducing points all over the map."
         ),
         size=Size(M=100, max_train=None, maxiter=20),
         sizes={"jacksboro": Size(M=100, max_train=4000, maxiter=15)},

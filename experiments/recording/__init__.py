@@ -1,1 +1,1 @@
-"""What runs keep: experiments that are recorded, numbers in the course of training, predictions and scores."""
+"""Records of runs: experiments, scalars in the course of training, predictions and scores."""

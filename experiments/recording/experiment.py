@@ -1,4 +1,4 @@
-"""What all experiments here have in common: runs are recorded in ``runs/``, and flat names for the configuration."""
+"""Base of all experiments: records in ``runs/``, and flat names for the configuration."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from sacred.run import Run
 from sacred.utils import SacredError
 
 RUNS = "runs"
-"""Where runs are recorded unless told otherwise, below the current directory."""
+"""Default folder of recorded runs, below the current directory."""
 
 SAVE_GIT_INFO = shutil.which("git") is not None
-"""Sacred notes commit and uncommitted changes; without git it would refuse to start."""
+"""Sacred records commit and uncommitted changes; without git it would not start."""
 
 _FILE_STORAGE = "--file_storage"
 
@@ -24,9 +24,9 @@ class RecordedExperiment(Experiment):
     """
     A Sacred experiment with two additions:
 
-    - Runs are recorded in ``runs/``, or where ``--file_storage`` says.
-    - An ingredient's entry may be given by its own name: ``alpha=0.5`` is ``gp.alpha=0.5`` as long as no other
-      ingredient, nor the experiment itself, has an ``alpha``. The configuration on record has the full names.
+    - Runs are recorded in ``runs/``, or in the folder of ``--file_storage``.
+    - An ingredient's entry may be given without prefix: ``alpha=0.5`` is ``gp.alpha=0.5`` if no other ingredient, nor
+      the experiment itself, has an ``alpha``. The recorded configuration has the full names.
     """
 
     def run(
@@ -45,7 +45,7 @@ class RecordedExperiment(Experiment):
         return super().run(command_name, updates, named_configs, info, meta_info, options)
 
     def accepts(self, name: str) -> bool:
-        """Whether there is one entry of the configuration that this names, by its own or by its full name."""
+        """Return True if `name`, with or without prefix, is exactly one entry of the configuration."""
         part, _, entry = name.rpartition(".")
         if part:
             return any(
@@ -63,12 +63,12 @@ class RecordedExperiment(Experiment):
 
 
 def _entries(ingredient: Ingredient) -> set[str]:
-    """Names of the ingredient's own configuration entries."""
+    """Return the names of the ingredient's own configuration entries."""
     return {name for scope in ingredient.configurations for name in scope()}
 
 
 def run_directory(run: Run) -> Path | None:
-    """The directory that the run is recorded in; None if it is not (``--unobserved``)."""
+    """Return the directory of the recorded run; None if it is not recorded (``--unobserved``)."""
     for observer in run.observers:
         if isinstance(observer, FileStorageObserver) and observer.dir is not None:
             return Path(observer.dir)

@@ -1,4 +1,4 @@
-"""Predictions of a trained model as a file beside its run, for tables and figures drawn later."""
+"""Save predictions of a trained model with its run, for later tables and figures."""
 
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
     """
     Write ``predictions.npz``: inducing points before and after training, ``Z_start`` and ``Z`` [M, D], and the test
     ``probability`` of label 1 [N_test, 1]; with two inputs also ``x1``, ``x2`` [120] and ``x_probability`` [120, 120],
-    the same where the first input is x1[column] and the second x2[row]. Of C > 2 classes Z [C, M, D] where each has its
-    own, and probabilities of each label, [N_test, C] and [120, 120, C].
+    the same at the first input x1[column] and the second x2[row]. For C > 2 classes Z is [C, M, D] if each has its own,
+    and probabilities are [N_test, C] and [120, 120, C].
 
     :return: its path.
     """
@@ -54,7 +54,7 @@ def save_probabilities(model: GPModel, dataset: Dataset, Z_start: Floats, direct
 
 
 def inducing_points(model: GPModel) -> Floats:
-    """Z [M, D], of an exact model [0, D]; where the latent functions have inducing points of their own, [C, M, D]."""
+    """Return Z [M, D]; [0, D] for an exact model, [C, M, D] if each latent function has its own."""
     if isinstance(model, GPR):
         return np.empty((0, model.data[0].shape[1]))
     variable = model.inducing_variable
@@ -65,7 +65,7 @@ def inducing_points(model: GPModel) -> Floats:
 
 
 def _across(column: Floats, count: int) -> Floats:
-    """A grid over the values of an input, with a margin on either side."""
+    """Return a grid over the values of an input, with a margin on either side."""
     low, high = column.min(), column.max()
     margin = _MARGIN * (high - low)
     grid: Floats = np.linspace(low - margin, high + margin, count)

@@ -10,14 +10,14 @@ from sacred.run import Run
 
 class ScalarLog:
     """
-    Writes scalars to a run's ``metrics.json`` and to ``tensorboard/`` in its directory.
+    Write scalars to a run's ``metrics.json`` and to ``tensorboard/`` in its directory.
 
-    A context manager: whatever ends the training, what was written until then is on disk.
+    A context manager: scalars are on disk even if the training fails.
     """
 
     def __init__(self, run: Run, directory: Path | None):
         """
-        :param directory: of the run; None to write no TensorBoard log.
+        :param directory: directory of the run; None to write no TensorBoard log.
         """
         self._run = run
         if directory is None:

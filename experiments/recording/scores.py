@@ -1,4 +1,4 @@
-"""What is said of a model in numbers: its objective, its parameters, its predictions' scores."""
+"""Scores of a model: its objective, parameters and predictions."""
 
 import warnings
 from collections.abc import Sequence
@@ -21,10 +21,9 @@ _CHUNK = 10_000  # rows
 
 def objective(model: GPModel, data: RegressionData, blocks: Sequence[AnyNDArray] | None = None) -> float:
     """
-    The objective of all rows, of a model with a q(u) of its own: it is the mean of the estimates that parts give, by
-    their sizes, at less memory.
+    Compute the objective of all rows for a minibatch model, as the weighted mean over parts to save memory.
 
-    :param blocks: rows of each part, where it matters what they are.
+    :param blocks: rows of each part, if the parts matter.
     """
     X, Y = data
     N = len(X)
@@ -35,9 +34,9 @@ def objective(model: GPModel, data: RegressionData, blocks: Sequence[AnyNDArray]
 
 def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatches | None) -> float:
     """
-    The model's log evidence, or bound of it, divided by N (nats).
+    Return the model's log evidence, or a bound on it, divided by N (nats).
 
-    :param batches: those of a model with a q(u) of its own; blocks of its bound may be among them.
+    :param batches: minibatches of a minibatch model; they may be blocks of its bound.
     """
     if batches is None:
         return float(model.maximum_log_likelihood_objective()) / len(data[0])
@@ -45,17 +44,17 @@ def objective_per_point(model: GPModel, data: RegressionData, batches: Minibatch
 
 
 def noise_sd(model: GPModel) -> float:
-    """Standard deviation of the noise, in the unit of the targets."""
+    """Return the standard deviation of the noise, in the unit of the targets."""
     return float(np.sqrt(model.likelihood.variance.numpy()))
 
 
 def scale(model: GPModel) -> float | None:
-    """The scale m of the structured conditional m D; None of a model without one."""
+    """Return the scale m of the structured conditional m D; None for a model without scale."""
     return float(model.scale.numpy()) if isinstance(model, PEPR) else None
 
 
 def hyperparameters(model: GPModel) -> dict[str, float]:
-    """Trainable parameters other than inducing points and q(u), by name; of a vector, each element."""
+    """Return trainable parameters except inducing points and q(u), by name; vectors by element."""
     values: dict[str, float] = {}
     for path, parameter in parameter_dict(model).items():
         name = path.lstrip(".")
@@ -69,7 +68,7 @@ def hyperparameters(model: GPModel) -> dict[str, float]:
 
 
 def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
-    """RMSE, NLPD, SMSE and SMLL of the predictions of the test targets, in their unit."""
+    """Compute RMSE, NLPD, SMSE and SMLL of the test targets, in their unit."""
     mean, variance = (part.numpy() for part in model.predict_y(dataset.X_test))  # [N_test, 1] each
     return {
         "rmse": metrics.rmse(dataset.Y_test, mean),
@@ -80,7 +79,7 @@ def prediction_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
 
 
 def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
-    """The label [N] with the largest probability, given those of label 1 [N, 1] or those of C > 2 labels [N, C]."""
+    """Return the most probable label [N], given probabilities of label 1 [N, 1] or of C > 2 labels [N, C]."""
     if probability.shape[1] == 1:
         return (probability[:, 0] > 0.5).astype(np.intp)
     label: npt.NDArray[np.intp] = probability.argmax(axis=1)
@@ -89,8 +88,8 @@ def most_probable(probability: Floats) -> npt.NDArray[np.intp]:
 
 def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
     """
-    Of the predictions of the test labels: the fraction that is wrong, the mean negative log predictive probability and
-    the sum of the log predictive probabilities (nats).
+    Compute the fraction of wrong test labels, the mean negative log predictive probability and the sum of the log
+    predictive probabilities (nats).
     """
     probability = model.predict_y(dataset.X_test)[0].numpy()  # [N_test, 1], of label 1, or [N_test, C]
     log_densities = model.predict_log_density((dataset.X_test, dataset.Y_test)).numpy()  # [N_test]
@@ -103,8 +102,9 @@ def classification_scores(model: GPModel, dataset: Dataset) -> dict[str, float]:
 
 def loo_nlpd(model: GPModel) -> float | None:
     """
-    Mean leave-one-out negative log predictive probability of the training labels; None of a model without sites, or,
-    with a warning, where what a site leaves behind is not proper, as happens to sites that have not converged.
+    Return the mean leave-one-out negative log predictive probability of the training labels.
+
+    None for a model without sites and, with a warning, if a cavity is improper because sites have not converged.
     """
     if not isinstance(model, PEP):
         return None

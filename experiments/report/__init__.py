@@ -1,1 +1,1 @@
-"""Tables and figures of recorded runs, made from what is on disk."""
+"""Tables and figures of recorded runs, made from files."""

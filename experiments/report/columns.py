@@ -6,14 +6,14 @@ import numpy as np
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """A table: headings, a rule, the other lines; the first column to the left, the others to the right."""
+    """Format a table: headings, a rule, further lines; the first column is left-aligned, the rest right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = (_line(cells, widths) for cells in lines)
     return "\n".join([first, "-" * len(first), *others])
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """The same in Markdown: headings, then the other lines; the first column to the left, the others to the right."""
+    """Format a table in Markdown; the first column is left-aligned, the rest right-aligned."""
     widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     first, *others = ([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])] for cells in lines)
@@ -21,7 +21,7 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def mean_and_error(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and standard error."""
+    """Format mean and standard error."""
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
     return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.{digits}f}"

@@ -9,17 +9,17 @@ from experiments.ingredients.initialization import Floats
 from experiments.recording.scores import most_probable
 from experiments.report.recorded import RecordedRun
 
-_DARK = 0.5  # the share from which text is white
-_LONGEST = 3  # letters of a name that fits; longer ones are replaced by the label
+_DARK = 0.5  # share from which text is white
+_LONGEST = 3  # letters; longer names are replaced by the label
 
 
 def add_legend(figure: Figure) -> None:
-    """Say below the figure what the panels show."""
-    figure.supxlabel("test rows by true class and by the most probable one; shaded by the share of the row", fontsize=9)
+    """Write the legend below the figure."""
+    figure.supxlabel("test rows by true and most probable class; shaded by the share of the row", fontsize=9)
 
 
 def confusion(probability: Floats, Y: Floats) -> Floats:
-    """How many rows of each class (row) are taken for each class (column) [C, C], from probabilities [N, C]."""
+    """Count the rows of each true class (row) by predicted class (column), [C, C], from probabilities [N, C]."""
     C = probability.shape[1]
     counts = np.zeros((C, C))
     np.add.at(counts, (Y[:, 0].astype(np.intp), most_probable(probability)), 1.0)
@@ -27,7 +27,7 @@ def confusion(probability: Floats, Y: Floats) -> Floats:
 
 
 def draw_confusion(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
-    """Counts of the test rows; zeros are left blank."""
+    """Draw the counts of the test rows; zeros are left blank."""
     counts = confusion(run.predictions["probability"], dataset.Y_test)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     axes.imshow(shares, vmin=0.0, vmax=1.0, cmap="Blues")

@@ -1,4 +1,4 @@
-"""A figure of curves: test error and NLPD along something, for several methods."""
+"""A figure of test error and NLPD against another quantity, for several methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,30 +17,30 @@ _LINES = ("solid", "dashed", "dotted", "dashdot")
 
 @dataclass(frozen=True)
 class Curve:
-    """Scores along an axis."""
+    """Scores of a method along an axis."""
 
     label: str
-    """What the legend says."""
+    """Text of the legend."""
 
     x: Floats
-    """Places along the axis [n]."""
+    """Coordinates along the axis [n]."""
 
     scores: dict[str, Floats]
-    """For each of `PANELS`, values [repetitions, n]; shown are their mean and its standard error."""
+    """Values [repetitions, n] for each of `PANELS`, drawn as mean and standard error."""
 
     color: int
-    """The number of its color."""
+    """Index of its color."""
 
     line: int = 0
-    """The number of its line style."""
+    """Index of its line style."""
 
 
 def draw_curves(curves: Sequence[Curve], title: str, along: str, path: Path, *, log_axis: bool = False) -> None:
     """
     Save a figure with a panel for each score.
 
-    :param along: what the axis is.
-    :param path: of the PNG file.
+    :param along: label of the axis.
+    :param path: PNG file.
     """
     figure = Figure(figsize=(10.0, 4.4), layout="constrained")
     figure.suptitle(title, fontsize=11)

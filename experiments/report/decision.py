@@ -1,4 +1,4 @@
-"""A panel with the decision of a classifier with two inputs, and where its inducing points went."""
+"""A panel with the decision of a classifier with two inputs, and its inducing points before and after training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +26,8 @@ _WAY: dict[str, Any] = {"color": "black", "linewidth": 0.8}
 
 def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
     """
-    Training data, contours of the predictive probability or regions of the most probable class, inducing points from
-    start to end; in published units.
+    Draw training data, contours of the predictive probability or regions of the most probable class, and inducing
+    points from start to end, in published units.
     """
     arrays = run.predictions
     x1, x2 = (
@@ -55,7 +55,7 @@ def draw_decision(axes: Axes, run: RecordedRun, dataset: Dataset) -> None:
 
 
 def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> None:
-    """Where each class is the most probable one, given probabilities [x2, x1, C]."""
+    """Draw the region in which each class is the most probable, given probabilities [x2, x1, C]."""
     for label, color in enumerate(_CLASSES[: probability.shape[2]]):
         lead = probability[..., label] - np.delete(probability, label, axis=2).max(axis=2)
         axes.contourf(x1, x2, lead, [0.0, 1.0], colors=[color], alpha=_REGION)
@@ -63,12 +63,12 @@ def _draw_regions(axes: Axes, x1: Floats, x2: Floats, probability: Floats) -> No
 
 
 def _contours(style: dict[str, Any]) -> dict[str, Any]:
-    """The style of a line, as contours have it."""
+    """Translate the style of a line to arguments of contours."""
     return {f"{name}s": value for name, value in style.items()}
 
 
 def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end: Floats, color: str) -> int:
-    """Where they start and end [M, 2]; how many of them end outside of the figure."""
+    """Draw inducing points from start to end [M, 2]; return the number that end outside of the figure."""
     outside = ((end < [x1[0], x2[0]]) | (end > [x1[-1], x2[-1]])).any(axis=1)  # [M]
     for path, fades in zip(np.stack([start, end], 1), outside, strict=True):  # [2, 2] each
         axes.plot(*path.T, alpha=0.25 if fades else 0.7, **_WAY | {"color": color})
@@ -78,7 +78,7 @@ def _draw_inducing_points(axes: Axes, x1: Floats, x2: Floats, start: Floats, end
 
 
 def add_legend(figure: Figure, num_classes: int = 2) -> None:
-    """Say below the figure what the panels show."""
+    """Write the legend below the figure."""
     if num_classes == 2:
         decision = [Line2D([], [], label="p = ½", **_HALF), Line2D([], [], label="p = ¼, ¾", **_QUARTERS)]
     else:
@@ -96,7 +96,7 @@ def draw_panels(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> No
     """
     Save a figure with a panel for each run, side by side.
 
-    :param path: of the PNG file.
+    :param path: PNG file.
     """
     columns = min(len(runs), 4)
     rows = -(-len(runs) // columns)

@@ -1,4 +1,4 @@
-"""A figure of recorded runs on one data set: scores, and fits, decisions or confusions where they can be drawn."""
+"""A figure of recorded runs on one data set: scores, and fits, decisions or confusions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,10 +22,10 @@ _VERTICAL = {"fit": "y", "decision": "input 2", "confusion": "true class"}
 
 def draw(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
     """
-    Save the figure of the runs' scores and, where there are few enough inputs, of their predictions.
+    Save the figure of the runs' scores and, with few enough inputs, of their predictions.
 
-    :param dataset: what the runs were trained on.
-    :param path: of the PNG file.
+    :param dataset: data of the runs.
+    :param path: PNG file.
     """
     if runs[0].task == "streaming":
         progress.draw_progress(runs, path)
@@ -45,7 +45,7 @@ def draw(runs: Sequence[RecordedRun], dataset: Dataset, path: Path) -> None:
 
 
 def _kind(run: RecordedRun, dataset: Dataset) -> str:
-    """What is drawn of each run's predictions; nothing where there are too many inputs."""
+    """Return the kind of panel for each run's predictions; empty if there are too many inputs."""
     num_inputs = dataset.X_train.shape[1]
     if run.task == "regression":
         return "fit" if num_inputs == 1 else ""

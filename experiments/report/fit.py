@@ -9,12 +9,12 @@ from experiments.report.recorded import RecordedRun
 
 
 def add_legend(figure: Figure) -> None:
-    """Say below the figure what the panels show."""
+    """Write the legend below the figure."""
     figure.supxlabel("● training data   — predictive mean, ± 2 s.d.   ▲ inducing points", fontsize=9)
 
 
 def draw_fit(axes: Axes, run: RecordedRun, dataset: Dataset, color: str) -> None:
-    """Training data, predictive mean and 2 s.d. band, inducing points; in published units."""
+    """Draw training data, predictive mean and 2 s.d. band, and inducing points, in published units."""
     arrays = run.predictions
     x = (arrays["x"] * dataset.x_scale + dataset.x_mean).ravel()
     mean = (arrays["x_mean"] * dataset.y_scale + dataset.y_mean).ravel()

@@ -1,4 +1,4 @@
-"""A strip of frames: how the posterior and its inducing points follow the data of a stream with one input."""
+"""Frames of the posterior and its inducing points in the course of a stream with one input."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +11,15 @@ from experiments.datasets import Dataset
 from experiments.report.recorded import RecordedRun
 from experiments.report.scores_panels import color
 
-_MOST = 6  # frames
+_MOST = 6  # largest number of frames
 
 
 def draw_frames(runs: Sequence[RecordedRun], streams: Sequence[Dataset], path: Path) -> None:
     """
     Save a figure with a row for each run and a column for some of the batches, in published units.
 
-    :param streams: of each run its data, training rows in the order of arrival.
-    :param path: of the PNG file.
+    :param streams: data of each run, training rows in the order of arrival.
+    :param path: PNG file.
     """
     total = len(runs[0].predictions["seen"])
     shown = np.unique(np.linspace(0, total - 1, min(total, _MOST)).astype(int))

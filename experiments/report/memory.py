@@ -1,4 +1,4 @@
-"""A figure of streams: final scores against what a model carries from batch to batch."""
+"""A figure of streams: final scores against the memory that a model carries from batch to batch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ _SCORES = {"rmse": "RMSE, standardized (↓ better)", "log_likelihood": "mean lo
 
 def draw_memory(runs: Sequence[RecordedRun], path: Path) -> None:
     """
-    Save a figure with a point for each run, of regression; those of a model are joined.
+    Save a figure with a point for each run of regression; points of one model are connected.
 
-    :param path: of the PNG file.
+    :param path: PNG file.
     """
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = figure.subplots(1, len(_SCORES))

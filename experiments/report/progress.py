@@ -15,14 +15,14 @@ _SCORES = (
     ("error", "error, fraction (↓ better)"),
     ("log_likelihood", "mean log likelihood, nats (↑ better)"),
 )
-_LOWEST = 3.0  # standard deviations of the better half of log likelihoods below which the figure ends
+_LOWEST = 3.0  # the axis ends this many standard deviations below the better half of log likelihoods
 
 
 def draw_progress(runs: Sequence[RecordedRun], path: Path) -> None:
     """
     Save a figure of the scores against seconds of training (left) and training rows (right).
 
-    :param path: of the PNG file.
+    :param path: PNG file.
     """
     shown = [(name, label) for name, label in _SCORES if name in runs[0].predictions]
     figure = Figure(figsize=(11.0, 3.0 * len(shown) + 0.8), layout="constrained")

@@ -1,10 +1,10 @@
-"""Published figures that experiments are compared with."""
+"""Published figures, for comparison."""
 
 from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """Of expectation propagation and of quantile propagation."""
+    """A score of expectation propagation and of quantile propagation."""
 
     ep: float
     qp: float
@@ -18,10 +18,10 @@ class Scores(NamedTuple):
 
 
 class Structured(NamedTuple):
-    """Of a sparse GP on test rows, and in training."""
+    """Scores of a sparse GP on test rows and in training."""
 
     objective: float
-    """Negative objective per point; the scale is about twice that of nats."""
+    """Negative objective per point, on about twice the scale of nats."""
     rmse: float
     log_likelihood: float
     noise_sd: float

@@ -19,16 +19,16 @@ _TITLES = {"regression": title, "classification": classifier_title, "streaming":
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What tables and figures need of one completed run."""
+    """A completed run, for tables and figures."""
 
     title: str
-    """What to call the model."""
+    """Name of the model."""
 
     config: dict[str, Any]
     """The run's configuration."""
 
     result: dict[str, Any]
-    """What the experiment returned."""
+    """Result of the experiment."""
 
     predictions: dict[str, Floats]
     """The arrays of ``predictions.npz``."""
@@ -38,7 +38,7 @@ class RecordedRun:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the objective is a lower bound on the log evidence, not an approximation to it."""
+        """True if the objective is a lower bound on the log evidence, not an approximation."""
         return bool(self.result["objective_kind"] == "lower bound")
 
 
@@ -46,7 +46,7 @@ def read_run(directory: Path) -> RecordedRun:
     """
     Read a completed run.
 
-    :raises ValueError: where the run has not been completed.
+    :raises ValueError: if the run has not completed.
     """
     entry = json.loads((directory / "run.json").read_text())
     if entry["status"] != "COMPLETED":

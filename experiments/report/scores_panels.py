@@ -1,4 +1,4 @@
-"""Panels of a figure that show one score each, of all runs."""
+"""Panels of a figure, one for each score, with all runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,17 +26,17 @@ _COLORS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # 
 
 
 def color(position: int) -> str:
-    """The color of a run, by its place among the runs of the figure."""
+    """Return the color of a run, by its position in the figure."""
     return _COLORS[position % len(_COLORS)]
 
 
 def height(runs: Sequence[RecordedRun]) -> float:
-    """What the panels need, in inches."""
+    """Return the height of the panels in inches."""
     return 1.3 + 0.32 * len(runs)
 
 
 def draw_scores(figure: Figure, place: SubplotSpec, runs: Sequence[RecordedRun]) -> None:
-    """The runs' scores, those of the runs' task; a run without a score leaves its place empty."""
+    """Draw the scores of the runs' task; a run without a score leaves its place empty."""
     shown = _PANELS[runs[0].task]
     panels: Any = place.subgridspec(1, len(shown)).subplots(sharey=True)
     for axes, (name, label) in zip(panels, shown, strict=True):

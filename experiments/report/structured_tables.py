@@ -1,4 +1,4 @@
-"""The tables of `experiments.structured`: means over repeats, beside published figures where there are any."""
+"""The tables of `experiments.structured`: means over repeats, and published figures if there are any."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from experiments.report.endings import endings
 from experiments.report.published import STRUCTURED_KIN40K
 
 Results = dict[str, list[Result]]
-"""Of every method, those of its repeats."""
+"""Results of the repeats, by method."""
 
 Course = dict[str, tuple[list[int], list[float]]]
-"""Of each of a run's scalars, iterations and values."""
+"""Iterations and values, by scalar."""
 
-_CLOSE = 0.02  # how far from a published figure the mean of repeats may be
+_CLOSE = 0.02  # accepted difference between the mean of repeats and a published figure
 _EFFORT = ("seconds", "iterations", "limit", "stopped")
 _COLUMNS = {
     "Obj": ("objective_per_point", -1.0),
@@ -25,11 +25,11 @@ _COLUMNS = {
     "LL": ("nlpd", -1.0),
     "sigma": ("noise_sd", 1.0),
 }
-"""Of S2 and S3: the entry of the result that is shown, and its sign there."""
+"""Columns of S2 and S3: entry of the result, and its sign in the table."""
 
 
 def read_course(result: Result) -> Course:
-    """What a recorded run logged."""
+    """Read the logged scalars of a recorded run."""
     metrics = json.loads((Path(result["directory"]) / "metrics.json").read_text())
     return {name: (of["steps"], of["values"]) for name, of in metrics.items()}
 
@@ -45,9 +45,9 @@ def _mean(results: Sequence[Result], entry: str, sign: float = 1.0) -> str:
 
 def scores(results: Results, maxiter: int) -> str:
     """
-    The table of S3, and of S2 where nothing is published.
+    Return the table of S3, and of S2 without published figures.
 
-    :param maxiter: iterations at most.
+    :param maxiter: largest number of iterations.
     """
     lines: list[tuple[str, ...]] = [("method", *_COLUMNS, *_EFFORT)]
     for method, of_method in results.items():
@@ -57,7 +57,7 @@ def scores(results: Results, maxiter: int) -> str:
 
 
 def beside_published(results: Results, maxiter: int) -> str:
-    """The table of S2 at its published size, and what of it is not as published."""
+    """Return the table of S2 at its published size, and the deviations from published figures."""
     lines: list[tuple[str, ...]] = [
         ("method", *(heading for column in _COLUMNS for heading in (column, "published")), "ratio of Obj", *_EFFORT)
     ]
@@ -77,7 +77,7 @@ def beside_published(results: Results, maxiter: int) -> str:
 
 
 def variances(results: Results, maxiter: int) -> str:
-    """The table of S1."""
+    """Return the table of S1."""
     lines: list[tuple[str, ...]] = [("method", "evidence", "noise", "kernel", "RMSE", "LL", *_EFFORT)]
     for method, of_method in results.items():
         kernel = [read_course(result)["parameters/kernel.variance"][1][-1] for result in of_method]
@@ -90,7 +90,7 @@ def variances(results: Results, maxiter: int) -> str:
 
 
 def scales(results: Results) -> str:
-    """The table of S4, of pairs of methods."""
+    """Return the table of S4, with pairs of methods."""
     lines: list[tuple[str, ...]] = [
         ("alpha", "RMSE m = 1", "learned", "learned − 1", "LL m = 1", "learned", "learned − 1", "m", "seconds")
     ]

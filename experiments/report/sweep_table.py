@@ -13,12 +13,12 @@ _SCORES = {
 _DIGITS = 3
 HOW_TO_READ = (
     "Mean over the splits ± its standard error. Evidence: the objective, nats per training point. RMSE, error\n"
-    "(fraction of the labels) and NLPD (nats): of test rows. Seconds: training. Splits: those that have a result."
+    "(fraction of the labels) and NLPD (nats): of test rows. Seconds: training. Splits: number with a result."
 )
 
 
 def sweep_table(outcomes: Sequence[Outcome]) -> str:
-    """The table, in Markdown: a line for each data set, model, alpha and M, in their order."""
+    """Return the table in Markdown: a line for each data set, model, alpha and M, in their order."""
     groups: dict[tuple[str, ...], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(tuple(_cell(outcome.cell.updates.get(axis)) for axis in _AXES), []).append(outcome)

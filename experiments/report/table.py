@@ -7,7 +7,7 @@ from experiments.report.recorded import RecordedRun
 
 
 def heading(runs: Sequence[RecordedRun]) -> str:
-    """One line that says what the runs have in common: data set, split, N, D, M."""
+    """Return a line with data set, split, N, D and M of the runs."""
     result, config = runs[0].result, runs[0].config
     M = config["gp"]["M"]
     inducing = "an inducing point at every input" if M is None else f"M = {M} inducing points"
@@ -18,36 +18,36 @@ def heading(runs: Sequence[RecordedRun]) -> str:
 
 
 def units(runs: Sequence[RecordedRun]) -> str:
-    """What the columns measure."""
+    """Return the explanation of the columns."""
     if runs[0].task == "streaming":
         return (
-            "RMSE and mean log likelihood (nats) of test points: of those that have been passed, mean over the\n"
-            "batches, and at the end, of all. Seconds: training after the first batch. Kept: what the model carries\n"
+            "RMSE and mean log likelihood (nats) of test points: of points passed so far, mean over the batches; and\n"
+            "of all points at the end. Seconds: training after the first batch. Kept: memory that the model carries\n"
             "from batch to batch, without the batch."
         )
     if runs[0].task == "classification":
         return (
             "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. Error: fraction\n"
             "of the test labels. NLPD: mean negative log predictive probability (nats) of the test labels; LOO: of\n"
-            "the training labels, from the sites of the others. Seconds: training, tracing of the graph included.\n"
-            "Iterations marked + are the limit, at those marked ! the optimizer gave up; it had not converged."
+            "the training labels, leave-one-out. Seconds: training, tracing of the graph included. Not converged:\n"
+            "iterations marked + (limit) or ! (the optimizer gave up)."
         )
     targets = "standardized targets" if runs[0].config["data"]["standardize"] else "the targets as published"
     return (
         "Log evidence: nats per training point, ≥ a lower bound of it, ≈ an approximation to it. RMSE, NLPD (nats):\n"
         f"test points. All with {targets}. Seconds: training, without the tracing of the graph.\n"
-        "Iterations marked + are the limit: there the optimizer had not converged."
+        "Iterations marked + are the limit: the optimizer had not converged."
     )
 
 
 def table(runs: Sequence[RecordedRun]) -> str:
-    """The runs' results, one a line, in aligned columns."""
+    """Format the runs' results, one per line, in aligned columns."""
     columns = _COLUMNS[runs[0].task]
     return aligned([tuple(columns), *(tuple(cell(run) for cell in columns.values()) for run in runs)])
 
 
 def _number(name: str, digits: int = 4) -> Callable[[RecordedRun], str]:
-    """The entry of the result; a dash where the model has none."""
+    """Format an entry of the result; a dash if the model has none."""
 
     def cell(run: RecordedRun) -> str:
         value = run.result[name]
@@ -57,7 +57,7 @@ def _number(name: str, digits: int = 4) -> Callable[[RecordedRun], str]:
 
 
 def _either(*names: str) -> Callable[[RecordedRun], str]:
-    """The entry that the result has."""
+    """Format the entry that the result has."""
     return lambda run: next(_number(name)(run) for name in names if name in run.result)
 
 

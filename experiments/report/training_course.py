@@ -1,4 +1,4 @@
-"""A figure of trainings: the objective, the noise and the kernel's variance against iterations."""
+"""A figure of the objective, the noise and the kernel's variance against iterations of training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +20,8 @@ def draw_course(courses: Mapping[str, Course], title: str, path: Path) -> None:
     """
     Save a figure with a panel for each scalar.
 
-    :param courses: by what the legend says.
-    :param path: of the PNG file.
+    :param courses: courses by text of the legend.
+    :param path: PNG file.
     """
     figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -29,7 +29,7 @@ def draw_course(courses: Mapping[str, Course], title: str, path: Path) -> None:
     for axes, (name, label) in zip(panels, _PANELS.items(), strict=True):
         for position, (method, course) in enumerate(courses.items()):
             steps, values = course[name]
-            line = "dashed" if position >= 6 else "solid"  # colors come again
+            line = "dashed" if position >= 6 else "solid"  # colors repeat
             axes.plot(steps, values, color=color(position), linestyle=line, label=method)
         axes.set_xlabel("iteration")
         axes.set_ylabel(label)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .adaptive_quadrature import LAST_COEFFICIENTS, NODES, WEIGHTS, Evaluated, Panels, integrate
+from .adaptive_quadrature import LAST_COEFFICIENTS, LEGENDRE_NODES, LEGENDRE_WEIGHTS, Evaluated, Panels, integrate
 from .normal import log_ndtr_and_derivatives
 
 # The value of the observed class among those of all classes.
@@ -206,7 +206,7 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
     """Integrals over t = x - mode of exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h."""
     dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
     nodes, weights, last, tolerances = (
-        tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS, _TOLERANCES)
+        tf.constant(value, dtype) for value in (LEGENDRE_NODES + 1.0, LEGENDRE_WEIGHTS, LAST_COEFFICIENTS, _TOLERANCES)
     )
     of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
     of_rows = tf.stack([units.mode, units.height, reach.left])

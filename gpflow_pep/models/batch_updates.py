@@ -1,6 +1,6 @@
 """Updates of some sites at a time: of a model's batches until all sites have converged, or of minibatches in training.
 
-Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for each retracing key.
+Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from .. import validation
 from ..engine import SiteSums
 from ..ep import EnergyInputs, SitesStatus, minibatch_objective, old_objective, project, sum_sites, update_rows
 from ..ep.cavity import Site
-from ..runtime.checks import plainly
+from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.tracing import compiled
@@ -50,17 +50,17 @@ def update_in_batches(model: "PEP", size: int, callback: Callable[[SitesStatus],
 
     :param callback: called with the status before each sweep but one at which the sites have converged.
     """
-    key, rng, limit = model._retracing_key(), np.random.default_rng(0), model.max_sweeps
+    rng, limit = np.random.default_rng(0), model.max_sweeps
     try:
         for _ in range(limit):
             model._options.max_sweeps.assign(0)  # only the status
-            model._converged_in_graph(key)
+            model._converged_in_graph()
             if model.sites_status.converged:
                 break
             if callback is not None:
                 callback(model.sites_status)
             order = tf.constant(rng.permutation(model._num_rows), tf.int32)
-            plainly(model._sweep_in_batches_step, key, order, tf.constant(size))
+            with_plain_errors(model._sweep_in_batches_step, order, tf.constant(size))
     finally:
         model._options.max_sweeps.assign(limit)
 
@@ -88,29 +88,29 @@ def minibatches(
 
 
 def _epoch(model: "PEP", batch_size: int, damping: float, seed: int) -> Iterator[list[tf.Tensor]]:
-    key, fraction = model._retracing_key(), tf.constant(damping, default_float())
+    fraction = tf.constant(damping, default_float())
     order = np.random.default_rng(seed).permutation(model._num_rows).astype(np.int32)
     data, sites = [tf.convert_to_tensor(values) for values in model._data], None
     for start in range(0, len(order), batch_size):
         if _differ(data, model._data):
             raise RuntimeError(_ANOTHER_EPOCH)
         if sites is None or _differ(sites, model._sites.values()):  # predictions may have updated the sites
-            A, c = plainly(model._sum_sites_step, key)
+            A, c = with_plain_errors(model._sum_sites_step)
         indices = tf.constant(order[start : start + batch_size])
-        A, c, gradients = plainly(model._minibatch_step, key, A, c, indices, fraction)
+        A, c, gradients = with_plain_errors(model._minibatch_step, A, c, indices, fraction)
         sites = model._sites.values()
         yield gradients
 
 
 @compiled
-def sum_sites_step(model: "PEP", key: int) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_sites_step(model: "PEP") -> tuple[tf.Tensor, tf.Tensor]:
     """Compute A and c of the sites."""
     inputs = model._energy_inputs()
     return sum_sites(inputs.rows, model._projected(inputs), model._sites.stacked(), inputs.L)
 
 
 @compiled(reduce_retracing=True)
-def sweep_in_batches_step(model: "PEP", key: int, order: tf.Tensor, size: tf.Tensor) -> None:
+def sweep_in_batches_step(model: "PEP", order: tf.Tensor, size: tf.Tensor) -> None:
     """Update the sites, `size` of them at a time in this order, and q after each batch."""
     inputs, damping = model._energy_inputs(), tf.convert_to_tensor(model._options.damping)
     start = sum_sites(inputs.rows, model._projected(inputs), model._sites.stacked(), inputs.L)
@@ -124,7 +124,7 @@ def sweep_in_batches_step(model: "PEP", key: int, order: tf.Tensor, size: tf.Ten
 
 @compiled(reduce_retracing=True)
 def minibatch_step(
-    model: "PEP", key: int, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+    model: "PEP", A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
     result: tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]] = in_replica(

@@ -27,7 +27,7 @@ from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
 from .kernels_and_inducing_variables import latent_functions
 from .site_properties import SiteProperties, status_before_updates
-from .sparse import SparseGP, check_chunk_size_for_dataset, columns
+from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
@@ -242,7 +242,7 @@ class PEP(SiteProperties, SparseGP):
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
         posterior = self._converged()
-        densities = self._leave_one_out(self._retracing_key(), posterior.iterate.sites, posterior.total)
+        densities = self._leave_one_out(posterior.iterate.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
@@ -251,7 +251,7 @@ class PEP(SiteProperties, SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     @compiled(reduce_retracing=True)
-    def _leave_one_out(self, key: int, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+    def _leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
         inputs = self._energy_inputs()
         return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
 
@@ -311,7 +311,7 @@ class PEP(SiteProperties, SparseGP):
         return rule_for(self.likelihood, self.projection)
 
     def _checked_alpha(self) -> tf.Tensor:
-        return validation.checked_power(self._alpha)
+        return checked_power(self._alpha)
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables that the energy is differentiated with respect to."""

@@ -15,6 +15,7 @@ from .. import validation
 from ..engine import Blocks, EvidenceTerms, Powers, scale_terms
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
+from .sparse import checked_power
 
 
 class PEPR(CollapsedRegression):
@@ -139,8 +140,8 @@ class PEPR(CollapsedRegression):
 
     def _checked_alpha(self) -> tf.Tensor:
         if self._optimal_scale:
-            return validation.checked_power(self._alpha, 0.0, ' with scale = "optimal"')
-        return validation.checked_power(self._alpha)
+            return checked_power(self._alpha, 0.0, ' with scale = "optimal"')
+        return checked_power(self._alpha)
 
     @override
     def _powers(self) -> Powers:

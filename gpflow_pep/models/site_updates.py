@@ -1,6 +1,6 @@
 """How the sites of a model are updated until they converge, and the energy is differentiated.
 
-Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled once for each retracing key.
+Methods of :class:`.pep.PEP`. Those that end in `_step` are compiled.
 """
 
 import sys
@@ -28,7 +28,7 @@ from ..ep import (
     converge,
     energy_derivatives,
 )
-from ..runtime.checks import asserted, check, plainly, warn
+from ..runtime.checks import asserted, check, warn, with_plain_errors
 from ..runtime.custom_gradients import unrecorded
 from ..runtime.tracing import compiled, in_xla
 from ..runtime.transactions import lock_of
@@ -62,10 +62,9 @@ def converged(model: "PEP") -> UpdatedPosterior:
     converged.
     """
     with _one_at_a_time(model):
-        key = model._retracing_key()
         posterior = _converged_eagerly(model)
         if posterior is None:
-            posterior = model._converged_in_graph(key)
+            posterior = model._converged_in_graph()
         _warn_unless_converged(model)
         return posterior
 
@@ -76,8 +75,7 @@ def differentiated_energy(model: "PEP") -> tuple[tf.Tensor, list[tf.Tensor]]:
     floating variables.
     """
     with _one_at_a_time(model):
-        key = model._retracing_key()  # first: a new one drops the compiled steps
-        energy, derivatives = plainly(unrecorded, model._differentiate_step, key)
+        energy, derivatives = with_plain_errors(unrecorded, model._differentiate_step)
         _warn_unless_converged(model)
         return energy, derivatives
 
@@ -125,23 +123,23 @@ def _converged_eagerly(model: "PEP") -> UpdatedPosterior | None:
     return None if result.status == RUNNING else _accept(model, inputs, result)
 
 
-def converged_in_graph(model: "PEP", key: int) -> UpdatedPosterior:
+def converged_in_graph(model: "PEP") -> UpdatedPosterior:
     """Update the sites as :func:`converged` does, in a graph and without a warning."""
     if tf.executing_eagerly():
         model._eager_sweeps = 0  # A graph that is at hand is faster.
-    posterior: UpdatedPosterior = plainly(unrecorded, model._converge_step, key)
+    posterior: UpdatedPosterior = with_plain_errors(unrecorded, model._converge_step)
     return posterior
 
 
 @compiled
-def converge_step(model: "PEP", key: int) -> UpdatedPosterior:
+def converge_step(model: "PEP") -> UpdatedPosterior:
     """Converge the sites, from their current values, and assign them and their status."""
     inputs = model._energy_inputs()
     return _accept(model, inputs, _sweep_until_converged(model, inputs, model._projected(inputs)))
 
 
 @compiled
-def differentiate_step(model: "PEP", key: int) -> tuple[tf.Tensor, list[tf.Tensor]]:
+def differentiate_step(model: "PEP") -> tuple[tf.Tensor, list[tf.Tensor]]:
     """
     Converge the sites and assign them, as :func:`converge_step` does; return the energy and its derivatives, one for
     each of the model's floating variables.

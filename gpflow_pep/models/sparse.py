@@ -1,12 +1,14 @@
 """Base classes of the models: posterior and predictions of every model, data of those that hold them."""
 
 from abc import abstractmethod
-from typing import Any
+from copy import deepcopy
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
+from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.mean_functions import MeanFunction
@@ -22,11 +24,9 @@ from ..likelihoods.observations import check_observations
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
-from ..runtime.copying import Copyable
 from ..runtime.devices import Devices
 from ..runtime.distribution import Reductions, Workers, local_variable
-from ..runtime.retracing import CompiledSteps
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from .kernels_and_inducing_variables import checked_inducing_variable
 from .posteriors import WhitenedPosterior
@@ -40,8 +40,10 @@ _ADVICE_Y = (
     "variance so large that p(y|f) overflows"
 )
 
+_Model = TypeVar("_Model", bound="InducingVariableGP")
 
-class InducingVariableGP(CompiledSteps, Copyable, GPModel):
+
+class InducingVariableGP(GPModel):
     """
     A GP with M inducing variables u = L v, Kuu = L L', and a Gaussian q(v): its posterior and predictions.
 
@@ -50,7 +52,12 @@ class InducingVariableGP(CompiledSteps, Copyable, GPModel):
     - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
     - :meth:`_posterior_values`, if q is parameterized in another way: the cache of :class:`.WhitenedPosterior`.
     - the objective, `maximum_log_likelihood_objective`.
+    - :meth:`_parts`, :meth:`_settings` and :meth:`_resizable_variables`, if it has more of them.
+
+    Compiled methods are traced again when a part or a setting is replaced.
     """
+
+    inducing_variable: InducingVariables
 
     # Data, power and old posterior are variables, so that compiled functions see them change. They are not parameters:
     # the listings of GPflow and TensorFlow leave them out.
@@ -78,9 +85,36 @@ class InducingVariableGP(CompiledSteps, Copyable, GPModel):
         """Make the old posterior of a model that is a stream; called at the end of the constructor."""
         return None
 
-    @override
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """Return the modules that compiled methods depend on."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+
+    def _settings(self) -> tuple[Any, ...]:
+        """Return the settings that compiled methods depend on, other than variables and the settings of the parts."""
+        return default_jitter(), self.max_jitter
+
+    def _structure(self) -> list[Any]:
+        return structure_of(self._parts(), self._settings())
+
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        """Return the variables whose number of rows may change, also in copies."""
         return () if self._old is None else tuple(self._old.variables)
+
+    def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
+        memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._resizable_variables()}
+        clone = type(self).__new__(type(self))
+        memo[id(self)] = clone
+        attributes = dict(vars(self))  # at once: other threads may predict, and compile, meanwhile
+        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+        return clone
+
+    def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
+        return dict(vars(self)), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
+
+    def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
+        attributes, resizable = state
+        memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
+        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:
@@ -291,10 +325,6 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Resize the variables that depend on the number of rows before new data are assigned, or raise an error."""
 
-    @override
-    def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.max_jitter
-
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, summed over the workers if there are several, []."""
@@ -393,6 +423,16 @@ class SinglePower:
             model._alpha.assign(value)
         else:
             model._alpha = tf.Variable(value, trainable=False, dtype=default_float())
+
+
+def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
+    """
+    Return alpha's current value, in a graph too; it is not differentiated.
+
+    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
+    """
+    value = tf.stop_gradient(tf.convert_to_tensor(alpha))
+    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
 
 
 def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, independent_parts
 from ..inducing import greedy_conditional_variance
-from ..runtime.checks import plainly
+from ..runtime.checks import with_plain_errors
 from ..runtime.tracing import compiled
 from ..runtime.transactions import atomic
 from ..saving.run_identity import difference, settings_of
@@ -109,8 +109,7 @@ class Stream(InducingVariableGP):
         """
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
-        key = self._retracing_key()  # first: a new one drops the compiled steps
-        posterior = plainly(self._absorb, key)
+        posterior = with_plain_errors(self._absorb)
         with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
             if Z is not None:
                 self._move_inducing_points(Z)
@@ -118,7 +117,7 @@ class Stream(InducingVariableGP):
             self._assign_data(X, Y)
 
     @compiled
-    def _absorb(self, key: int) -> AbsorbedPosterior:
+    def _absorb(self) -> AbsorbedPosterior:
         """Return the current posterior, which becomes the old one."""
         absorbed: AbsorbedPosterior = self._old.absorb(inducing_points(self.inducing_variable), self._sums())
         return absorbed
@@ -141,18 +140,18 @@ class Stream(InducingVariableGP):
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
         """Return the points [1 or C, M, D] after moving at most this fraction of them to inputs X [N, D]."""
-        key, Z = self._retracing_key(), inducing_points(self.inducing_variable).numpy()
+        Z = inducing_points(self.inducing_variable).numpy()
         count = Z.shape[1]
         for number, old in enumerate(Z.copy()):
             candidates = np.concatenate([old, X])
             arguments = map(tf.constant, (candidates, count, count - int(fraction * count)))
-            selected = self._greedy(key, number, *arguments).numpy()
+            selected = self._greedy(number, *arguments).numpy()
             stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
             Z[number, ~stays] = candidates[selected[selected >= count]]
         return Z
 
     @compiled(reduce_retracing=True)
-    def _greedy(self, key: int, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+    def _greedy(self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
         """Select points for a latent function from candidates X, the current points first; return their indices [M]."""
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)

@@ -24,7 +24,7 @@ from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import ADVICE, MinibatchSVGP, elbo
 from .pep import PEP
-from .sparse import ADVICE_KUU, SinglePower
+from .sparse import ADVICE_KUU, SinglePower, checked_power
 from .stream import Stream
 
 _Model = TypeVar("_Model", bound="StreamingSVGP")
@@ -90,7 +90,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
     @override
     def _powers(self) -> Powers:
-        return Powers.of_pep(validation.checked_power(self._alpha))
+        return Powers.of_pep(checked_power(self._alpha))
 
     @override
     def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,7 @@ from ..maths.linalg import cholesky, column_products, finite, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import no_autograph
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
-from .sparse import SinglePower
+from .sparse import SinglePower, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
@@ -316,5 +316,5 @@ class PEPSVGP(StructuredSVGP):
 
     @override
     def _bound(self) -> BoundSettings:
-        alpha, m = validation.checked_power(self._alpha), tf.convert_to_tensor(self.scale)
+        alpha, m = checked_power(self._alpha), tf.convert_to_tensor(self.scale)
         return BoundSettings(alpha, in_noise=True, scale=m)

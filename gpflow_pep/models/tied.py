@@ -39,7 +39,7 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, no_autograph
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
-from .sparse import SinglePower
+from .sparse import SinglePower, checked_power
 
 
 class TiedCavity(NamedTuple):
@@ -116,7 +116,7 @@ class TiedFactors(MinibatchSVGP):
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._checked_minibatch(data)
-        alpha = validation.checked_power(self._alpha)
+        alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         L, q = self._whitened()
         rows = self._projected(L, X)

@@ -16,7 +16,7 @@ from typing_extensions import override
 from .tracing import in_xla
 
 _MAX_SHOWN = 3  # entries of a tensor in a message
-_LIBRARIES = tuple({str(Path(__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
+_LIBRARIES = tuple({str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
 _AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
 _CREATE_OPERATION = frozenset(
     str(Path(tf.__file__).parent / "python" / file)
@@ -60,7 +60,7 @@ def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
     return [asserted(tf.zeros([]), accepted, *message)]
 
 
-def plainly(function: Callable[..., Any], *args: Any) -> Any:
+def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
     """
     Call a compiled function. If a check in it fails, raise an error with the message of the check only, without
     TensorFlow's description of the graph.

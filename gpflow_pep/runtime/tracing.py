@@ -5,22 +5,30 @@ TensorFlow registers every custom gradient that is traced in a graph, under a na
 never drops it. The gradient holds tensors of the graph. So the graph, the graphs nested in it and what was compiled
 from them stay in memory. TensorFlow Probability's cache of what bijectors have transformed keeps tensors of graphs,
 too. Every graph that reads a GPflow parameter is concerned: the transform of a parameter is a bijector, and softplus
-has a custom gradient. :func:`hand_over` says what is done about it.
+has a custom gradient. :func:`release_graphs` says what is done about it.
 """
 
 import functools
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from gpflow.base import Parameter
+from gpflow.kernels import Kernel
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
+from .distribution import local_variable
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
+_PLAIN = (bool, int, float, str, np.generic)
 _PREFIX = "CustomGradient-"  # of the names that tf.custom_gradient registers
 
 
@@ -32,7 +40,7 @@ def no_autograph(function: _Function) -> _Function:
     values of tensors, so that there is nothing to convert; and to find that out by reading the source of everything
     would take most of the time that tracing an objective takes.
 
-    Custom gradients that were traced are handed over to their graphs (see :func:`hand_over`).
+    Custom gradients that were traced are handed over to their graphs (see :func:`release_graphs`).
     """
 
     @functools.wraps(function)
@@ -41,7 +49,7 @@ def no_autograph(function: _Function) -> _Function:
             return function(*args, **kwargs)
         finally:
             if not tf.executing_eagerly():
-                hand_over()
+                release_graphs()
 
     return cast(_Function, tf.autograph.experimental.do_not_convert(traced))
 
@@ -75,23 +83,24 @@ def refuse_xla(what: str) -> None:
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
-    Decorate a function or a method that runs as a graph: ``tf.function`` of what is :func:`no_autograph`.
+    Decorate a function or a method that runs as a graph: ``tf.function`` of a :func:`no_autograph` function.
 
     The graphs of a method are kept by the instance, and are released with it. (``tf.function`` keeps them in the class,
-    in a table with weak keys, where an instance stays for ever if one of its graphs refers to it.) Copies of an
+    in a table with weak keys, from which an instance never goes if one of its graphs refers to it.) If the instance has
+    a method `_structure`, the graphs of all its methods are dropped as soon as the structure has changed. Copies of an
     instance compile their own; checkpoints and exported models leave compiled methods out.
 
-    :param function: what to compile; left out where the decorator is given options.
-    :param options: those of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
+    :param function: the function to compile; left out if the decorator is given options.
+    :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
     return functools.partial(_Compiled, **options) if function is None else _Compiled(function, **options)
 
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
     """
-    Decorate a part of larger functions: it is traced once for all graphs that call it, and not where it runs eagerly.
+    Decorate a part of larger functions: it is traced once for all graphs that call it, and not if it runs eagerly.
 
-    :param options: those of ``tf.function``.
+    :param options: options of ``tf.function``.
     """
     run = compiled(function, reduce_retracing=True, **options)
 
@@ -113,17 +122,17 @@ def on_demand(function: Callable[..., Any]) -> Any:
 class _Compiled:
     """A compiled function; as an attribute of a class, a method that each instance compiles for itself."""
 
-    _key = ""  # of the instance's own one, in the instance
+    _name = ""
 
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
         self._new = functools.partial(_Compiled, function, **options)
         self._traced, self._options = no_autograph(function), options
-        # Functions that XLA compiles need graphs of their own, but tf.function would give them what it has traced.
+        # Functions that XLA compiles need graphs of their own, but tf.function would give them existing ones.
         self._functions: dict[bool, Any] = {}  # by whether it is for XLA
 
     def _function(self) -> Any:
-        """The ``tf.function`` for where it is called."""
+        """Return the ``tf.function`` for the context of the call."""
         of_xla = in_xla()
         if of_xla not in self._functions:
             function = tf.function(self._traced, autograph=False, **self._options)
@@ -136,30 +145,94 @@ class _Compiled:
         return self._function()(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._key = f"_compiled {owner.__qualname__}.{name}"
+        self._name = f"{owner.__qualname__}.{name}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        if vars(instance).get(self._key) is None:
-            vars(instance)[self._key] = self._new()
-        bound = vars(instance)[self._key]._function().__get__(instance, owner)
+        structure = getattr(instance, "_structure", list)()
+        traces: _Traces | None = vars(instance).get(_TRACES)
+        if traces is None or differ(structure, traces.structure):
+            traces = vars(instance)[_TRACES] = _Traces(structure)
+        method = traces.methods.get(self._name) or traces.methods.setdefault(self._name, self._new())
+        bound = method._function().__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
         return bound
 
+
+class _Traces:
+    """The compiled methods of an instance of one structure. Copying or pickling the instance drops them."""
+
+    def __init__(self, structure: list[Any]):
+        self.structure, self.methods = structure, dict[str, _Compiled]()
+
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Copies, also pickled ones, have none yet."""
         return type(None), ()
 
 
-def forget(instance: Any) -> None:
-    """Let go of what the compiled methods of an instance have traced; they are traced anew where they are called."""
-    for key, value in list(vars(instance).items()):
-        if isinstance(value, _Compiled):
-            vars(instance)[key] = value._new()  # and not deleted: another thread may be about to call it
+def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
+    """Copy a variable so that its number of rows may change; TensorFlow alone would fix it in a copy."""
+    return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
 
 
-def hand_over() -> None:
+def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:
+    """
+    List settings, parts, components of parts and their settings. Two lists differ (:func:`differ`) if a part, a
+    component or a setting was replaced, or if a parameter became trainable or fixed.
+    """
+    return [*settings, *_components(tuple(parts), set())]
+
+
+def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Compare two structures (:func:`structure_of`)."""
+    return len(a) != len(b) or any(map(_is_another, a, b))
+
+
+def _is_another(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):  # a setting; its value may be any callable
+        return differ(a, b)
+    return a is not b and not (isinstance(a, (*_PLAIN, bytes, MethodType)) and type(a) is type(b) and a == b)
+
+
+def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
+    """Modules, parameters and variables in a module, with their settings; faster than TensorFlow's own."""
+    if id(whole) in seen:
+        return
+    seen.add(id(whole))
+    parts: Iterable[Any] = ()
+    if isinstance(whole, Parameter):
+        yield from (whole, whole.trainable, whole.prior)  # nothing else of a parameter can change
+    elif isinstance(whole, tf.Variable):
+        yield from (whole, whole.trainable)
+    elif isinstance(whole, tf.Module):
+        yield whole
+        yield from _settings_of(whole)
+        parts = vars(whole).values()
+    elif isinstance(whole, Mapping):
+        parts = whole.values()
+    elif isinstance(whole, list | tuple):
+        parts = whole
+    for part in parts:
+        yield from _components(part, seen)
+
+
+def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
+    """Settings of a module that are neither modules nor tensors."""
+    if isinstance(part, Kernel):
+        dims = part.active_dims
+        yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
+    for name, value in vars(part).items():
+        if name.startswith("_"):  # private, and TensorFlow counts things there
+            continue
+        if isinstance(value, _PLAIN):
+            yield name, value
+        elif isinstance(value, np.ndarray):
+            yield name, (value.shape, value.tobytes())
+        elif callable(value) and not isinstance(value, tf.Module):
+            yield name, value
+
+
+def release_graphs() -> None:
     """
     Let all graphs that have been traced up to now be garbage collected.
 

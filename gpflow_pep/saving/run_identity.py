@@ -29,11 +29,11 @@ _IGNORED = frozenset(
         "_num_points",
         "_num_rows",
         "_num_rows_of_all_workers",
-        "_retracing",
+        "_traces",
         "_training_step",
     }
 )
-_IGNORED_PREFIXES = ("_self_", "_compiled ")
+_IGNORED_PREFIXES = ("_self_",)
 _IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
 """Settings that models hold in variables, so that compiled functions see them change."""
 _INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")

@@ -30,7 +30,14 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from ..maths.adaptive_quadrature import LAST_COEFFICIENTS, NODES, WEIGHTS, Evaluated, Panels, integrate
+from ..maths.adaptive_quadrature import (
+    LAST_COEFFICIENTS,
+    LEGENDRE_NODES,
+    LEGENDRE_WEIGHTS,
+    Evaluated,
+    Panels,
+    integrate,
+)
 from ..maths.largest import of_own_class
 from ..runtime.tracing import in_xla, on_demand
 from .survival import LARGEST_VARIANCE, LOWEST, log_survival, smallest, tabulated_survival
@@ -315,15 +322,17 @@ def _by_panels(C: int) -> Any:
 def _panel_integrals(C: int, rows: _Parts, scale: _Scale, wanted: tf.Tensor | None = None) -> tf.Tensor:
     dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
     nodes, weights, last = (
-        tf.constant(value, dtype) for value in (NODES + 1.0, WEIGHTS, LAST_COEFFICIENTS / WEIGHTS[:, None])
+        tf.constant(value, dtype)
+        for value in (LEGENDRE_NODES + 1.0, LEGENDRE_WEIGHTS, LAST_COEFFICIENTS / LEGENDRE_WEIGHTS[:, None])
     )
 
     def evaluate(panels: Panels) -> Evaluated:
         parts, of_parts = _taken(rows, panels.row), _Scale(*(tf.gather(value, panels.row) for value in scale))
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
-        x = tf.reshape(t + parts.mean, [-1, len(NODES)])
+        x = tf.reshape(t + parts.mean, [-1, len(LEGENDRE_NODES)])
         log_S, hazard = (
-            tf.reshape(value, [C, -1, len(NODES)]) for value in log_survival(x, tf.reshape(parts.variance, [-1]))
+            tf.reshape(value, [C, -1, len(LEGENDRE_NODES)])
+            for value in log_survival(x, tf.reshape(parts.variance, [-1]))
         )
         sums, resolved = _integrals(parts, of_parts, t, panels.half[:, None] * weights, log_S, hazard)
         moduli = tf.reduce_sum(resolved, axis=-1)

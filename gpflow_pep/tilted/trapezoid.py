@@ -27,8 +27,8 @@ from .rule import Cavity, Observations, Size, Tilted
 # log Z, d1 and d2 from sums over points, in two forms, with bounds of their errors.
 #
 # Notation: x = (f - m)/√v, π(f) = N(f; m, v) p(y|f)^α / Z, q = (p^α - 1)/α, or log p where α = 0. In general log Z
-# comes from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel where Z is nearly 1 or α nearly
-# 0; there, with N = N(f; m, v),
+# comes from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel where Z is nearly 1 or α
+# nearly 0; there, with N = N(f; m, v),
 #
 #     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 

@@ -8,11 +8,10 @@ from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 
-from ..runtime.checks import plainly
+from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
-from ..runtime.retracing import StructureCounter
-from ..runtime.tracing import compiled
+from ..runtime.tracing import compiled, differ, structure_of
 
 _KEY = "_training_step"
 _ABORTED = "Collective ops is aborted"
@@ -41,14 +40,14 @@ class TrainingStep:
     """Whether XLA compiles the next steps."""
 
     def __init__(self, model: GPModel):
-        self._model, self._retracing, self._last_key = model, StructureCounter(), -1
+        self._model, self._traced_for = model, list[Any]()
         self._compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
 
     def renew(self) -> None:
         """Trace again if a part or a setting of the model was replaced."""
-        key = self._retracing.key([self._model], [default_jitter(), default_float()])
-        if key != self._last_key:
-            self._last_key, self._compiled = key, {}
+        structure = structure_of([self._model], [default_jitter(), default_float()])
+        if differ(structure, self._traced_for):
+            self._traced_for, self._compiled = structure, {}
 
     @property
     def is_compiled(self) -> bool:
@@ -78,7 +77,7 @@ class TrainingStep:
                 partial(in_replica, self._loss_and_gradient), input_signature=signature, **xla
             )
         try:
-            loss, gradient = plainly(self._compiled[key], *rows)
+            loss, gradient = with_plain_errors(self._compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
             if _ABORTED in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error

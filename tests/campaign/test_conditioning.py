@@ -21,7 +21,7 @@ def test_a_matrix_that_is_singular_is_refused():
     assert error_of("PEPR 0.5", 1e18, 1e-2, seed=0) is None
 
 
-def test_what_is_wrong_shows(monkeypatch):
+def test_errors_of_a_wrong_model_show(monkeypatch):
     wrong = functools.partial(PEPR, alpha=0.6), {"alpha": 0.5}
     monkeypatch.setitem(conditioning.MODELS, "PEPR 0.5", wrong)
     error = error_of("PEPR 0.5", 1.0, 1e-2, seed=3)

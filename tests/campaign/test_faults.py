@@ -12,8 +12,8 @@ import pytest
 from campaign import damage, judging
 from campaign.calls import Outcome
 from campaign.children import Child, Trained, Undisturbed
-from campaign.faults import KINDS, case_of, print_table
-from campaign.judging import compared, refusal, same_arrays, whole
+from campaign.faults import KINDS, case_of
+from campaign.judging import compared, refusal, whole
 from gpflow_pep.saving.arrays_file import DIGEST, save_arrays
 
 ROOT = Path(__file__).parents[3]
@@ -47,9 +47,9 @@ VALUES = {"a": np.ones(2)}
 TRAINED = Trained(VALUES, (-3.0, -2.0), "limit", [], -2.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "trained", "least", "verdict"),
-    [
+def test_trainings_are_compared(monkeypatch):
+    monkeypatch.setattr(judging, "undisturbed", lambda name: Undisturbed(TRAINED, b"", b""))
+    for name, trained, least, verdict in [
         ("TSVGP", TRAINED, -np.inf, "right"),
         ("TSVGP", TRAINED._replace(values={"a": np.array([1.0, 1.0 + 1e-15])}), -np.inf, "wrong numbers"),
         ("TSVGP", TRAINED._replace(objective=(-3.0, -2.1)), -np.inf, "wrong numbers"),
@@ -58,52 +58,34 @@ TRAINED = Trained(VALUES, (-3.0, -2.0), "limit", [], -2.0)
         ("PEPR, L-BFGS", TRAINED._replace(evaluated=-2.1), -np.inf, "wrong numbers"),
         ("PEPR, L-BFGS", TRAINED._replace(objective=(-3.0, -1.9)), -np.inf, "wrong numbers"),
         ("PEPR, L-BFGS", TRAINED, -1.9, "wrong numbers"),
-    ],
-)
-def test_trainings_are_compared(monkeypatch, name, trained, least, verdict):
-    monkeypatch.setattr(judging, "undisturbed", lambda name: Undisturbed(TRAINED, b"", b""))
-    assert compared(name, trained, least).verdict == verdict
+    ]:
+        assert compared(name, trained, least).verdict == verdict
 
 
-def test_arrays_are_compared():
-    assert same_arrays(VALUES, {"a": np.ones(2)}).verdict == "right"
-    for other in ({}, {"a": np.ones(2), "b": np.ones(2)}, {"a": np.array([1.0, np.nan])}):
-        assert same_arrays(VALUES, other).verdict == "wrong numbers"
-
-
-@pytest.mark.parametrize(
-    ("error", "verdict"),
-    [
+def test_errors_are_judged():
+    for error, verdict in [
         (ValueError("the state '/a/b' cannot be used: it is empty."), "refused"),
         (OSError(28, "No space left on device", "/a/b"), "refused"),
         (OSError(28, "No space left on device"), "refused obscurely"),
         (ValueError("'/a/b':\nmany lines"), "refused obscurely"),
         (KeyError("/a/b"), "raw error"),
         (UnicodeDecodeError("utf-8", b"/a/b", 0, 1, "/a/b"), "raw error"),
-    ],
-)
-def test_errors_are_judged(error, verdict):
-    assert refusal(error, "/a/b").verdict == verdict
+    ]:
+        assert refusal(error, "/a/b").verdict == verdict
 
 
-@pytest.mark.parametrize("way", sorted(damage.BYTES.keys() - {"lengthened"}))  # which leaves the arrays what they are
-def test_damaged_files_are_found(tmp_path, way):
-    path, arrays = tmp_path / "a.npz", {"one": np.arange(300.0), "two": np.ones(300), "text": np.array("1, 2")}
+def test_damaged_files_are_found(tmp_path):
+    path, rng = tmp_path / "a.npz", np.random.default_rng(3)
     assert whole(path) is None
-    save_arrays(path, arrays)
+    save_arrays(path, {"one": np.arange(300.0), "two": np.ones(300), "text": np.array("1, 2")})
     content = path.read_bytes()
     assert whole(path) is None
-    path.write_bytes(damage.BYTES[way](content, np.random.default_rng(3)))
-    torn = whole(path)
-    assert torn is not None and torn.verdict == "torn file"
-
-
-@pytest.mark.parametrize("way", damage.MEMBERS)
-def test_other_members_are_found(tmp_path, way):
-    path, rng = tmp_path / "a.npz", np.random.default_rng(3)
-    save_arrays(path, {"one": np.arange(3.0), "two": np.ones(3), "text": np.array("1, 2")})
-    path.write_bytes(damage.rewritten(path.read_bytes(), lambda arrays: damage.MEMBERS[way](arrays, rng), DIGEST))
-    assert whole(path) is not None
+    for way in damage.BYTES.keys() - {"lengthened"}:  # which leaves the arrays as they are
+        path.write_bytes(damage.BYTES[way](content, rng))
+        assert whole(path).verdict == "torn file", way
+    for way, change in damage.MEMBERS.items():
+        path.write_bytes(damage.rewritten(content, lambda arrays, change=change: change(arrays, rng), DIGEST))
+        assert whole(path) is not None, way
 
 
 def test_children_that_die_or_hang():
@@ -114,9 +96,3 @@ def test_children_that_die_or_hang():
     assert failed.code == 1 and "ZeroDivisionError" in failed.said
     hung = Child(lambda: __import__("time").sleep(60)).ended(seconds=0.05)
     assert judging.of_ended(hung, lambda _: Outcome("right", 0.0, "")).verdict == "hung"
-
-
-def test_the_table(capsys):
-    outcomes = [Outcome("right", 0.25, ""), Outcome("refused", np.nan, ""), Outcome("torn file", np.nan, "")]
-    print_table([(case_of(0), outcomes), (case_of(1), outcomes[:2])])
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "2", "5", "2", "2", "1", "0.25"]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from quick import some_slow
 
 from campaign import relations
 from campaign.relations import LIKELIHOODS, MODELS, RELATIONS, Found, case_of, print_table, run
@@ -21,19 +22,22 @@ def first_of(relation, model):
 
 @pytest.mark.parametrize(
     ("relation", "model"),
-    [
-        ("order of rows", "APEP"),
-        ("units of inputs", "PEPR blocks"),
-        ("origin of inputs", "ARPEP"),
-        ("units of outputs", "BTSGPR"),
-        ("columns of outputs", "PEPR"),
-        ("chunks", "TSGPR"),
-        ("copy", "RPAPEP"),
-        ("compiled", "PEPSVGP"),
-        ("labels", "TSVGP"),
-        pytest.param("another class", "StreamingPEP", marks=pytest.mark.slow),
-        ("batches", "StreamingSGPR"),
-    ],
+    some_slow(
+        [
+            ("order of rows", "APEP"),
+            ("units of inputs", "PEPR blocks"),
+            ("origin of inputs", "ARPEP"),
+            ("units of outputs", "BTSGPR"),
+            ("columns of outputs", "PEPR"),
+            ("chunks", "TSGPR"),
+            ("copy", "RPAPEP"),
+            ("compiled", "PEPSVGP"),
+            ("labels", "TSVGP"),
+            ("another class", "StreamingPEP"),
+            ("batches", "StreamingSGPR"),
+        ],
+        quick=[("units of outputs", "BTSGPR"), ("labels", "TSVGP")],
+    ),
 )
 def test_a_small_share(relation, model, capsys):
     case = first_of(relation, model)
@@ -44,25 +48,18 @@ def test_a_small_share(relation, model, capsys):
     assert len(lines) == len(MODELS) + len(RELATIONS) + 2 and lines[-1].split()[:3] == ["all", "1", "1"]
 
 
-@pytest.mark.parametrize("field", Found._fields)
-def test_wrong_numbers_are_found(monkeypatch, field):
-    """A relative error of 1e-4 in any of them, or what is not a number."""
+def test_wrong_numbers_are_found(monkeypatch):
+    """A relative error of 1e-4 in any of them, or NaN."""
     case = first_of("copy", "PEPR")
 
-    def wrong(by):
+    def wrong(field, by):
         def relation(case, model, found, rng):
             return found, found._replace(**{field: getattr(found, field) * (1.0 + by) + by}), model
 
         return relation, lambda model, likelihood: True
 
-    monkeypatch.setitem(relations.RELATIONS, "copy", wrong(1e-4))
-    assert run(case).verdict == f"wrong {field}"
-    monkeypatch.setitem(relations.RELATIONS, "copy", wrong(np.nan))
-    assert run(case)[::2] == ("not finite", field)
-
-
-def test_the_command(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.argv", ["relations", "--cases", "2", "--output", f"{tmp_path}/wrong.json"])
-    relations.main()
-    assert capsys.readouterr().out.splitlines()[-1].split()[:2] == ["all", "2"]
-    assert (tmp_path / "wrong.json").read_text().startswith("[")
+    for field in Found._fields:
+        monkeypatch.setitem(relations.RELATIONS, "copy", wrong(field, 1e-4))
+        assert run(case).verdict == f"wrong {field}"
+        monkeypatch.setitem(relations.RELATIONS, "copy", wrong(field, np.nan))
+        assert run(case)[::2] == ("not finite", field)

@@ -71,7 +71,7 @@ class Undefined(gpflow.functions.Function):
         return 0.0 * tf.math.log(10.0 - X[..., :1])
 
 
-def test_a_mean_function_that_is_no_number_where_it_is_predicted(make, contract):
+def test_a_mean_function_that_is_nan_at_new_inputs_is_an_error(make, contract):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):

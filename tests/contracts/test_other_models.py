@@ -417,7 +417,7 @@ def test_samples(model):
 
 
 @pytest.mark.parametrize("cache", ["tensor", "variable", None])
-def test_posteriors_predict_what_the_model_predicts(model, contract, cache):
+def test_posteriors_predict_as_the_model(model, contract, cache):
     settle(model)
     posterior = model.posterior(cache)
     contract.same_predictions(posterior.fused_predict_f(XNEW), model.predict_f(XNEW), EXACT)
@@ -497,7 +497,7 @@ def test_a_frozen_model_predicts_the_same(model, contract):
         contract.same_predictions(frozen.predict_f(XNEW, full_cov), model.predict_f(XNEW, full_cov), EXACT)
 
 
-def test_what_is_exported(model, contract, tmp_path):
+def test_an_exported_posterior_and_model_predict_the_same(model, contract, tmp_path):
     """The posterior, and the model in GPflow's documented way; neither follows later changes."""
     contract.perturb(model, size=0.1)
     module = tf.Module()

@@ -104,7 +104,7 @@ def test_samples(shared, contract):
 
 
 @pytest.mark.parametrize("cache", [*PrecomputeCacheType, "variable", None], ids=str)
-def test_posteriors_predict_what_the_model_predicts(model, contract, cache):
+def test_posteriors_predict_as_the_model(model, contract, cache):
     posterior = model.posterior(cache)
     fused = posterior.fused_predict_f(contract.Xnew)
     contract.same_predictions(fused, model.predict_f(contract.Xnew))

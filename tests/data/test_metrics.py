@@ -115,38 +115,25 @@ def call(score, **changed):
     return score(**{name: arguments[name] for name in SCORES[score]})
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_good_arguments_are_accepted(score):
-    assert math.isfinite(call(score))
+def test_good_arguments_are_accepted():
+    assert all(math.isfinite(call(score)) for score in SCORES)
 
 
 @pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_non_finite_entries_are_counted_and_located(score, name, bad):
-    values = np.append(good()[name], [[bad], [bad]], axis=0)
-    row = len(values) - 2
-    with pytest.raises(ValueError, match=rf"^{name} has 2 of {len(values)} entries .* first in row {row}: {bad}"):
-        call(score, **{name: values})
-
-
-@pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
-@pytest.mark.parametrize("shape", [(0, 1), (), (3, 1, 1)])
-def test_empty_and_wrong_rank(score, name, shape):
-    with pytest.raises(ValueError, match=rf"^{name} has shape .*{shape[0] if shape else ''}"):
-        call(score, **{name: np.ones(shape)})
-
-
-@pytest.mark.parametrize(("score", "name"), EVERY_ARGUMENT)
-def test_values_that_are_no_numbers(score, name):
+def test_bad_values_and_shapes_are_refused(score, name):
+    for bad in (np.nan, np.inf, -np.inf):
+        values = np.append(good()[name], [[bad], [bad]], axis=0)
+        row = len(values) - 2
+        with pytest.raises(ValueError, match=rf"^{name} has 2 of {len(values)} entries .* first in row {row}: {bad}"):
+            call(score, **{name: values})
+    for shape in ((0, 1), (), (3, 1, 1)):
+        with pytest.raises(ValueError, match=rf"^{name} has shape .*{shape[0] if shape else ''}"):
+            call(score, **{name: np.ones(shape)})
     with pytest.raises(ValueError, match=f"^{name} is .*numbers"):
         call(score, **{name: ["one", "two", "three"]})
-
-
-@pytest.mark.parametrize(("score", "name"), [case for case in EVERY_ARGUMENT if case.values[1] in ("mean", "variance")])
-@pytest.mark.parametrize("shape", [(3,), (1, 1), (3, 2), (2, 1)])
-def test_no_broadcasting(score, name, shape):
-    with pytest.raises(ValueError, match=rf"^{name} has shape \({shape[0]},.*\(3, 1\)"):
-        call(score, **{name: np.ones(shape)})
+    for shape in ((3,), (1, 1), (3, 2), (2, 1)) if name in ("mean", "variance") else ():  # none is broadcast
+        with pytest.raises(ValueError, match=rf"^{name} has shape \({shape[0]},.*\(3, 1\)"):
+            call(score, **{name: np.ones(shape)})
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2)])

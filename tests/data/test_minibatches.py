@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_rows_in_any_order_of_asking(fixed):
 
 
 @pytest.mark.parametrize(("kind", "fixed"), [(TSVGP, False), (BTSVGP, True)])
-def test_a_dataset_goes_on_where_it_is_told(kind, fixed):
+def test_a_dataset_resumes_at_a_given_step(kind, fixed):
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(21, 2)), rng.normal(size=(21, 1))
     minibatches = Minibatches(21, 6, fixed=fixed)
@@ -60,7 +60,7 @@ def test_a_dataset_goes_on_where_it_is_told(kind, fixed):
     ("arguments", "message"),
     [((0, 1), "num_data"), ((10, 0), "size must be"), ((10, 11), "size must be at most num_data, 10, got 11")],
 )
-def test_refused(arguments, message):
+def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Minibatches(*arguments)
 

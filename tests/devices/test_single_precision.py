@@ -106,7 +106,7 @@ def test_training_and_predictions(name):
             np.testing.assert_allclose(one, other, rtol=0.0, atol=CLOSE * np.abs(other).max())
 
 
-def test_too_little_jitter_is_an_error_that_says_how_much():
+def test_too_little_jitter_is_an_error_with_the_missing_amount():
     """A variance of 100 makes the jitter small: 100 close points are singular to rounding."""
     x = np.linspace(0.0, 3.0, 100, dtype=np.float32)[:, None]
 

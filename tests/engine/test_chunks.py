@@ -17,42 +17,42 @@ PARTITIONS = {
 }
 
 
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 8, 100, None])
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_blocks_cover_each_row_once(name, chunk_size):
-    sizes = np.array(PARTITIONS[name])
-    N, B = int(sizes.sum()), len(sizes)
-    rows = np.random.default_rng(0).permutation(N)
-    owner = np.empty(N, int)
-    owner[rows] = np.repeat(np.arange(B), sizes)  # block of each row
-    chunks = Blocks(rows, sizes, chunk_size)
-    assert int(chunks.num_blocks(tf.constant(N))) == B
-    seen_rows, seen_blocks = [], []
-    for chunk in tf.range(chunks.count(tf.constant(N))):
-        members = chunks.take(tf.range(N), chunk)  # [n]
-        divided = chunks.divide(members[:, None], chunk).numpy()[:, :, 0]  # [G, b]
-        blocks = chunks.take_blocks(tf.range(B), chunk).numpy()  # [G]
-        assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
-        for block, in_block in zip(blocks, divided, strict=True):
-            assert np.all(owner[in_block] == block)
-            # In the order they were given in, as a shared block needs.
-            np.testing.assert_array_equal(in_block, rows[owner[rows] == block])
-        seen_rows.extend(members.numpy())
-        seen_blocks.extend(blocks)
-    assert sorted(seen_rows) == list(range(N))
-    assert sorted(seen_blocks) == list(range(B))
+def test_blocks_cover_each_row_once(name):
+    for chunk_size in [1, 2, 3, 5, 8, 100, None]:
+        sizes = np.array(PARTITIONS[name])
+        N, B = int(sizes.sum()), len(sizes)
+        rows = np.random.default_rng(0).permutation(N)
+        owner = np.empty(N, int)
+        owner[rows] = np.repeat(np.arange(B), sizes)  # block of each row
+        chunks = Blocks(rows, sizes, chunk_size)
+        assert int(chunks.num_blocks(tf.constant(N))) == B
+        seen_rows, seen_blocks = [], []
+        for chunk in tf.range(chunks.count(tf.constant(N))):
+            members = chunks.take(tf.range(N), chunk)  # [n]
+            divided = chunks.divide(members[:, None], chunk).numpy()[:, :, 0]  # [G, b]
+            blocks = chunks.take_blocks(tf.range(B), chunk).numpy()  # [G]
+            assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
+            for block, in_block in zip(blocks, divided, strict=True):
+                assert np.all(owner[in_block] == block)
+                # In the order they were given in, as a shared block needs.
+                np.testing.assert_array_equal(in_block, rows[owner[rows] == block])
+            seen_rows.extend(members.numpy())
+            seen_blocks.extend(blocks)
+        assert sorted(seen_rows) == list(range(N))
+        assert sorted(seen_blocks) == list(range(B))
 
 
-@pytest.mark.parametrize("N", [1, 2, 5, 12, 13])
-@pytest.mark.parametrize("chunk_size", [1, 2, 5, 12, None])
-def test_single_rows_cover_each_row_once(N, chunk_size):
-    chunks = SingleRows(chunk_size)
-    count = int(chunks.count(tf.constant(N)))
-    parts = [chunks.take(tf.range(N), chunk).numpy() for chunk in range(count)]
-    assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
-    np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
-    assert int(chunks.num_blocks(tf.constant(N))) == N
-    np.testing.assert_array_equal(chunks.take_blocks(tf.range(N), 0), parts[0])
+def test_single_rows_cover_each_row_once():
+    for chunk_size in [1, 2, 5, 12, None]:
+        for N in [1, 2, 5, 12, 13]:
+            chunks = SingleRows(chunk_size)
+            count = int(chunks.count(tf.constant(N)))
+            parts = [chunks.take(tf.range(N), chunk).numpy() for chunk in range(count)]
+            assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
+            np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
+            assert int(chunks.num_blocks(tf.constant(N))) == N
+            np.testing.assert_array_equal(chunks.take_blocks(tf.range(N), 0), parts[0])
 
 
 def test_one_value_for_all_blocks_is_handed_on():
@@ -89,30 +89,33 @@ def test_a_new_plan_does_not_retrace():
     assert visited.experimental_get_tracing_count() == 1
 
 
-@pytest.mark.parametrize("chunk_size", [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70])
-def test_a_chunk_may_be_larger_than_anything(chunk_size):
+def test_a_chunk_may_be_larger_than_anything():
     """All rows are in the first one."""
-    rows = tf.range(12)
-    sizes = np.array([5, 5, 2])
-    for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
-        count = int(chunks.count(tf.constant(12)))
-        assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
-        found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
-        np.testing.assert_array_equal(tf.sort(found), rows)
+    for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
+        rows = tf.range(12)
+        sizes = np.array([5, 5, 2])
+        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
+            count = int(chunks.count(tf.constant(12)))
+            assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
+            found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
+            np.testing.assert_array_equal(tf.sort(found), rows)
 
 
-@pytest.mark.parametrize(
-    ("device", "num_inducing", "rows"),
-    [("CPU:0", 100, 1024), ("", 100, 1024), ("GPU:1", 256, 131_072), ("GPU:0", 100, 335_544), ("GPU:0", 10**6, 1024)],
-)
-def test_chunks_of_a_gpu_are_as_wide_as_memory_allows(device, num_inducing, rows):
+def test_chunks_of_a_gpu_are_as_wide_as_memory_allows():
     """V [M, n] of 64 bits has 256 MiB."""
-    name = f"/job:localhost/replica:0/task:0/device:{device}" if device else ""
-    assert default_chunk_size(name, num_inducing, 8) == rows
-    if "GPU" not in name:
-        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000) == 3000
-        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=2000) == 2000
-        assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=20) == rows
+    for device, num_inducing, rows in [
+        ("CPU:0", 100, 1024),
+        ("", 100, 1024),
+        ("GPU:1", 256, 131_072),
+        ("GPU:0", 100, 335_544),
+        ("GPU:0", 10**6, 1024),
+    ]:
+        name = f"/job:localhost/replica:0/task:0/device:{device}" if device else ""
+        assert default_chunk_size(name, num_inducing, 8) == rows
+        if "GPU" not in name:
+            assert default_chunk_size(name, num_inducing, 8, on_cpu=3000) == 3000
+            assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=2000) == 2000
+            assert default_chunk_size(name, num_inducing, 8, on_cpu=3000, num_rows=20) == rows
 
 
 def test_chunks_of_several_gpus_leave_none_without_rows():

@@ -64,49 +64,47 @@ def everything(kernel, Z, X):
     return [value.numpy() for value in values] + [tf.convert_to_tensor(g).numpy() for g in tf.nest.flatten(gradients)]
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_near_the_origin_they_are_those_of_gpflow(name):
-    kernel, rows = KERNELS[name](), tf.constant(X)
-    # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of them at r >= 0.5.
-    np.testing.assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
-    value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
-    np.testing.assert_allclose(
-        value - tf.linalg.diag(np.diag(value)), expected - np.diag(np.diag(expected)), atol=1e-12
-    )
-    # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as much.
-    np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
-    np.testing.assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
+def test_near_the_origin_they_are_those_of_gpflow():
+    for name in KERNELS:
+        kernel, rows = KERNELS[name](), tf.constant(X)
+        # GPflow's Kuf by the expanded square: terms up to |x|^2 = 50 and a root of what is left of them at r >= 0.5.
+        np.testing.assert_allclose(kernel_matrix(kernel, tf.constant(Z), rows), kernel(Z, rows), rtol=1e-12)
+        value, expected = kernel_matrix(kernel, rows), kernel(rows).numpy()
+        np.testing.assert_allclose(
+            value - tf.linalg.diag(np.diag(value)), expected - np.diag(np.diag(expected)), atol=1e-12
+        )
+        # On the diagonal a distance of rounding, sqrt(50 eps) = 1e-7, has a Matern 1/2 fall by as much.
+        np.testing.assert_allclose(np.diag(value), np.diag(expected), rtol=1e-6)
+        np.testing.assert_allclose(np.diag(value), kernel(rows, full_cov=False), rtol=EXACT)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_where_the_origin_is_does_not_matter(name):
+def test_where_the_origin_is_does_not_matter():
     """The center is rounded to eps FAR = 2e-7 and cancels to the last bit, since nothing needs more than 53 bits."""
-    kernel = KERNELS[name]()
-    for far, near in zip(everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True):
-        np.testing.assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))
+    for name in KERNELS:
+        kernel = KERNELS[name]()
+        for far, near in zip(everything(kernel, Z + FAR, X + FAR), everything(kernel, Z, X), strict=True):
+            np.testing.assert_allclose(far, near, rtol=0, atol=1e-11 * max(1.0, np.max(np.abs(near))))
 
 
-@pytest.mark.parametrize(
-    "name", ["of one", "Matern12", "Matern52", "Exponential", "RationalQuadratic", "Cosine", "sum"]
-)
 @pytest.mark.parametrize("num_inputs", [1, 2, 3])
-def test_clusters_far_from_each_other(name, num_inputs):
+def test_clusters_far_from_each_other(num_inputs):
     """Within a cluster all is as if there were no other."""
-    make = {"of one": SquaredExponential, "sum": lambda: Matern32() + SquaredExponential(active_dims=[0])}
-    kernel = make.get(name, getattr(gpflow.kernels, name.split()[0], None))()
-    if type(kernel) is SquaredExponential and num_inputs > 1:
-        kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(active_dims=slice(1, num_inputs))
-    x, z = X[:, :num_inputs], Z[:, :num_inputs]
-    points, rows = InducingPoints(np.concatenate([z, z + FAR])), tf.constant(np.concatenate([x, x + FAR]))
-    prior, alone = Prior(points, kernel), Prior(InducingPoints(z), kernel)
-    for whole, part in (
-        (prior.Kuf(rows, *prior.inputs), alone.Kuf(tf.constant(x), *alone.inputs)),
-        (prior.Kff(rows, *prior.inputs), alone.Kff(tf.constant(x), *alone.inputs)),
-        (prior.Kuu(1e-6), alone.Kuu(1e-6)),
-    ):
-        m, n = part.shape
-        np.testing.assert_allclose(whole[:m, :n], part, rtol=EXACT, atol=EXACT)
-        np.testing.assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
+    for name in ["of one", "Matern12", "Matern52", "Exponential", "RationalQuadratic", "Cosine", "sum"]:
+        make = {"of one": SquaredExponential, "sum": lambda: Matern32() + SquaredExponential(active_dims=[0])}
+        kernel = make.get(name, getattr(gpflow.kernels, name.split()[0], None))()
+        if type(kernel) is SquaredExponential and num_inputs > 1:
+            kernel = SquaredExponential(active_dims=[0]) * SquaredExponential(active_dims=slice(1, num_inputs))
+        x, z = X[:, :num_inputs], Z[:, :num_inputs]
+        points, rows = InducingPoints(np.concatenate([z, z + FAR])), tf.constant(np.concatenate([x, x + FAR]))
+        prior, alone = Prior(points, kernel), Prior(InducingPoints(z), kernel)
+        for whole, part in (
+            (prior.Kuf(rows, *prior.inputs), alone.Kuf(tf.constant(x), *alone.inputs)),
+            (prior.Kff(rows, *prior.inputs), alone.Kff(tf.constant(x), *alone.inputs)),
+            (prior.Kuu(1e-6), alone.Kuu(1e-6)),
+        ):
+            m, n = part.shape
+            np.testing.assert_allclose(whole[:m, :n], part, rtol=EXACT, atol=EXACT)
+            np.testing.assert_allclose(whole[m:, n:], part, rtol=EXACT, atol=EXACT)
 
 
 @pytest.mark.parametrize(("kernel", "accuracy"), [(SquaredExponential(), 0.2), (Matern52(), 0.375)])

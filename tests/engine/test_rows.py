@@ -97,7 +97,7 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
         dense.close(actual, tf.convert_to_tensor(exact), TOLERANCE)
 
 
-def test_what_a_chunk_holds(dense):
+def test_the_rows_of_a_chunk(dense):
     kernel, points = KERNELS["squared exponential"](), gpflow.inducing_variables.InducingPoints(Z)
     blocks = dense.blocks("unequal", 13)
     chunks = dense.chunks("unequal", blocks, 1)

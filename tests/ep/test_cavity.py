@@ -70,7 +70,7 @@ def test_cavities(power):
             assert float(f.variance[c, n]) == pytest.approx(variance + SCALE * 0.3, abs=CLOSE)
 
 
-def test_improper_cavities_are_told_and_replaced():
+def test_improper_cavities_are_flagged_and_replaced():
     """Where 1 - α τ s is not positive the marginal stands in."""
     marginal = Marginals(*(tf.constant([[value]], tf.float64) for value in (0.7, 2.0)))
     site = Site(*(tf.constant([[value]], tf.float64) for value in (1.5, -3.0)))

@@ -53,7 +53,7 @@ def two_models(likelihood):
     return models, models[0]._status.numpy()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", some_slow(LIKELIHOODS, 1))
 def test_classes_do_not_shift_together(name, alpha, monkeypatch):
     """q's means sum to 0 over classes: what is added to all of them has no likelihood. It is so without the shift."""
@@ -170,14 +170,14 @@ def test_labels_at_random(seed):
             assert np.isfinite(status.log_evidence) and np.all(model.predict_f(X)[1] > 0.0)
 
 
-def test_newton_is_for_those_that_need_it(trace):
+def test_sweeps_that_converge_need_no_newton_steps(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
     assert {int(loop.kind) for loop in trace(model).loops} == {solution.SWEEPING}
 
 
-@pytest.mark.parametrize("max_sweeps", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2, 6]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_few_sweeps_end_properly(max_sweeps):
     """With sites that are evaluated under their own power, whatever preliminary sweeps came to; never with an error."""

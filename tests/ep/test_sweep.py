@@ -87,7 +87,7 @@ def test_sums(chunk_size, keep):
 
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("chunk_size", [None, 4])
-def test_what_a_rule_is_given(chunk_size, power):
+def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
     rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
     sweep(given, projected(given, keep=False), rule, constant(sites), sums(sites).posterior())
@@ -104,27 +104,27 @@ def test_what_a_rule_is_given(chunk_size, power):
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize(("chunk_size", "keep"), [(3, False), (3, True), (100, True), (None, False), (None, True)])
-def test_gaussian_sites_are_found_at_once(chunk_size, keep, power):
+def test_gaussian_sites_are_found_at_once(power):
     """Whatever the cavities: precision 1/(s + α d), mean y - m(x). And what a sweep says of q and of convergence."""
-    sites, given = some_sites(), rows(chunk_size, POWERS[power])
-    state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
-    found = sweep(given, projected(given, keep=keep), rule, constant(sites), state.posterior())
-    precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
-    shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
-    np.testing.assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
-    change = normalized(found.update, found.mean, found.variance)
-    ratios = []
-    for c in range(C):
-        covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
-        mean, variance = V.T @ covariance @ state.c[c, :, 0].numpy(), np.diag(V.T @ covariance @ V)
-        np.testing.assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
-        np.testing.assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
-        expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
-        np.testing.assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
-        ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
-    assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
+    for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
+        sites, given = some_sites(), rows(chunk_size, POWERS[power])
+        state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
+        found = sweep(given, projected(given, keep=keep), rule, constant(sites), state.posterior())
+        precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
+        shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
+        np.testing.assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
+        change = normalized(found.update, found.mean, found.variance)
+        ratios = []
+        for c in range(C):
+            covariance = np.linalg.inv(np.eye(3) + state.A[c].numpy())
+            mean, variance = V.T @ covariance @ state.c[c, :, 0].numpy(), np.diag(V.T @ covariance @ V)
+            np.testing.assert_allclose(found.mean[:, c], mean, rtol=0.0, atol=CLOSE)
+            np.testing.assert_allclose(found.variance[:, c], variance, rtol=0.0, atol=CLOSE)
+            np.testing.assert_allclose(change[:, 0, c], shift[:, 0, c] * variance, rtol=0.0, atol=CLOSE)
+            expected = (shift[:, 1, c] - mean * shift[:, 0, c]) * np.sqrt(variance)
+            np.testing.assert_allclose(change[:, 1, c], expected, rtol=0.0, atol=CLOSE)
+            ratios.append(1.0 - POWERS[power] * sites[:, 0, c] * variance)
+        assert float(found.cavity_ratio) == pytest.approx(np.min(ratios), abs=CLOSE)
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -226,7 +226,7 @@ def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
         np.testing.assert_allclose(actual, value, rtol=0.0, atol=CLOSE)
 
 
-def test_an_old_posterior_may_bear_what_the_prior_cannot():
+def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     old = OldPosteriorSite(constant(np.stack([1e3 * np.eye(3)] * C)), constant(np.zeros((C, 3, 1))), constant(0.7))
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = 30.0

@@ -114,7 +114,7 @@ def test_a_stream_gets_the_points_that_it_lacks(X, y):
 
 
 @pytest.mark.parametrize("rows", some_slow([1, 5], 1))
-def test_a_first_batch_that_says_nothing(X, y, rows):
+def test_a_first_batch_without_information(X, y, rows):
     """One row, or constant targets: hyperparameters stay, and the next batch trains them. A mean alone scores 0."""
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=30, random_state=0)
     estimator.partial_fit(X[:rows], np.full(rows, y[0]))
@@ -200,9 +200,8 @@ def test_weights_are_refused(X, y):
     assert estimator.fit(X, y).score(X, y, sample_weight=np.arange(60)) > 0.5
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_refused_parameters(X, y):
+    for parameters, message in [
         ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
         ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
         ({"n_inducing": 0}, "n_inducing must be a whole number from 1"),
@@ -210,11 +209,9 @@ def test_weights_are_refused(X, y):
         ({"optimizer": "sgd"}, "optimizer must be one of 'lbfgs', 'adam' or None, got 'sgd'"),
         ({"max_iterations": 0}, "max_iterations must be a whole number from 1"),
         ({"noise_variance": -1.0}, "noise_variance must be a positive number, got -1.0"),
-    ],
-)
-def test_refused_parameters(X, y, parameters, message):
-    with pytest.raises(ValueError, match=message):
-        SparseGPRegressor(**parameters).fit(X, y)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SparseGPRegressor(**parameters).fit(X, y)
 
 
 def test_before_a_fit(X):

@@ -136,7 +136,7 @@ def with_method():
     return kernel
 
 
-def test_what_settings_describe():
+def test_settings_describe_kernels():
     """Only such models are reused; no fit is needed to see which."""
     X = np.arange(6.0)[:, None]
 

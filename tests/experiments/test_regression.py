@@ -127,7 +127,7 @@ def test_error_is_recorded_and_logs_stay(run_tiny, runs, monkeypatch):
     assert list((runs / "1" / "tensorboard").glob("events.*"))
 
 
-def test_training_that_cannot_go_on_says_why_and_is_scored(run_tiny, monkeypatch):
+def test_failed_training_has_a_reason_and_scores(run_tiny, monkeypatch):
     """As where a matrix can no longer be factorized."""
 
     def failing(self, *rows):

@@ -165,7 +165,7 @@ def test_comparison_has_a_table_and_figures(runs, capfd, monkeypatch, in_this_pr
     body = lines[start + 2 : start + 4]
     assert [line.split("  ")[0] for line in body] == ["streaming VFE", "streaming PEP α=0.5"]
     assert len({len(line) for line in [lines[start], *body]}) == 1
-    assert any("M = 6 inducing points, first batch 40, others 25, shuffled" in line for line in lines)
+    assert any("M = 6 inducing points, first batch 40, then 25, shuffled" in line for line in lines)
     assert imread(runs / "stream-T1-periodic-0.png").shape[:2] == (150 * 6.8, 150 * 11)
     assert imread(runs / "stream-T1-periodic-0-memory.png").shape[:2] == (150 * 3.8, 150 * 9)
     assert imread(runs / "stream-T1-periodic-0-frames.png").shape[1] == pytest.approx(150 * 3.6 * 4, abs=1)
@@ -186,7 +186,7 @@ def test_table_of_orders_beside_the_published_errors():
     ]
 
 
-def test_titles_say_what_differs():
+def test_titles_show_the_differences():
     runs = [RecordedRun("same", {"gp": {"M": M}}, {}, {}, "streaming") for M in (5, 7)]
     assert [run.title for run in stream_protocols._told_apart(runs)] == ["same, M = 5", "same, M = 7"]
     assert stream_protocols._told_apart(runs[:1]) == runs[:1]

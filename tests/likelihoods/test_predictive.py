@@ -37,17 +37,17 @@ def expected(function, mean, variance):
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.7, 3.0])
-@pytest.mark.parametrize(("mean", "variance"), [(0.0, 1.0), (0.3, 1e-3), (-2.0, 25.0), (6.0, 0.5), (40.0, 1.0)])
-def test_ordinal(mean, variance, sigma):
-    likelihood, f = ordinal(sigma), (np.array([[mean]]), np.array([[variance]]))
-    probabilities = [expected(lambda f, k=k: probability(k, f, sigma), mean, variance) for k in range(4)]
-    first = sum(k * p for k, p in enumerate(probabilities))
-    second = sum(k**2 * p for k, p in enumerate(probabilities))
-    found = predicted_moments(likelihood, X[:1], *f)
-    np.testing.assert_allclose([float(each[0, 0]) for each in found], [first, second - first**2], rtol=0, atol=1e-9)
-    for label, p in enumerate(probabilities):
-        density = predicted_log_density(likelihood, X[:1], *f, np.array([[float(label)]]))
-        assert float(np.exp(density[0])) == pytest.approx(p + 1e-6, abs=1e-10)
+def test_ordinal(sigma):
+    for mean, variance in [(0.0, 1.0), (0.3, 1e-3), (-2.0, 25.0), (6.0, 0.5), (40.0, 1.0)]:
+        likelihood, f = ordinal(sigma), (np.array([[mean]]), np.array([[variance]]))
+        probabilities = [expected(lambda f, k=k: probability(k, f, sigma), mean, variance) for k in range(4)]
+        first = sum(k * p for k, p in enumerate(probabilities))
+        second = sum(k**2 * p for k, p in enumerate(probabilities))
+        found = predicted_moments(likelihood, X[:1], *f)
+        np.testing.assert_allclose([float(each[0, 0]) for each in found], [first, second - first**2], rtol=0, atol=1e-9)
+        for label, p in enumerate(probabilities):
+            density = predicted_log_density(likelihood, X[:1], *f, np.array([[float(label)]]))
+            assert float(np.exp(density[0])) == pytest.approx(p + 1e-6, abs=1e-10)
 
 
 def test_several_columns_and_dimensions():

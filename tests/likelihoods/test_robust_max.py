@@ -57,23 +57,23 @@ def test_gpflows_own_quadrature_errs(likelihood):
 
 
 @pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])
-@pytest.mark.parametrize("convention", ["paper", "gpflow"])
-def test_references(case, convention):
+def test_references(case):
     """Right to 1e-12 (P) and 1e-10, as stated there."""
-    inputs, expected = case["inputs"], case["expected"]
-    num = inputs["C"]
-    epsilon = inputs["epsilon"] * (num / (num - 1) if convention == "gpflow" else 1.0)
-    likelihood = MultiClassRobustMax(num, epsilon)
-    values = [float(np.exp(value)) for value in likelihood.log_values]
-    named = expected[convention]
-    np.testing.assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
-    mean, variance = np.array([inputs["mean"]]), np.array([inputs["var"]])
-    label = tf.constant([inputs["y"]])
-    P = np.exp(likelihood.log_prob_largest(label, mean, variance))
-    assert float(P[0]) == pytest.approx(expected["P"], abs=1e-12)
-    row = (np.zeros((1, 1)), mean, variance, np.array([[float(inputs["y"])]]))
-    assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(named["E_log_p"], abs=1e-10)
-    assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(named["logZ_alpha=1"], abs=1e-10)
+    for convention in ["paper", "gpflow"]:
+        inputs, expected = case["inputs"], case["expected"]
+        num = inputs["C"]
+        epsilon = inputs["epsilon"] * (num / (num - 1) if convention == "gpflow" else 1.0)
+        likelihood = MultiClassRobustMax(num, epsilon)
+        values = [float(np.exp(value)) for value in likelihood.log_values]
+        named = expected[convention]
+        np.testing.assert_allclose(values, [named["value_if_largest"], named["value_otherwise"]], rtol=1e-13)
+        mean, variance = np.array([inputs["mean"]]), np.array([inputs["var"]])
+        label = tf.constant([inputs["y"]])
+        P = np.exp(likelihood.log_prob_largest(label, mean, variance))
+        assert float(P[0]) == pytest.approx(expected["P"], abs=1e-12)
+        row = (np.zeros((1, 1)), mean, variance, np.array([[float(inputs["y"])]]))
+        assert float(likelihood.variational_expectations(*row)[0]) == pytest.approx(named["E_log_p"], abs=1e-10)
+        assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(named["logZ_alpha=1"], abs=1e-10)
 
 
 def test_probabilities_add_up(likelihood):
@@ -153,24 +153,21 @@ def test_more_classes_than_are_integrated_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_labels_are_checked(likelihood, label, compiled):
-    evaluate = tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
-    wrong = tf.constant(np.where(np.arange(N)[:, None] == 3, label, Y))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 3"):
-        evaluate(tf.constant(X), tf.constant(MEAN), wrong)
+def test_labels_are_checked(likelihood, label):
+    for compiled in [False, True]:
+        evaluate = tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
+        wrong = tf.constant(np.where(np.arange(N)[:, None] == 3, label, Y))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 3"):
+            evaluate(tf.constant(X), tf.constant(MEAN), wrong)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for arguments, message in [
         ((1,), "num_classes must be at least 2, got 1"),
         ((2.5,), "num_classes must be a whole number"),
         ((3, 0.0), r"epsilon must be in \(0, 1\), got 0.0"),
         ((3, 1.0), r"epsilon must be in \(0, 1\), got 1.0"),
         ((3, np.nan), r"epsilon must be in \(0, 1\), got nan"),
-    ],
-)
-def test_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MultiClassRobustMax(*arguments)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            MultiClassRobustMax(*arguments)

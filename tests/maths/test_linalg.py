@@ -56,26 +56,26 @@ def way(request):
     return request.param
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 @pytest.mark.parametrize("size", [1, 2, 17])
-def test_the_factor_and_its_derivative_are_tensorflows(size, shape):
-    count = int(np.prod(shape))
-    matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
-    for function in (factorized, tf.function(factorized)):
-        np.testing.assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
-    matrix = tf.constant(matrices)
-    with tf.GradientTape() as tape:
-        tape.watch(matrix)
-        value = tf.reduce_sum(tf.sin(tf.linalg.cholesky(matrix)))
-    expected = tape.gradient(value, matrix)
-    with tf.GradientTape() as tape:
-        tape.watch(matrix)
-        value = tf.reduce_sum(tf.sin(factorized(matrix)))
-    tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
-    np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
+def test_the_factor_and_its_derivative_are_tensorflows(size):
+    for shape in [(), (1,), (2, 3)]:
+        count = int(np.prod(shape))
+        matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
+        for function in (factorized, tf.function(factorized)):
+            np.testing.assert_array_equal(function(tf.constant(matrices)), tf.linalg.cholesky(matrices))
+        matrix = tf.constant(matrices)
+        with tf.GradientTape() as tape:
+            tape.watch(matrix)
+            value = tf.reduce_sum(tf.sin(tf.linalg.cholesky(matrix)))
+        expected = tape.gradient(value, matrix)
+        with tf.GradientTape() as tape:
+            tape.watch(matrix)
+            value = tf.reduce_sum(tf.sin(factorized(matrix)))
+        tolerance = 100 * EPS * np.abs(expected).max()  # well conditioned
+        np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
 
 
-def test_the_message_says_what_failed(way):
+def test_the_message_names_the_matrix(way):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         way(INDEFINITE)
     message = str(error.value)
@@ -87,28 +87,28 @@ def test_the_message_says_what_failed(way):
     assert "Try: another matrix" in message
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_entries_that_are_not_finite_are_reported_as_such(way, value):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
-        way(with_entries(value))
+def test_entries_that_are_not_finite_are_reported_as_such(way):
+    for value in [np.nan, np.inf, -np.inf]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
+            way(with_entries(value))
 
 
-@pytest.mark.parametrize("broken", [INDEFINITE, with_entries(np.nan)], ids=["indefinite", "NaN"])
-def test_the_matrix_of_a_batch_that_failed_is_diagnosed(way, broken):
-    batch = np.stack([positive_definite(3), broken, positive_definite(3, 1), 2.0 * INDEFINITE])
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        way(batch)
-    expected = "smallest eigenvalue -0.5" if broken is INDEFINITE else "2 of its entries"
-    assert expected in str(error.value)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
-        way(batch.reshape(2, 2, 3, 3))
+def test_the_matrix_of_a_batch_that_failed_is_diagnosed(way):
+    for broken in [INDEFINITE, with_entries(np.nan)]:
+        batch = np.stack([positive_definite(3), broken, positive_definite(3, 1), 2.0 * INDEFINITE])
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            way(batch)
+        expected = "smallest eigenvalue -0.5" if broken is INDEFINITE else "2 of its entries"
+        assert expected in str(error.value)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+            way(batch.reshape(2, 2, 3, 3))
 
 
-@pytest.mark.parametrize("matrix", [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)], ids=["zero", "singular", "minus 1"])
-def test_a_singular_matrix_is_no_answer(way, matrix):
+def test_a_singular_matrix_is_no_answer(way):
     """Ones: the second pivot is exactly 0, and nothing divides by it unnoticed."""
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the matrix of this test"):
-        way(matrix)
+    for matrix in [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="the matrix of this test"):
+            way(matrix)
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (None,)])
@@ -124,15 +124,15 @@ def test_an_unknown_size_compiles(batch):
     assert function.experimental_get_tracing_count() == 1
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0)])
-def test_a_matrix_without_rows(way, shape):
+def test_a_matrix_without_rows(way):
     """That of a stream which has seen nothing."""
-    assert way(np.zeros(shape)).shape == shape
+    for shape in [(0, 0), (2, 0, 0)]:
+        assert way(np.zeros(shape)).shape == shape
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 1e3])
-def test_the_message_says_how_much_jitter_is_missing(dtype, scale):
+def test_the_message_has_the_missing_jitter(dtype, scale):
     """Of 100 close points, whose covariance is singular to rounding."""
     x = np.linspace(0.0, 3.0, 100)
     matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
@@ -195,13 +195,13 @@ def test_the_jitter_grows_and_says_so(growing, capfd):
     assert float(raised.group(1)) == pytest.approx(1e-6, abs=1e-20)
 
 
-@pytest.mark.parametrize("jitter", [0.0, 1e-18, 1e-10])
-def test_it_starts_anywhere(growing, jitter, capfd):
-    factor = growing(SINGULAR, jitter=jitter).numpy()
-    assert np.all(np.isfinite(factor))
-    # No more than needed: 3 eps is what rounding of a matrix of norm 3 can ask for, ten times the next step.
-    assert np.abs(factor @ factor.T - SINGULAR).max() <= max(10.0 * jitter, 100 * EPS)
-    assert "jitter raised" in capfd.readouterr().err
+def test_it_starts_anywhere(growing, capfd):
+    for jitter in [0.0, 1e-18, 1e-10]:
+        factor = growing(SINGULAR, jitter=jitter).numpy()
+        assert np.all(np.isfinite(factor))
+        # No more than needed: 3 eps is what rounding of a matrix of norm 3 can ask for, ten times the next step.
+        assert np.abs(factor @ factor.T - SINGULAR).max() <= max(10.0 * jitter, 100 * EPS)
+        assert "jitter raised" in capfd.readouterr().err
 
 
 def test_past_the_largest_it_is_an_error(growing):
@@ -248,22 +248,22 @@ def test_a_batch_takes_one_jitter(growing):
 # --- finite ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 1)])
-def test_finite_values_pass(shape, compiled):
-    value = np.random.default_rng(0).normal(size=shape)
-    function = lambda v: finite(v, name="it", advice="nothing")  # noqa: E731
-    np.testing.assert_array_equal((tf.function(function) if compiled else function)(tf.constant(value)), value)
+def test_finite_values_pass(shape):
+    for compiled in [False, True]:
+        value = np.random.default_rng(0).normal(size=shape)
+        function = lambda v: finite(v, name="it", advice="nothing")  # noqa: E731
+        np.testing.assert_array_equal((tf.function(function) if compiled else function)(tf.constant(value)), value)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_others_stop_with_their_name(bad, compiled):
-    function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"2 of the entries of .*the thing.* are not finite. Try: .*another"
-    ):
-        (tf.function(function) if compiled else function)(tf.constant([1.0, bad, 2.0, bad], tf.float64))
+def test_values_that_are_not_finite_are_an_error_with_their_name(bad):
+    for compiled in [False, True]:
+        function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"2 of the entries of .*the thing.* are not finite. Try: .*another"
+        ):
+            (tf.function(function) if compiled else function)(tf.constant([1.0, bad, 2.0, bad], tf.float64))
 
 
 def test_the_derivative_is_one():
@@ -277,23 +277,23 @@ def test_the_derivative_is_one():
 # --- symmetric products ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384])
-def test_a_symmetric_product(size):
+def test_a_symmetric_product():
     """Of 7 terms: 7 eps of the sum of their sizes."""
-    rng = np.random.default_rng(size)
-    left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
-    product = symmetric_product(tf.constant(left * weights), tf.constant(left)).numpy()
-    bound = 7 * EPS * np.abs(left * weights) @ np.abs(left.T)
-    assert np.all(np.abs(product - (left * weights) @ left.T) <= bound)
-    np.testing.assert_array_equal(product, product.T)
+    for size in [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384]:
+        rng = np.random.default_rng(size)
+        left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
+        product = symmetric_product(tf.constant(left * weights), tf.constant(left)).numpy()
+        bound = 7 * EPS * np.abs(left * weights) @ np.abs(left.T)
+        assert np.all(np.abs(product - (left * weights) @ left.T) <= bound)
+        np.testing.assert_array_equal(product, product.T)
 
 
-@pytest.mark.parametrize("size", [1, 5, 260])
 @pytest.mark.parametrize("batch", [(1,), (3,), (2, 2)])
-def test_a_batch_of_symmetric_products(size, batch):
-    left = np.random.default_rng(size).normal(size=(*batch, size, 4))
-    product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
-    np.testing.assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
+def test_a_batch_of_symmetric_products(batch):
+    for size in [1, 5, 260]:
+        left = np.random.default_rng(size).normal(size=(*batch, size, 4))
+        product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
+        np.testing.assert_allclose(product, left @ np.swapaxes(left, -1, -2), rtol=0, atol=4 * EPS * 40)
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 300])
@@ -319,17 +319,17 @@ def test_a_symmetric_product_over_no_rows_is_zero():
     np.testing.assert_array_equal(symmetric_product(empty, empty), np.zeros((3, 3)))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 130])
 @pytest.mark.parametrize("batch", [(), (0,), (3, 2)])
-def test_an_inverse_from_its_factor(size, batch):
+def test_an_inverse_from_its_factor(batch):
     """Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are empty."""
-    factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
-    matrices = factors @ np.swapaxes(factors, -1, -2) / size + 0.1 * np.eye(size)
-    actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
-    expected = np.linalg.inv(matrices)
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0))
-    np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
+    for size in [1, 2, 3, 4, 5, 130]:
+        factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
+        matrices = factors @ np.swapaxes(factors, -1, -2) / size + 0.1 * np.eye(size)
+        actual = inverse_of_product(tf.linalg.cholesky(matrices)).numpy()
+        expected = np.linalg.inv(matrices)
+        assert actual.shape == expected.shape
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-13 * np.max(np.abs(expected), initial=1.0))
+        np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
 
 
 def test_importing_and_calling_warns_of_nothing():

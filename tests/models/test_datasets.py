@@ -55,7 +55,7 @@ def loss_and_gradient(model):
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
-EAGER = [(name, False) for name in MODELS]
+EAGER = [("VFE", False), ("T-PEP", False), ("TSGPR", False)]
 COMPILED = [(name, True) for name in MODELS]
 
 
@@ -87,8 +87,8 @@ def test_a_tape_outside_of_a_compiled_objective(name):
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=TOLERANCE * scale)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_predictions_are_those_in_memory(name):
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR", "a power for each row", "TSGPR"]))
+def test_predictions_and_densities_are_those_in_memory(name):
     expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
     for actual, wanted in [
         *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
@@ -99,11 +99,6 @@ def test_predictions_are_those_in_memory(name):
         (model.num_blocks, expected.num_blocks),
     ]:
         np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_leave_one_out_densities_are_those_in_memory(name):
-    expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
     np.testing.assert_allclose(
         model.loo_log_predictive_density(), expected.loo_log_predictive_density(), rtol=1e3 * TOLERANCE
     )
@@ -197,9 +192,7 @@ OTHER = {
 
 @pytest.mark.parametrize(
     ("name", "compiled"),
-    some_slow(
-        itertools.product(OTHER, [False, True]), quick=[("one value", True), ("fewer rows", True), ("more rows", False)]
-    ),
+    some_slow(itertools.product(OTHER, [False, True]), quick=[("one value", True), ("more rows", False)]),
 )
 def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
@@ -221,7 +214,7 @@ BROKEN = {
     ("broken", "optimizer"),
     some_slow(
         itertools.product(BROKEN, ["lbfgs", "adam"]),
-        quick=[*itertools.product(BROKEN, ["lbfgs"]), ("another value", "adam")],
+        quick=[("a value that is not finite", "lbfgs"), ("another value", "adam")],
     ),
 )
 def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
@@ -264,8 +257,7 @@ def test_batches_may_be_empty():
         np.testing.assert_allclose(actual, wanted, rtol=1e3 * TOLERANCE, atol=TOLERANCE * float(abs(expected)))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("which", ["X", "Y"])
+@pytest.mark.parametrize(("which", "value"), [("X", np.nan), ("Y", np.inf)])
 def test_the_row_that_is_no_number_is_named(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
@@ -290,11 +282,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_datasets_that_are_refused(name):
-    data, message = REFUSED[name]
-    with pytest.raises(ValueError, match=f"^data .*{message}"):
-        MODELS["VFE"](data)
+def test_unusable_datasets_are_refused():
+    for data, message in REFUSED.values():
+        with pytest.raises(ValueError, match=f"^data .*{message}"):
+            MODELS["VFE"](data)
 
 
 def test_x_and_y_of_different_lengths_are_refused():
@@ -311,7 +302,7 @@ def test_batches_are_the_chunks(model):
         model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
-def test_what_needs_rows_in_memory_says_so():
+def test_options_that_need_rows_in_memory_are_rejected():
     kernel, data = gpflow.kernels.SquaredExponential(), dataset()
     for make in (
         lambda: PEPR(data, kernel, Z, blocks=5),

@@ -49,7 +49,7 @@ def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     assert_close(compiled_step(model)(), many)  # in chunks
 
 
-def test_once_they_were_many_chunks_stay():
+def test_a_model_of_many_rows_keeps_its_chunks():
     """A stream whose batches are now above and now below a chunk does not compile again and again."""
     model = make("PEPR 0.5", (X, Y))
     model.data = FEW
@@ -63,7 +63,7 @@ def test_refused_data_change_nothing():
     assert model.single_chunk
 
 
-def test_a_stream_compiles_what_it_carries_over_once_more():
+def test_a_stream_retraces_once_when_batches_grow():
     model = make("streaming", FEW)
     for batch in (FEW, (X, Y), FEW, (X, Y)):
         model.update(batch)

@@ -22,8 +22,7 @@ def _model(data, kernel=None, **options):
 
 
 @pytest.mark.parametrize("kernel", some_slow([gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52], 1))
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize(("alpha", "compiled"), [(0.0, True), (0.5, False)])
 def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):
     """Its derivative is whole, that of the same parameter when trainable, not only the part that goes through Kuu."""
 
@@ -65,7 +64,7 @@ def test_a_frozen_parameter_that_is_shared(data):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_tensor_in_a_parameter_s_place(data, compiled):
+def test_a_tensor_in_place_of_a_parameter_is_not_differentiated(data, compiled):
     """It evaluates, as in a frozen model, but cannot be differentiated in part."""
     model = _model(data)
     expected = float(model.training_loss())
@@ -90,8 +89,7 @@ def test_a_tensor_in_a_parameter_s_place(data, compiled):
         (tf.function(derivative) if compiled else derivative)()
 
 
-@pytest.mark.parametrize("blocks", [None, 5])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("blocks", "compiled"), [(None, False), (5, True)])
 def test_data_assigned_one_by_one(data, blocks, compiled):
     X, Y = data
     model = _model((X[:20], Y[:20]), blocks=blocks)

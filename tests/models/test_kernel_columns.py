@@ -24,7 +24,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("part", WRONG)
 @pytest.mark.parametrize(
     "make",
     [
@@ -34,23 +33,21 @@ WRONG = {
     ],
     ids=["PEPR", "PEP", "TSVGP"],
 )
-def test_refused(make, part):
-    with pytest.raises(ValueError, match=f"kernel: {part} must be "):
-        make(WRONG[part])
+def test_wrong_columns_are_refused(make):
+    for part in WRONG:
+        with pytest.raises(ValueError, match=f"kernel: {part} must be "):
+            make(WRONG[part])
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_fitting_columns_are_accepted():
+    for kernel in [
         k.SquaredExponential(lengthscales=[1.0]),
         k.Matern32(lengthscales=[1.0, 2.0], active_dims=[0, 2]),
         k.SquaredExponential(lengthscales=[1.0, 2.0], active_dims=slice(1, None)),
         k.Periodic(k.SquaredExponential(lengthscales=np.ones(3)), period=np.ones(3)),
         k.Matern52(active_dims=[2]) * k.Linear(variance=np.ones(3)),
-    ],
-)
-def test_accepted(kernel):
-    assert np.isfinite(PEPR((X, Y), kernel, X[:4]).training_loss())
+    ]:
+        assert np.isfinite(PEPR((X, Y), kernel, X[:4]).training_loss())
 
 
 class Own(k.SquaredExponential):

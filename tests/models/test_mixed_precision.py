@@ -45,7 +45,7 @@ def pair(request):
     return [MODELS[request.param](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
-def test_it_is_close(pair, evaluated):
+def test_mixed_precision_is_close_to_double(pair, evaluated):
     """And not equal, which would mean that nothing is computed in single precision."""
     (loss, gradient), (near, near_gradient) = map(evaluated, pair)
     assert 0.0 < abs(near - loss) < OBJECTIVE * (N + abs(loss))

@@ -51,9 +51,8 @@ COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(
-    ("kernel", "inducing_variable", "message"),
-    [
+def test_separate_kernels_and_points_are_rejected(name):
+    for kernel, inducing_variable, message in [
         (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
         (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
         (SharedIndependent(Matern52(), 3), Z, "kernel must have as many outputs as Y has columns, 2, got 3"),
@@ -68,12 +67,10 @@ COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
             SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z)]),
             "inducing_variable must be .*got SeparateIndependentInducingVariables. .*use gpflow_pep.PEP",
         ),
-    ],
-)
-def test_what_columns_do_not_share_is_refused(name, kernel, inducing_variable, message):
-    kind, options = MODELS[name]
-    with pytest.raises(ValueError, match=message):
-        kind((X, Y), kernel, inducing_variable, **options)
+    ]:
+        kind, options = MODELS[name]
+        with pytest.raises(ValueError, match=message):
+            kind((X, Y), kernel, inducing_variable, **options)
 
 
 def test_the_advice_is_followed():

@@ -55,7 +55,7 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
 
 
 @pytest.mark.parametrize("part", ["kernel", "inducing_variable"])
-def test_what_was_fixed_when_a_loss_was_compiled_may_be_trained_later(part):
+def test_a_parameter_fixed_at_compilation_may_be_trained_later(part):
     """The loss is first called, and traced, without a tape."""
     model, fresh = make(), make()
     gpflow.set_trainable(getattr(model, part), False)

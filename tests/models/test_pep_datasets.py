@@ -134,7 +134,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name):
+def test_options_that_datasets_lack_are_rejected(name):
     make, message = REFUSED[name]
     with pytest.raises(ValueError, match=message):
         PEP(make(), kernel(), Probit(), Z, chunk_size=10 if name == "a chunk size" else None)

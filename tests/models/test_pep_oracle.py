@@ -111,7 +111,7 @@ def _assert_gradients(model, expected):
 
 
 @pytest.mark.parametrize("case", _named(CASES))
-def test_converged(case):
+def test_energy_sites_and_predictions_at_convergence(case):
     model, expected = _converged(case), case["expected"]
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected["objective"], rel=0.0, abs=ENERGY)
     assert _relative_error(model.sites.precision, expected["site_precision"]) < POSTERIOR

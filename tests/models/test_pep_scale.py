@@ -85,7 +85,7 @@ def test_a_scale_of_one_is_pep(labeled):
     assert float(plain.maximum_log_likelihood_objective()) == pytest.approx(value, abs=1e-11)
 
 
-def test_at_alpha_zero_it_is_a_bound_that_m_can_raise(labeled):
+def test_the_scale_raises_the_bound_at_alpha_zero(labeled):
     """log p(y) >= E_q[log p] - KL with f given u of covariance m D: at alpha = 0 T-PEP's terms are that KL's."""
     labeled.alpha = 0.0
     assert labeled.is_lower_bound
@@ -156,7 +156,7 @@ def tied(problem):
     return models, gpflow.models.SVGP(*made_of, **given), (X, Y)
 
 
-@pytest.mark.parametrize("scale", [0.6, 1.0, 1.7])
+@pytest.mark.parametrize("scale", [0.6, 1.7])
 @pytest.mark.parametrize("name", TIED)
 def test_tied_models_at_alpha_zero(tied, name, scale):
     """

@@ -95,12 +95,12 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_labels_that_are_assigned_are_checked(model, use):
+def test_labels_that_are_assigned_are_checked(model):
     """As those that the constructor is given: a Probit has no probability of a label 2."""
-    model.data[1].assign(1.0 + Y)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
-        USES[use](model)
+    for use in USES:
+        model.data[1].assign(1.0 + Y)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
+            USES[use](model)
 
 
 def test_assigned_numbers_that_are_none_are_no_change_within_an_epoch(model):
@@ -118,7 +118,7 @@ def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
         loss()
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z", "alpha by assign", "labels by assign", "fewer data"]))
 def test_everything_follows_a_change(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)
@@ -202,7 +202,7 @@ def test_reset_sites(model, energy_at_sites):
     assert energy_at_sites(model) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_surrogate_s_posterior_is_that_of_the_sites(model):
+def test_the_surrogate_has_the_posterior_of_the_sites(model):
     """Exact regression on K_nu Kuu⁻¹ u, by numpy; a site that says nothing is a row of infinite noise."""
     found = model.surrogate()
     Kuu = model.kernel(Z).numpy() + gpflow.default_jitter() * np.eye(len(Z))
@@ -227,7 +227,7 @@ def test_the_surrogate_s_posterior_is_that_of_the_sites(model):
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_warning_where_they_have(model, capfd):
+def test_converged_sites_give_no_warning(model, capfd):
     for use in USES.values():
         use(model)
     tf.function(model.predict_f)(XNEW)
@@ -473,9 +473,8 @@ def test_an_export_after_minibatches(model, tmp_path):
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for options, message in [
         ({"alpha": 1.1}, "alpha must be in"),
         ({"alpha": -1e-9}, "alpha must be in"),
         ({"alpha": np.nan}, "alpha must be in"),
@@ -495,11 +494,9 @@ def test_an_export_after_minibatches(model, tmp_path):
         ({"chunk_size": 0}, "chunk_size must be a whole number"),
         ({"max_jitter": -1.0}, "max_jitter must be a positive number"),
         ({"mean_function": 3.0}, "mean_function must be a gpflow function"),
-    ],
-)
-def test_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(**options)
 
 
 def test_likelihoods_without_a_rule():
@@ -509,7 +506,7 @@ def test_likelihoods_without_a_rule():
 
 
 @pytest.mark.parametrize("likelihood", ["probit", None])
-def test_what_is_no_likelihood(likelihood):
+def test_objects_that_are_no_likelihoods_are_rejected(likelihood):
     with pytest.raises(ValueError, match=f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}"):
         PEP((X, Y), SquaredExponential(), likelihood, Z)
 
@@ -535,9 +532,8 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
     model.likelihood.log_prob(X, np.zeros((len(X), model.num_latent_gps)), labels)  # takes them
 
 
-@pytest.mark.parametrize(
-    ("labels", "likelihood", "message"),
-    [
+def test_a_classifier_rejects_values_that_are_no_labels():
+    for labels, likelihood, message in [
         (
             Y,
             Poisson(),
@@ -554,11 +550,9 @@ def test_a_classifier_chooses_its_likelihood(labels, chosen):
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),
         (np.hstack([Y, 1.0 - Y]), None, r"one column of labels .* np.argmax\(Y, axis=1\)\[:, None\]"),
         (Y + 1.0, Probit(), r"data\[1\] \(Y\) must hold"),
-    ],
-)
-def test_a_classifier_refuses_what_are_no_labels(labels, likelihood, message):
-    with pytest.raises(ValueError, match=message):
-        PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            PEPClassifier((X, labels), SquaredExponential(), likelihood, Z)
 
 
 @pytest.mark.parametrize("largest", [5e7, 1.7e9, 2.0**31, 1e300])
@@ -581,42 +575,36 @@ def test_a_classifier_needs_inducing_points():
         PEPClassifier((X, Y), SquaredExponential())
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
+def test_refused_settings(model):
+    for name, values in [
         ("tol", [0.0, np.nan]),
         ("max_sweeps", [0, 2.5]),
         ("damping", [0.0, 1.5]),
         ("alpha", [1.5, -0.1, np.nan, [0.1, 0.2]]),
-    ],
-)
-def test_refused_settings(model, name, values):
-    before, kept = sites(model), getattr(model, name)
-    kept = float(kept)
-    for value in values:
-        with pytest.raises(ValueError, match=f"^{name} must be"):
-            setattr(model, name, value)
-    assert float(getattr(model, name)) == kept
-    np.testing.assert_array_equal(sites(model), before)
+    ]:
+        before, kept = sites(model), getattr(model, name)
+        kept = float(kept)
+        for value in values:
+            with pytest.raises(ValueError, match=f"^{name} must be"):
+                setattr(model, name, value)
+        assert float(getattr(model, name)) == kept
+        np.testing.assert_array_equal(sites(model), before)
 
 
-@pytest.mark.parametrize(
-    "update",
-    [
+def test_refused_by_updates(model):
+    """At the door, before anything is computed."""
+    for update in [
         lambda model: model.update_sites(batch_size=0),
         lambda model: model.update_sites(batch_size=3.0),
         lambda model: model.minibatches(5, damping=-1.0),
         lambda model: model.minibatches(5, damping=50.0),
         lambda model: model.minibatches(-5),
         lambda model: model.minibatches(2.5),
-    ],
-)
-def test_refused_by_updates(model, update):
-    """At the door, before anything is computed."""
-    before = sites(model)
-    with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
-        update(model)
-    np.testing.assert_array_equal(sites(model), before)
+    ]:
+        before = sites(model)
+        with pytest.raises(ValueError, match=r"^(damping|batch_size) must be"):
+            update(model)
+        np.testing.assert_array_equal(sites(model), before)
 
 
 def test_a_status_is_of_python(model):

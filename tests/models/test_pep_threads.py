@@ -37,15 +37,15 @@ class Watched:
         self._step, self._count, self._guard = step, 0, threading.Lock()
         self.most = 0
 
-    def get_concrete_function(self, key):
-        found = self._step.get_concrete_function(key)
+    def get_concrete_function(self):
+        found = self._step.get_concrete_function()
 
-        def run(key):
+        def run():
             with self._guard:
                 self._count += 1
                 self.most = max(self.most, self._count)
             try:
-                return found(key)
+                return found()
             finally:
                 with self._guard:
                     self._count -= 1

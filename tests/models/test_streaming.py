@@ -173,7 +173,7 @@ def test_inducing_points_at_all_inputs_seen(alpha):
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-6)
 
 
-def test_points_that_occur_twice_are_told_apart():
+def test_duplicate_points_stay_distinct():
     """Each has a jitter of its own, in Kuu and in the old posterior."""
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
     kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
@@ -291,9 +291,8 @@ def small_stream():
 GOOD = np.ones((3, 1))
 
 
-@pytest.mark.parametrize(
-    ("batch", "options", "message"),
-    [
+def test_a_batch_that_is_refused_leaves_the_model_as_it_was(settled):
+    for batch, options, message in [
         ((np.full((3, 1), np.nan), GOOD), {}, r"data\[0\] \(X\) must be finite"),
         ((GOOD, np.full((3, 1), np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
         ((np.ones((3, 2)), GOOD), {}, r"data \(X\) must keep 1 columns"),
@@ -307,15 +306,13 @@ GOOD = np.ones((3, 1))
         ((GOOD, GOOD), {"fraction_to_move": 1.5}, r"fraction_to_move must be a number in \[0, 1\], got 1.5"),
         ((GOOD, GOOD), {"fraction_to_move": np.nan}, "fraction_to_move"),
         ((GOOD, GOOD), {"fraction_to_move": 0.5, "inducing_variable": np.ones((5, 1))}, "cannot both be given"),
-    ],
-)
-def test_a_batch_that_is_refused_leaves_the_model_as_it_was(settled, batch, options, message):
-    before = settled.state.as_dict()
-    with pytest.raises(ValueError, match=message):
-        settled.update(batch, **options)
-    after = settled.state.as_dict()
-    assert before.keys() == after.keys()
-    assert all(np.array_equal(before[name], after[name]) for name in before)
+    ]:
+        before = settled.state.as_dict()
+        with pytest.raises(ValueError, match=message):
+            settled.update(batch, **options)
+        after = settled.state.as_dict()
+        assert before.keys() == after.keys()
+        assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
 def test_a_posterior_that_cannot_be_computed_leaves_the_model_as_it_was(small):
@@ -342,7 +339,7 @@ def test_compiled_functions_follow_updates_without_being_traced_anew(small):
     assert small._absorb.experimental_get_tracing_count() == 1
 
 
-def test_what_is_absorbed_does_not_grow(small):
+def test_absorbed_sums_do_not_grow(small):
     X, Y = series(20, seed=2)
     small.update((X, Y))
     sizes = {name: value.shape for name, value in small.state.arrays.items()}

@@ -134,7 +134,7 @@ def test_q_follows_inducing_points_that_move(whiten, q_diag):
     np.testing.assert_array_equal(model.predict_f(X)[0], before[0])
 
 
-def test_a_q_wider_than_the_prior_says_nothing_there():
+def test_a_q_wider_than_the_prior_adds_no_information():
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
     model.update(SECOND)
     fresh = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])

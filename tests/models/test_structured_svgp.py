@@ -92,8 +92,7 @@ def test_references(case, no_jitter):
 
 
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
-@pytest.mark.parametrize("whiten", [True, False])
-@pytest.mark.parametrize("noise", ["constant", "of x"])
+@pytest.mark.parametrize(("whiten", "noise"), [(True, "constant"), (False, "of x")])
 def test_alpha_zero_is_svgp_and_the_bounds_are_ordered(C, whiten, noise):
     """SVGP <= TSVGP <= BTSVGP at equal parameters, where all rows are one block; PEPSVGP at alpha 0 to 1e-12."""
     likelihood = None if noise == "constant" else dependent_noise()
@@ -201,7 +200,7 @@ def separate():
     return gpflow.kernels.SeparateIndependent(kernels)
 
 
-@pytest.mark.parametrize("prior", ["shared", "separate"])
+@pytest.mark.parametrize("prior", some_slow(["shared", "separate"], quick=["separate"]))
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -336,23 +335,20 @@ def test_a_changed_alpha_is_seen_when_compiled():
     assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for kind, options, message in [
         (BTSVGP, {"likelihood": gpflow.likelihoods.Bernoulli()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
         (PEPSVGP, {"likelihood": gpflow.likelihoods.Poisson()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
         (PEPSVGP, {"alpha": 1.5}, "alpha"),
         (PEPSVGP, {"scale": -1.0}, "scale must be a positive number"),
         (TSVGP, {"num_data": 0}, "num_data"),
-    ],
-)
-def test_refused(kind, options, message):
-    with pytest.raises(ValueError, match=message):
-        model(kind, **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model(kind, **options)
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_what_is_not_a_number_is_told(kind):
+def test_nan_is_an_error(kind):
     X, Y = data()
     made = model(kind)
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
@@ -361,18 +357,18 @@ def test_what_is_not_a_number_is_told(kind):
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-@pytest.mark.parametrize("C", [1, 3])
-def test_data_of_another_shape_are_refused(kind, C):
-    made = model(kind, C)
-    X, Y = data(C)
-    with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got 2"):
-        made.training_loss((X, np.tile(Y[:, :1], 2)))
-    for part in ((X, Y[:1]), (X[:1], Y)):
-        with pytest.raises(ValueError, match="the same number of rows"):
-            made.maximum_log_likelihood_objective(part)
+def test_data_of_another_shape_are_refused(kind):
+    for C in [1, 3]:
+        made = model(kind, C)
+        X, Y = data(C)
+        with pytest.raises(ValueError, match=f"a column for each of {C} latent functions, got 2"):
+            made.training_loss((X, np.tile(Y[:, :1], 2)))
+        for part in ((X, Y[:1]), (X[:1], Y)):
+            with pytest.raises(ValueError, match="the same number of rows"):
+                made.maximum_log_likelihood_objective(part)
 
 
-def test_missing_labels_are_told():
+def test_missing_labels_are_named():
     """GPflow's Bernoulli takes NaN for a 0."""
     X, Y = data()
     labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)

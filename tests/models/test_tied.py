@@ -1,5 +1,6 @@
-"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and what they refuse."""
+"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and arguments that they refuse."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -127,9 +128,13 @@ def test_references_of_one_latent_function(case, kind):
 # --- the limit of SVGP ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("whiten", some_slow([True, False], quick=[False]))
-@pytest.mark.parametrize("parts", ["shared", "separate"])
-@every_model
+@pytest.mark.parametrize(
+    ("kind", "parts", "whiten"),
+    some_slow(
+        itertools.product(MODELS, ["shared", "separate"], [True, False]),
+        quick=[(APEP, "shared", True), (ARPEP, "separate", False), (RPAPEP, "separate", True)],
+    ),
+)
 def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
     options = {"whiten": whiten, **(separate() if parts == "separate" else {})}
     model = make(kind, alpha=0.0, **options)
@@ -171,7 +176,7 @@ class SoftmaxOnNodes(gpflow.likelihoods.Softmax):
         return tf.reduce_sum(weights * log_prob, axis=0)
 
 
-@every_model
+@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[APEP]))
 def test_alpha_zero_is_the_bound_of_svgp_with_softmax(kind):
     model = make(kind, "softmax", alpha=0.0)
     peer = SVGP(
@@ -251,8 +256,7 @@ def test_derivatives(kind, likelihood, options):
         assert slope == pytest.approx(difference, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("likelihood", ["robust max", "Probit"])
-@every_model
+@pytest.mark.parametrize(("kind", "likelihood"), [(APEP, "robust max"), (ARPEP, "Probit"), (RPAPEP, "robust max")])
 def test_minibatches_are_unbiased(kind, likelihood):
     """Over equal parts of the rows the mean of the objective is the objective."""
     model = make(kind, likelihood, num_data=N)
@@ -360,7 +364,7 @@ def test_a_cavity_that_is_not_positive_definite(kind):
 
 
 @every_model
-def test_what_is_not_finite_is_told(kind):
+def test_values_that_are_not_finite_are_an_error(kind):
     model = make(kind)
     model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} are not finite"):
@@ -381,9 +385,8 @@ def test_labels_are_checked(kind):
         tf.function(model.training_loss)(wrong)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for options, message in [
         ({"alpha": 1.2}, r"alpha must be in \[0, 1\], got 1.2"),
         ({"num_data": 0}, "num_data must be a whole number from 1 to 9007199254740992, got 0"),
         ({"num_data": None}, "num_data must be a whole number from 1 to 9007199254740992, got None"),
@@ -395,11 +398,9 @@ def test_labels_are_checked(kind):
         ({"kernel": SeparateIndependent([Matern52(), Matern52()])}, "kernel must have one part for each of 3"),
         ({"kernel": gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3))}, "SharedIndependent or Sep"),
         ({"kernel": "SE"}, "kernel must be a gpflow Kernel, got str"),
-    ],
-)
-def test_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(APEP, **options)
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make(APEP, **options)
 
 
 def test_likelihoods_without_a_rule():

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEPR, PEPClassifier, fit
-from gpflow_pep.runtime.checks import asserted, check, plainly
+from gpflow_pep.runtime.checks import asserted, check, with_plain_errors
 
 X = np.linspace(0.0, 1.0, 12)[:, None]
 Y = np.sin(5.0 * X)
@@ -33,14 +33,14 @@ def test_a_check_without_a_value():
 
 def test_errors_of_compiled_functions_are_plain_where_the_library_calls_them():
     function = tf.function(lambda x: asserted(x, x > 0.0, "x must be positive, got", x))
-    assert message_of(lambda: plainly(function, tf.constant(-1.0))) == "x must be positive, got -1"
-    assert plainly(function, tf.constant(2.0)) == 2.0
+    assert message_of(lambda: with_plain_errors(function, tf.constant(-1.0))) == "x must be positive, got -1"
+    assert with_plain_errors(function, tf.constant(2.0)) == 2.0
 
 
 def test_other_errors_are_left_as_they_are():
     division = tf.function(lambda x: 1 // x)
     expected = message_of(lambda: division(tf.constant(0)))
-    assert message_of(lambda: plainly(division, tf.constant(0))).split("\n")[0] == expected.split("\n")[0]
+    assert message_of(lambda: with_plain_errors(division, tf.constant(0))).split("\n")[0] == expected.split("\n")[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tensorflow.python.framework.func_graph import FuncGraph
 
 from gpflow_pep import ARPEP, PEP, PEPR, PEPClassifier, StreamingPEP, StreamingSGPR
 from gpflow_pep.runtime import tracing
-from gpflow_pep.runtime.tracing import compiled, hand_over, in_xla, no_autograph, on_demand, refuse_xla
+from gpflow_pep.runtime.tracing import compiled, in_xla, no_autograph, on_demand, refuse_xla, release_graphs
 from gpflow_pep.training import fit
 
 RNG = np.random.default_rng(0)
@@ -32,21 +32,15 @@ def registered():
 
 def existing():
     """How many graphs there are, and the custom gradients."""
-    hand_over()
+    release_graphs()
     for _ in range(2):  # what is kept for an object goes after it
         gc.collect()
     return sum(isinstance(each, FuncGraph) for each in gc.get_objects()), registered()
 
 
-@pytest.fixture(scope="module")
-def traced_for_all():
-    """What all models share is traced once in a process, and stays."""
-    train_regression()
-    train_classifier()
-
-
 def assert_released(run):
-    """Nothing that `run` traces stays when it is over."""
+    """The second run leaves no graph; the first one traces what all models share."""
+    run()
     number, names = existing()
     run()
     number_after, names_after = existing()
@@ -96,12 +90,12 @@ def train_a_stream_with_sites():
 
 
 @pytest.mark.parametrize("train", some_slow([train_regression, train_minibatches, train_with_scipy, train_a_stream], 1))
-def test_models_leave_no_graphs(traced_for_all, train):
+def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
 @pytest.mark.parametrize("train", some_slow([train_classifier, train_a_stream_with_sites], 1))
-def test_models_with_sites_leave_no_graphs(traced_for_all, train):
+def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
 
 
@@ -236,9 +230,9 @@ def test_other_versions_of_registry_and_cache_are_left_alone(monkeypatch, nested
     with monkeypatch.context() as patched:
         patched.delattr(tracing.ops, "gradient_registry")
         patched.delattr(tfp.bijectors.Bijector, "_cache")
-        hand_over()
+        release_graphs()
     tracing.ops.gradient_registry.register(abs, "CustomGradient-of-others")
-    hand_over()
+    release_graphs()
     assert tracing.ops.gradient_registry.lookup("CustomGradient-of-others") is abs
     tracing.ops.gradient_registry._registry.pop("CustomGradient-of-others")
 
@@ -371,14 +365,14 @@ def everywhere(seen):
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
-def test_what_xla_compiles_is_known_everywhere(everywhere, seen, jit_compile):
+def test_code_knows_whether_xla_compiles_it(everywhere, seen, jit_compile):
     slope = tf.function(everywhere, autograph=False, jit_compile=jit_compile)(tf.constant(1.0))
     assert float(slope) == 2.0**4
     assert len(seen) == 7
     assert {answer for answers in seen.values() for answer in answers} == {jit_compile}
 
 
-def test_a_function_that_xla_does_not_compile_may_call_one_that_it_does(everywhere, seen):
+def test_a_function_without_xla_may_call_one_with_it(everywhere, seen):
     inner = tf.function(everywhere, autograph=False, jit_compile=True)
     tf.function(lambda x: (inner(x), seen.update(outside=[in_xla()])), autograph=False)(tf.constant(1.0))
     assert seen.pop("outside") == [False]
@@ -408,7 +402,7 @@ def test_our_functions_are_traced_again_for_xla():
     assert answers == [False, True]
 
 
-def test_what_xla_cannot_compile_is_named():
+def test_functions_that_xla_cannot_compile_are_named():
     def refused():
         refuse_xla("a message")
 

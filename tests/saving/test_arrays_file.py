@@ -29,7 +29,7 @@ def refused(path, reason):
     assert message.endswith("Give the path of another file.")
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_arrays_are_read(tmp_path):
     save_arrays(tmp_path / "a.npz", ARRAYS)
     found = load_arrays(tmp_path / "a.npz", "the file")
     assert found.keys() == ARRAYS.keys()
@@ -155,7 +155,7 @@ def test_a_reason_that_quotes_the_file_is_cut_short(tmp_path):
 
 
 @pytest.mark.parametrize("thing", ["pipe", "folder"])
-def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path, thing):
+def test_pipes_and_devices_are_neither_read_nor_replaced(tmp_path, thing):
     """Reading a pipe would wait for ever; a device, such as /dev/null, would be gone."""
     path = tmp_path / "a.npz"
     (os.mkfifo if thing == "pipe" else os.mkdir)(path)

@@ -64,7 +64,7 @@ def go_on(model, observations, start):
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["StreamingSGPR", "StreamingSVGP"]))
-def test_it_goes_on_bit_for_bit(name, tmp_path):
+def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
     make, parts, options, observations = MODELS[name]
     model = make()
     go_on(model, observations, 20)

@@ -174,9 +174,8 @@ class NotANumber(PEPR):
         return np.full(N, np.nan)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
+def test_bad_arguments_are_refused():
+    for options, error, message in [
         ({"numbers": []}, ValueError, "numbers must be ascending, at least one"),
         ({"numbers": [4, 4]}, ValueError, "numbers must be ascending"),
         ({"numbers": [0, 4]}, ValueError, "numbers must be a whole number from 1"),
@@ -198,12 +197,10 @@ class NotANumber(PEPR):
             FloatingPointError,
             "the density of the model with 4 inducing points is NaN",
         ),
-    ],
-)
-def test_refused(options, error, message):
-    arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
-    with pytest.raises(error, match=message):
-        select_num_inducing(arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments)
+    ]:
+        arguments = {"make": make, "data": (X, Y), "numbers": (4, 8), "train": untrained, **options}
+        with pytest.raises(error, match=message):
+            select_num_inducing(arguments.pop("make"), arguments.pop("data"), arguments.pop("numbers"), **arguments)
 
 
 def test_progress(capsys):

@@ -255,7 +255,7 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     np.testing.assert_allclose(np.stack(found.tilted[:3])[:, accurate], expected[:, accurate], rtol=REQUIRED)
 
 
-def test_what_is_negligible_is_not_integrated_to_the_last_digit():
+def test_negligible_rows_are_integrated_less_accurately():
     """Errors are relative to 1e-4 where log Z, d1 √v or d2 v is smaller; no row of such a label takes panels then."""
     sd, ratio = (values.ravel() for values in np.meshgrid([1.5, 3.0, 5.0], [4.0, 5.5, 7.0, 8.0]))
     mean, rule = ratio * sd, QuadratureRule(Probit())
@@ -452,7 +452,7 @@ def test_far_out_poisson(moments, y):
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-def test_what_cannot_be_is_not_a_number_and_spoils_no_other_row(moments, projection):
+def test_impossible_rows_are_nan_and_spoil_no_other_row(moments, projection):
     """A count of -1, or a mean that is no number: NaN, soon (panels that are not numbers are not divided for ever)."""
     rule = tilted_rule(gpflow.likelihoods.Poisson(), PROJECTIONS[projection])
     y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, np.nan, -0.4])

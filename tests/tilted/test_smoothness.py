@@ -55,13 +55,13 @@ def check(log_prob):
 
 
 @pytest.mark.parametrize("name", KINKS)
-def test_refused(name):
+def test_kinks_are_rejected(name):
     with pytest.raises(ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"):
         check(KINKS[name])
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_accepted(name):
+def test_smooth_likelihoods_are_accepted(name):
     check(SMOOTH[name])
 
 

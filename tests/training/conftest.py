@@ -18,9 +18,12 @@ def as_new():
     def restored(name):
         if name not in made:
             model = MAKERS[name]()
-            made[name] = model, values(model), [each.numpy() for each in _carried(model, name)]
-        model, parameters, carried = made[name]
+            trained = {path: each.trainable for path, each in gpflow.utilities.parameter_dict(model).items()}
+            made[name] = model, values(model), trained, [each.numpy() for each in _carried(model, name)]
+        model, parameters, trained, carried = made[name]
         gpflow.utilities.multiple_assign(model, parameters)
+        for path, parameter in gpflow.utilities.parameter_dict(model).items():
+            gpflow.set_trainable(parameter, trained[path])
         for variable, value in zip(_carried(model, name), carried, strict=True):
             variable.assign(value)
         return model

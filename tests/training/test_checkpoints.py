@@ -100,7 +100,7 @@ def test_killed(tmp_path, name):
         ),
     ],
 )
-def test_adam_goes_on_exactly(as_new, tmp_path, name, options):
+def test_adam_resumes_exactly(as_new, tmp_path, name, options):
     """Parameters, objectives and scores; of a PEPClassifier in minibatches after whole epochs of four."""
     options = {**options_for(name), **options, "held_out": held_out_for(name), "patience": 1000}
     model = as_new(name)
@@ -117,7 +117,7 @@ def test_adam_goes_on_exactly(as_new, tmp_path, name, options):
     )
 
 
-def test_lbfgs_goes_on_with_the_sites(as_new, tmp_path):
+def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
     """Not the same way, but to the same objective: a search ends where 20 iterations gain less than 0.001 nats."""
     expected = fit(as_new("PEPClassifier"), max_iterations=100)
     _, result = interrupted(as_new, "PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
@@ -127,7 +127,7 @@ def test_lbfgs_goes_on_with_the_sites(as_new, tmp_path):
     assert np.all(np.diff(result.objective[:-1]) >= 0.0)
 
 
-def test_early_stopping_goes_on(as_new, tmp_path):
+def test_early_stopping_resumes(as_new, tmp_path):
     """Also where the best parameters were before the interruption."""
     held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
     options = {"held_out": held_out, "patience": 3, "interval": 5, "max_iterations": 2000}
@@ -140,7 +140,7 @@ def test_early_stopping_goes_on(as_new, tmp_path):
     np.testing.assert_equal(values(again), trained)
 
 
-def test_what_has_ended_is_not_repeated(tmp_path):
+def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     """The same call returns what it had returned; with a larger limit it goes on, as if that had been asked for."""
     path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "checkpoint": tmp_path / "c.npz"}
     first = MAKERS["TSVGP"]()
@@ -159,7 +159,7 @@ def test_what_has_ended_is_not_repeated(tmp_path):
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
-def test_a_longer_run_goes_on_from_the_midst_of_an_epoch(as_new, tmp_path):
+def test_a_longer_run_resumes_within_an_epoch(as_new, tmp_path):
     """Epochs of four: the run ends after six steps."""
     options = {"optimizer": "adam", "batch_size": 16, "checkpoint": tmp_path / "c.npz"}
     fit(as_new("PEPClassifier"), max_iterations=6, **options)
@@ -240,17 +240,17 @@ def ended(tmp_path_factory):
     return path, options
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_checkpoint_of_another_run_is_refused(ended, other):
+def test_a_checkpoint_of_another_run_is_refused(ended):
     """And neither the model nor the file has changed."""
-    path, options = ended
-    make, data, changed, differing = OTHERS[other]
-    model, written = make(), path.read_bytes()
-    before = values(model)
-    with pytest.raises(ValueError, match=f"must belong to this run; they differ in {differing}"):
-        fit(model, data, checkpoint=path, **{**options, **changed})
-    np.testing.assert_equal(values(model), before)
-    assert path.read_bytes() == written
+    for other in OTHERS:
+        path, options = ended
+        make, data, changed, differing = OTHERS[other]
+        model, written = make(), path.read_bytes()
+        before = values(model)
+        with pytest.raises(ValueError, match=f"must belong to this run; they differ in {differing}"):
+            fit(model, data, checkpoint=path, **{**options, **changed})
+        np.testing.assert_equal(values(model), before)
+        assert path.read_bytes() == written
 
 
 def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
@@ -276,7 +276,7 @@ def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
     ],
     ids=["blocks", "alpha", "projection"],
 )
-def test_what_a_run_is_about(make, other, differing):
+def test_run_identity_depends_on_settings_not_on_parameters(make, other, differing):
     """Made again it is the same, whatever its parameters have become."""
     first, again, different = make(), make(), other()
     for variable in again.trainable_variables:
@@ -392,23 +392,23 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_spoilt_checkpoint_is_refused(ended, tmp_path, name):
+def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
     """In one sentence that has the path; before anything has changed."""
-    source, options = ended
-    path = tmp_path / "c.npz"
-    path.write_bytes(source.read_bytes())
-    spoil, message = SPOILT[name]
-    spoil(path)
-    model = MAKERS["TSVGP"]()
-    before = values(model)
-    with pytest.raises(ValueError, match=message) as caught:
-        fit(model, (X, Y), checkpoint=path, **options)
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
-    np.testing.assert_equal(values(model), before)
+    for name in SPOILT:
+        source, options = ended
+        path = tmp_path / "c.npz"
+        path.write_bytes(source.read_bytes())
+        spoil, message = SPOILT[name]
+        spoil(path)
+        model = as_new("TSVGP")
+        before = values(model)
+        with pytest.raises(ValueError, match=message) as caught:
+            fit(model, (X, Y), checkpoint=path, **options)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+        np.testing.assert_equal(values(model), before)
 
 
-def test_a_file_that_is_no_checkpoint(tmp_path):
+def test_a_file_that_is_no_checkpoint(as_new, tmp_path):
     np.savez(tmp_path / "c.npz", labels=LABELS)
     with pytest.raises(ValueError, match="checkpoint must be a file that a training wrote"):
-        fit(MAKERS["PEPR"](), checkpoint=tmp_path / "c.npz")
+        fit(as_new("PEPR"), checkpoint=tmp_path / "c.npz")

@@ -38,9 +38,9 @@ def full_objective(model, name):
 
 
 @pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "PEPClassifier", "ARPEP", "SVGP"]))
-def test_every_model_is_trained(name):
+def test_every_model_is_trained(as_new, name):
     """From defaults; the objective of all rows rises, and so does the density of rows that were not seen."""
-    model, own = MAKERS[name](), name in WITH_DATA
+    model, own = as_new(name), name in WITH_DATA
     if name == "BTSVGP":  # all rows as one block would be another objective: the mean over blocks is the model's
         blocks = Minibatches(len(X), 20, fixed=True).blocks
 
@@ -65,8 +65,8 @@ def test_every_model_is_trained(name):
         assert len(result.objective) == 6 and result.iterations == 120
 
 
-def test_scores_are_those_of_the_model():
-    model = MAKERS["PEPR"]()
+def test_scores_are_those_of_the_model(as_new):
+    model = as_new("PEPR")
     held_out = held_out_for("PEPR")
     result = fit(model, max_iterations=5, held_out=held_out)
     density = model.predict_log_density(held_out)
@@ -75,8 +75,8 @@ def test_scores_are_those_of_the_model():
     assert result.held_out["rmse"][-1] == pytest.approx(np.sqrt(np.mean((held_out[1] - mean) ** 2)), rel=1e-12)
 
 
-def test_a_result_is_shown_in_a_line():
-    result = fit(MAKERS["PEPR"](), max_iterations=5, held_out=held_out_for("PEPR"))
+def test_a_result_is_shown_in_a_line(as_new):
+    result = fit(as_new("PEPR"), max_iterations=5, held_out=held_out_for("PEPR"))
     shown = repr(result)
     assert shown.startswith("FitResult(limit after 5 iterations, ") and len(shown) < 250
     for value in (
@@ -88,9 +88,9 @@ def test_a_result_is_shown_in_a_line():
 
 
 @pytest.mark.parametrize("name", ["TSGPR", "BTSGPR", "TSVGP", "BTSVGP", "StreamingSVGP"])
-def test_bounds_have_an_elbo(name):
+def test_bounds_have_an_elbo(as_new, name):
     """As GPflow's SGPR and SVGP have; its value is the objective's."""
-    model = MAKERS[name]()
+    model = as_new(name)
     rows = [] if hasattr(model, "data") else [data_for(name)]
     assert float(model.elbo(*rows)) == float(model.maximum_log_likelihood_objective(*rows))
 
@@ -106,25 +106,25 @@ def test_natural_gradients_take_q_to_its_best():
 
 
 @pytest.mark.parametrize(("name", "natural_step"), [("TSVGP", None), ("ARPEP", 0.1)])
-def test_adam_trains_q_where_natural_gradients_do_not_apply(name, natural_step):
+def test_adam_trains_q_where_natural_gradients_do_not_apply(as_new, name, natural_step):
     """A step of Adam moves each entry by its rate; a natural gradient would take q much further."""
-    model = MAKERS[name]()
+    model = as_new(name)
     fit(model, data_for(name), natural_step=natural_step, max_iterations=1, learning_rate=1e-3)
     assert 5e-4 < np.abs(model.q_mu.numpy()).max() < 1.1e-3
 
 
-def test_blocks_stay_the_same(monkeypatch):
+def test_blocks_stay_the_same(as_new, monkeypatch):
     """BTSVGP's minibatches are blocks."""
     made = []
     monkeypatch.setattr(
         sys.modules[fit.__module__], "Minibatches", lambda *a, **k: made.append(k) or Minibatches(*a, **k)
     )
     for name in ("BTSVGP", "TSVGP"):
-        fit(MAKERS[name](), (X, Y), max_iterations=1, batch_size=20)
+        fit(as_new(name), (X, Y), max_iterations=1, batch_size=20)
     assert [options["fixed"] for options in made] == [True, False]
 
 
-def test_defaults_of_minibatches(monkeypatch):
+def test_defaults_of_minibatches(as_new, monkeypatch):
     """Five hundred rows, or all there are; a record every hundred steps, and of the last one."""
     made, records = [], []
     monkeypatch.setattr(
@@ -133,13 +133,13 @@ def test_defaults_of_minibatches(monkeypatch):
     many = np.repeat(X, 10, axis=0), np.repeat(Y, 10, axis=0)
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(0.3), Z.copy(), num_data=600)
     fit(model, many, max_iterations=130, callback=lambda step, _: records.append(step))
-    fit(MAKERS["TSVGP"](), (X, Y), max_iterations=1)
+    fit(as_new("TSVGP"), (X, Y), max_iterations=1)
     assert made == [(600, 500), (60, 60)] and records == [100, 130]
 
 
-def test_many_rows_are_scored_in_parts():
+def test_many_rows_are_scored_in_parts(as_new):
     """Of 4096 rows, which need not divide their number; the score is that of all."""
-    model = MAKERS["PEPR"]()
+    model = as_new("PEPR")
     rng = np.random.default_rng(1)
     X_new = rng.uniform(-2.0, 2.0, (5000, 1))
     Y_new = np.sin(2.5 * X_new)
@@ -151,11 +151,11 @@ def test_many_rows_are_scored_in_parts():
 # --- early stopping --------------------------------------------------------------------------------------------------
 
 
-def test_held_out_scores_end_it_at_their_best():
+def test_held_out_scores_stop_training_at_their_best(as_new):
     """Held-out rows of noise alone: the better the data are fitted, the worse they are; the best was at a record."""
     rng = np.random.default_rng(0)
     held_out = X, 3.0 * rng.normal(size=Y.shape)
-    model = MAKERS["TSVGP"]()
+    model = as_new("TSVGP")
     seen = []
     result = fit(
         model,
@@ -176,7 +176,7 @@ def test_held_out_scores_end_it_at_their_best():
         np.testing.assert_array_equal(value, seen[best][name])
 
 
-def test_scores_that_cannot_be_computed(monkeypatch):
+def test_scores_that_cannot_be_computed(as_new, monkeypatch):
     """The step before is the last good one; objective and scores end there."""
     scores = iter([3.0, 2.0])
 
@@ -187,7 +187,7 @@ def test_scores_that_cannot_be_computed(monkeypatch):
             raise tf.errors.InvalidArgumentError(None, None, "no prediction") from None
 
     monkeypatch.setattr(HeldOut, "__call__", score)
-    model = MAKERS["TSVGP"]()
+    model = as_new("TSVGP")
     with pytest.warns(UserWarning, match="restored: no prediction"):
         result = fit(model, (X, Y), held_out=(X, Y), interval=1, max_iterations=10)
     assert (result.status, result.iterations) == ("failed", 2)
@@ -195,11 +195,11 @@ def test_scores_that_cannot_be_computed(monkeypatch):
 
 
 @pytest.mark.parametrize("finite", [False, True])
-def test_scores_that_are_no_numbers(monkeypatch, finite):
+def test_scores_that_are_no_numbers(as_new, monkeypatch, finite):
     """They are worse than all others; where there are no others the parameters stay those of the end."""
     scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
     monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
-    model, seen = MAKERS["TSVGP"](), []
+    model, seen = as_new("TSVGP"), []
     options = {"patience": 3, "interval": 1, "callback": lambda *_: seen.append(values(model))}
     result = fit(model, (X, Y), held_out=(X, Y), max_iterations=50, **options)
     assert result.status == "stopped early"
@@ -208,9 +208,9 @@ def test_scores_that_are_no_numbers(monkeypatch, finite):
     np.testing.assert_equal(values(model), expected)
 
 
-def test_the_objective_ends_it():
+def test_the_objective_stops_training_without_held_out_rows(as_new):
     """A rate of 0 all but stops; the minibatches' objectives have no trend, and stop having a new best one."""
-    model = MAKERS["TSVGP"]()
+    model = as_new("TSVGP")
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
     result = fit(model, (X, Y), patience=2, interval=1, learning_rate=1e-12, batch_size=20, max_iterations=500)
@@ -218,8 +218,8 @@ def test_the_objective_ends_it():
     assert int(np.argmax(result.objective)) == len(result.objective) - 3
 
 
-def test_lbfgs_ends_early_too():
-    result = fit(MAKERS["PEPR"](), held_out=(X, -Y), patience=2)
+def test_early_stopping_of_lbfgs(as_new):
+    result = fit(as_new("PEPR"), held_out=(X, -Y), patience=2)
     assert result.status == "stopped early"
     assert int(np.argmin(result.held_out["nlpd"])) == len(result.objective) - 4  # and the last is that again
 
@@ -228,8 +228,8 @@ def test_lbfgs_ends_early_too():
 
 
 @pytest.mark.parametrize(("name", "options"), [("TSVGP", {}), ("PEPR", {"optimizer": "adam"})])
-def test_nan_restores_the_last_good_parameters(name, options):
-    model = MAKERS[name]()
+def test_nan_restores_the_last_good_parameters(as_new, name, options):
+    model = as_new(name)
 
     def spoil(iteration, _):
         if iteration == 4:
@@ -244,9 +244,9 @@ def test_nan_restores_the_last_good_parameters(name, options):
     assert np.isfinite(full_objective(model, name))
 
 
-def test_a_step_too_far():
+def test_a_step_to_values_that_overflow_is_undone(as_new):
     """A rate of 1e4 makes a lengthscale overflow; the parameters that the first steps had are back."""
-    model = MAKERS["SGPR"]()
+    model = as_new("SGPR")
     with pytest.warns(UserWarning, match="the last good parameters restored"):
         result = fit(model, optimizer="adam", learning_rate=1e4, max_iterations=10)
     assert result.status == "failed" and result.iterations < 10
@@ -254,9 +254,9 @@ def test_a_step_too_far():
 
 
 @pytest.mark.parametrize("name", some_slow(["TSVGP", "PEPClassifier"], 1))
-def test_the_last_step_is_checked_too(name):
+def test_the_last_step_is_checked_too(as_new, name):
     """A single one that is much too long: there is no next evaluation to see it."""
-    model = MAKERS[name]()
+    model = as_new(name)
     before = values(model)
     with pytest.warns(UserWarning, match="the last good parameters restored"):
         result = fit(model, data_for(name), optimizer="adam", learning_rate=1e12, max_iterations=1)
@@ -264,9 +264,9 @@ def test_the_last_step_is_checked_too(name):
     np.testing.assert_equal(values(model), before)
 
 
-def test_a_natural_gradient_that_is_not_finite():
+def test_a_natural_gradient_that_is_not_finite(as_new):
     """The message is ours, and q is what it was."""
-    model = MAKERS["SVGP"]()
+    model = as_new("SVGP")
 
     def spoil(iteration, _):
         if iteration == 3:
@@ -278,9 +278,9 @@ def test_a_natural_gradient_that_is_not_finite():
     assert np.isfinite(full_objective(model, "SVGP"))
 
 
-def test_a_start_that_cannot_be_evaluated():
+def test_a_start_that_cannot_be_evaluated(as_new):
     """The error says why, and nothing has changed."""
-    model = MAKERS["PEPR"]()
+    model = as_new("PEPR")
     model.kernel.variance.unconstrained_variable.assign(np.nan)
     before = values(model)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
@@ -329,9 +329,8 @@ def test_tensorboard(tmp_path, name, columns):
 # --- arguments -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
+def test_bad_arguments_are_refused(as_new):
+    for name, options, message in [
         ("PEPR", {"data": (X, Y)}, "data must be None, since PEPR has its own"),
         ("TSVGP", {"data": None}, "data must be given, since TSVGP has none"),
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
@@ -351,15 +350,13 @@ def test_tensorboard(tmp_path, name, columns):
         ("PEPR", {"held_out": (X, Y[:-1])}, "data"),
         ("PEPR", {"max_iterations": 0}, "max_iterations must be"),
         ("PEPR", {"checkpoint": "nowhere/at/all.npz"}, "checkpoint must be in a directory that exists"),
-    ],
-)
-def test_refused(name, options, message):
-    model = MAKERS[name]()
-    before = values(model)
-    data = options.pop("data") if "data" in options else data_for(name)
-    with pytest.raises(ValueError, match=message):
-        fit(model, data, **options)
-    np.testing.assert_equal(values(model), before)
+    ]:
+        model = as_new(name)
+        before = values(model)
+        data = options.pop("data") if "data" in options else data_for(name)
+        with pytest.raises(ValueError, match=message):
+            fit(model, data, **options)
+        np.testing.assert_equal(values(model), before)
 
 
 @pytest.mark.parametrize(
@@ -384,12 +381,12 @@ def test_all_rows_of_a_minibatch_model():
     assert result.objective[-1] > result.objective[0]
 
 
-def test_evaluations_of_a_search_are_limited(monkeypatch):
+def test_evaluations_of_a_search_are_limited(as_new, monkeypatch):
     """SciPy is told: four for each iteration that is left, and twenty. Twenty secants are remembered."""
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
     monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
-    assert fit(MAKERS["SGPR"](), max_iterations=7).status == "limit"
+    assert fit(as_new("SGPR"), max_iterations=7).status == "limit"
     assert asked == [{"maxiter": 7, "maxfun": 48, "maxcor": 20}]
 
 
@@ -465,15 +462,15 @@ def test_a_variable_of_open_shape():
 
 
 @pytest.mark.parametrize("name", ["PEPR", "TSVGP"])
-def test_nothing_trainable(name):
-    model = MAKERS[name]()
+def test_nothing_trainable(as_new, name):
+    model = as_new(name)
     gpflow.set_trainable(model, False)
     result = fit(model, data_for(name))
     assert (result.status, result.reason, result.iterations) == ("converged", "Nothing is trainable.", 0)
 
 
-def test_progress(capsys):
-    fit(MAKERS["PEPR"](), max_iterations=2, progress=True)
+def test_progress(as_new, capsys):
+    fit(as_new("PEPR"), max_iterations=2, progress=True)
     shown = capsys.readouterr().err
     assert ("objective" in shown and "it/s" in shown) or "s/it" in shown
 

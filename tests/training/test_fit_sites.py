@@ -154,9 +154,8 @@ def test_an_interrupt_restores_too(model, way):
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments_are_refused(model):
+    for options, message in [
         ({"optimizer": "newton"}, "optimizer must be one of 'lbfgs', 'adam', got 'newton'"),
         ({"batch_size": 5}, 'batch_size must be None with optimizer="lbfgs", got 5'),
         ({"optimizer": "adam", "batch_size": 0}, "batch_size must be"),
@@ -164,13 +163,11 @@ def test_an_interrupt_restores_too(model, way):
         ({"max_iterations": 0}, "max_iterations must be"),
         ({"learning_rate": -0.1}, "learning_rate must be"),
         ({"learning_rate": np.nan}, "learning_rate must be"),
-    ],
-)
-def test_refused(model, options, message):
-    initial = values(model)
-    with pytest.raises(ValueError, match=message):
-        fit(model, **options)
-    np.testing.assert_array_equal(values(model), initial)
+    ]:
+        initial = values(model)
+        with pytest.raises(ValueError, match=message):
+            fit(model, **options)
+        np.testing.assert_array_equal(values(model), initial)
 
 
 def test_progress(model, capsys):
@@ -272,7 +269,7 @@ def test_a_second_training_traces_nothing(model):
 # --- what is trained; late, since it is compiled anew -----------------------------------------------------------------
 
 
-def test_what_is_fixed_stays(model):
+def test_fixed_parameters_stay(model):
     """Also where minibatches were compiled while it was trained."""
     options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10}
     fit(model, **options)
@@ -386,7 +383,7 @@ def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     assert result.sites.converged and result.objective[-1] > -110.0
 
 
-def test_training_that_goes_astray_is_told(model, monkeypatch):
+def test_divergence_is_reported(model, monkeypatch):
     """The energies of sites that have not converged may mean nothing: the optimum found is none."""
     converge = ConvergedSitesObjective.converge
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_models import MAKERS, X, Y, data_for, options_for, values
+from small_models import X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
@@ -71,19 +71,19 @@ def test_the_result_so_far(as_new, name, action, status, reason, tmp_path):
     ("error", "arguments"), [(FloatingPointError, ["mine"]), (tf.errors.InvalidArgumentError, [None, None, "mine"])]
 )
 @pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
-def test_errors_of_the_callback_are_raised(optimizer, error, arguments):
+def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
     """Errors that a model could have raised, too. (Made here: an error keeps the frames that it was raised in.)"""
 
     def fail():
         raise error(*arguments)
 
     with pytest.raises(error, match="mine"):
-        fit(MAKERS["PEPR"](), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
+        fit(as_new("PEPR"), optimizer=optimizer, callback=At(2, fail), max_iterations=5)
 
 
-def test_the_last_parameters_are_kept_not_the_best():
+def test_the_last_parameters_are_kept_not_the_best(as_new):
     """With held-out scores, of which the first record has the best: what `patience` would restore."""
-    model, seen = MAKERS["PEPR"](), []
+    model, seen = as_new("PEPR"), []
 
     def stop_at_four(iteration, objective):
         seen.append(values(model))
@@ -110,9 +110,9 @@ def test_resumption_after_ctrl_c_is_exact(as_new, tmp_path):
     np.testing.assert_equal(values(model), expected)
 
 
-def test_an_evaluation_is_not_begun_after_ctrl_c():
+def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     """Pressed within a line search: the parameters are the best ones evaluated."""
-    model = MAKERS["PEPR"]()
+    model = as_new("PEPR")
     start = float(model.maximum_log_likelihood_objective())
     evaluate, count = type(model).maximum_log_likelihood_objective, []
 
@@ -131,22 +131,22 @@ def test_an_evaluation_is_not_begun_after_ctrl_c():
     assert float(evaluate(model)) == pytest.approx(result.objective[-1], rel=1e-12)
 
 
-def test_a_second_ctrl_c_is_not_waited_for():
+def test_a_second_ctrl_c_is_not_waited_for(as_new):
     def twice():
         press()
         press()
 
     with pytest.raises(KeyboardInterrupt):
-        fit(MAKERS["PEPR"](), callback=At(1, twice))
+        fit(as_new("PEPR"), callback=At(1, twice))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_it_ends_a_comparison_of_powers():
+def test_an_interrupt_ends_a_comparison_of_powers(as_new):
     compared = []
 
     def make(data, alpha):
         compared.append(alpha)
-        model = MAKERS["PEPR"]()
+        model = as_new("PEPR")
         model.alpha = alpha
         return model
 
@@ -158,11 +158,11 @@ def test_it_ends_a_comparison_of_powers():
     assert compared == [0.0]
 
 
-def test_a_handler_of_the_program_stays():
+def test_a_handler_of_the_program_stays(as_new):
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
     try:
-        result = fit(MAKERS["PEPR"](), callback=At(2, press), max_iterations=4)
+        result = fit(as_new("PEPR"), callback=At(2, press), max_iterations=4)
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [1] and result.status != "interrupted"

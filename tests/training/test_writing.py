@@ -31,10 +31,10 @@ def unreachable(tmp_path, kind):
         *(("tensorboard", kind) for kind in ("below a file", "name", "file")),
     ],
 )
-def test_found_before_training(tmp_path, argument, kind):
+def test_found_before_training(as_new, tmp_path, argument, kind):
     path, steps = unreachable(tmp_path, kind), []
     with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
-        fit(MAKERS["TSVGP"](), (X, Y), callback=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
+        fit(as_new("TSVGP"), (X, Y), callback=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
     assert str(path) in str(caught.value) and not steps
     assert {each.name for each in tmp_path.iterdir()} == {"file", "folder"}  # nothing is left there
 
@@ -84,20 +84,20 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
     assert result.objective == expected.objective
 
 
-@pytest.mark.parametrize("value", [None, -1.0, np.nan, "10", [1.0]])
-def test_seconds_that_are_refused(tmp_path, value):
-    with pytest.raises(ValueError, match="checkpoint_seconds must be a number of at least 0"):
-        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
+def test_seconds_that_are_refused(as_new, tmp_path):
+    for value in [None, -1.0, np.nan, "10", [1.0]]:
+        with pytest.raises(ValueError, match="checkpoint_seconds must be a number of at least 0"):
+            fit(as_new("TSVGP"), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
 
 
 @pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5), (0, 5)], 2))
-def test_seconds_that_are_accepted(tmp_path, monkeypatch, seconds, count):
+def test_seconds_that_are_accepted(as_new, tmp_path, monkeypatch, seconds, count):
     """With none between them there is one a record, and one in the end."""
     writes, save = [], arrays_file.save_arrays
     monkeypatch.setattr(checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=seconds, **OPTIONS)
+        fit(as_new("TSVGP"), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=seconds, **OPTIONS)
     assert len(writes) == count
 
 

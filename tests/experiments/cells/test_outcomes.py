@@ -12,7 +12,7 @@ FAILED = Outcome(CELL, "failed", "ValueError: M")
 COMPLETED = Outcome(CELL, "completed", None, {"rmse": 0.1, "scale": None, "message": "σ"})
 
 
-def test_what_is_written_is_read_and_the_last_counts(tmp_path):
+def test_the_last_record_written_is_read(tmp_path):
     outcomes = Outcomes(tmp_path)
     assert outcomes.read(CELL) is None
     for outcome in (FAILED, COMPLETED):

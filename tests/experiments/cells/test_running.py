@@ -35,7 +35,7 @@ def two_cores(monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_has_completed_does_not_run_again(runs, two_cores, jobs):
+def test_completed_cells_do_not_run_again(runs, two_cores, jobs):
     cells = [cell(name) for name in "abc"]
     first = run_cells(cells[:2], runs, jobs=jobs)
     assert [outcome.result["name"] for outcome in first] == ["a", "b"]
@@ -119,7 +119,7 @@ def test_tensorflow_is_given_its_threads(runs, tmp_path, monkeypatch):
         assert one.run(cell("a"), runs).result == {"threads": [1, 1]}
 
 
-def test_a_cell_runs_once_however_often_it_is_asked_for(runs):
+def test_a_cell_runs_once(runs):
     first, second = run_cells([cell("a"), cell("a")], runs)
     assert first == second and begun(runs) == "a"
 

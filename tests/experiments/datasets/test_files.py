@@ -55,7 +55,7 @@ def test_damaged_cache_is_downloaded_again(cache, server):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_in_the_cache(make, cache, server):
+def test_a_folder_in_the_cache_is_an_error(make, cache, server):
     """Reading a pipe would wait for ever."""
     path = cache / NUMBERS.relative_path
     path.parent.mkdir(parents=True)

@@ -7,7 +7,7 @@ import pytest
 from experiments.protocols.arguments import count, power
 
 
-def test_accepted():
+def test_good_arguments_are_accepted():
     assert [power(text) for text in ("0", "0.5", "1")] == [0.0, 0.5, 1.0] and count("12") == 12
 
 
