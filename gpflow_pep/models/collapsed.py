@@ -60,13 +60,13 @@ class CollapsedRegression(SparseGP):
 
     single_chunk: bool
     """
-    Whether functions compiled from now on work on all rows at once: true while the model's data have never exceeded one
+    Work on all rows at once, in functions compiled from now on: true while the model's data have never exceeded one
     chunk. Without a loop, compiling and running take half the time. Results stay correct for any number of rows, but
     memory grows with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
     """
 
     mixed_precision: bool
-    """Whether functions compiled from now on compute with rows in single precision if that is accurate enough."""
+    """Compute with rows in single precision if that is accurate enough, in functions compiled from now on."""
 
     _block_size: int | None = None
     """Rows of each of the blocks, if they are consecutive blocks of one size."""

@@ -156,7 +156,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         message = "data: X and Y must have the same number of rows"
         if in_xla():
             Y = self._with_checked_size(asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
-            # Where Y is refused X is NaN too: a likelihood may take NaN for a label.
+            # X becomes NaN with an invalid Y: a likelihood may take NaN for a label.
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
         X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")

@@ -66,9 +66,9 @@ class InducingVariableGP(GPModel):
     )
 
     _shares_covariance = False
-    """Whether all outputs share kernel, inducing variable and q's covariance, or C latent functions have their own."""
+    """All outputs share kernel, inducing variable and q's covariance; otherwise C latent functions have their own."""
     _by_precision = True
-    """Whether `_posterior_values` gives a factor of q's precision, or a root of its covariance."""
+    """`_posterior_values` gives a factor of q's precision; otherwise a root of its covariance."""
     max_jitter: float | None = None
     """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
     _old: OldPosterior | None = None

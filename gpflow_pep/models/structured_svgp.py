@@ -45,7 +45,7 @@ _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller min
 
 
 class BoundSettings(NamedTuple):
-    """What distinguishes the bounds; see the module's table."""
+    """The settings in which the bounds differ; see the module's table."""
 
     power: tf.Tensor  # a, []
     in_noise: bool  # p is a if True, otherwise 0
@@ -56,7 +56,7 @@ class StructuredSVGP(MinibatchSVGP):
     """A minibatch objective for Gaussian noise, which may depend on x; models define :meth:`_bound` and the blocks."""
 
     minibatch_is_block = False
-    """Whether a minibatch is a block, or each of its rows is one."""
+    """A minibatch is a block; otherwise each of its rows is a block."""
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
