@@ -39,7 +39,7 @@ ex = RecordedExperiment("labeling", ingredients=[gp, site_training], save_git_in
 
 @ex.config
 def _config() -> None:
-    # name of a classification data set; its rows are divided anew
+    # name of a classification data set; its rows are divided again
     dataset = "waveform"
 
     # number of the division, from 0
@@ -70,8 +70,8 @@ def divided(name: str, repetition: int, initial: int, num_test: int, additions: 
     X, Y = np.vstack([data.X_train, data.X_test]), np.vstack([data.Y_train, data.Y_test])
     if initial < 1 or num_test < 1 or initial + additions + num_test > len(X):
         raise ValueError(
-            f"initial is {initial}, additions {additions}, num_test {num_test}; positive numbers are accepted whose "
-            f"sum is {len(X)}, the number of rows, or less."
+            f"initial is {initial}, additions {additions}, num_test {num_test}; they must be positive with a sum of at "
+            f"most {len(X)}, the number of rows."
         )
     order = np.random.RandomState(repetition).permutation(len(X))
     test, train = order[:num_test], order[num_test:]

@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, OSError) as error:  # no such set or split; no network, or not the published file
         sys.exit(str(error))
     if max(size.M) > min(rows.values()):
-        parser.error(f"--M is {max(size.M)}, more than there are training rows, {min(rows.values())}.")
+        parser.error(f"--M is {max(size.M)}, but there are only {min(rows.values())} training rows.")
     began = time.perf_counter()
     wanted = list(product(size.sets, size.M, methods, range(size.repeats)))
     cells = []

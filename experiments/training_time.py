@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(str(error))
     N = min(len(dataset.X_train), asked.max_train or len(dataset.X_train))
     if max(counts) > N:
-        parser.error(f"--M is {max(counts)}, more than there are training rows, {N}.")
+        parser.error(f"--M is {max(counts)}, but there are only {N} training rows.")
     began = time.perf_counter()
     common = {
         "dataset": protocol.dataset,

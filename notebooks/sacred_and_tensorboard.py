@@ -23,7 +23,7 @@ from gpflow_pep.inducing import k_means
 plt.rcParams["figure.dpi"] = 75
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
-clone = Path.cwd() if Path("experiments").is_dir() else Path.cwd().parent  # where the folder `experiments` is
+clone = Path.cwd() if Path("experiments").is_dir() else Path.cwd().parent  # has the folder `experiments`
 
 # %% [markdown]
 # ## A run

@@ -14,17 +14,7 @@ from gpflow.config import default_float
 from scipy.integrate import quad
 
 from gpflow_pep import PEP, PEPR, fit
-from gpflow_pep.engine import Powers
-from gpflow_pep.engine.rows import Rows, conditional_variance_of_f
-from gpflow_pep.engine.sites import (
-    ChunkAdjoint,
-    LeaveOneOutTerms,
-    SiteAlgebra,
-    weighted,
-    weighted_adjoint,
-    weighted_sums,
-)
-from gpflow_pep.maths.linalg import symmetric_product
+from gpflow_pep.engine import Powers, SiteAlgebra
 from gpflow_pep.models.collapsed import CollapsedRegression
 from gpflow_pep.tilted import KL, Cavity, Observations, Tilted, TiltedRule, tilted_rule
 
@@ -137,7 +127,7 @@ class LaplaceTilting(TiltedRule):
         total = tf.math.reduce_logsumexp([above, below], axis=0)
         t = tf.tanh(0.5 * (above - below))  # (Z+ - Z-)/(Z+ + Z-)
         at_y = tf.exp(normal.log_prob(e / s) - total) / s  # N(y; m, v)/(Z+ + Z-)
-        distance = e * t + 2.0 * v * at_y  # E|f - y|, where alpha = 0
+        distance = e * t + 2.0 * v * at_y  # E|f - y|, for alpha = 0
         is_zero = tf.equal(alpha, 0.0)
         power = tf.where(is_zero, tf.ones_like(alpha), alpha)
         log_partition = tf.where(is_zero, -distance / b, total / power) - tf.math.log(2.0 * b)
@@ -218,8 +208,8 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 #
 # The collapsed models with Gaussian noise are defined by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
 # model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in two methods; for DTC
-# all three are zero. Any other rule of the sites is a `SiteAlgebra`: it computes the sums of a chunk of rows and their
-# derivatives, which are written by hand so that memory does not grow with N. Here v = σ² exp(d/σ²).
+# all three are zero. Any other rule of the sites is a `SiteAlgebra` with the site noise of a chunk of rows; derivatives
+# follow by automatic differentiation, chunk by chunk, so that memory does not grow with N. Here v = σ² exp(d/σ²).
 
 
 # %%
@@ -237,32 +227,8 @@ class DTC(CollapsedRegression):
 class ExponentialSites(SiteAlgebra):
     """v = s exp(d/s), with s the likelihood's noise."""
 
-    def quantities(self, L, rows, powers, scale):
-        V = tf.linalg.triangular_solve(L, rows.Kuf)  # [M, n], Qff = V'V
-        d = conditional_variance_of_f(rows.Kff, V, L)  # [n]
-        return V, d, rows.noise * tf.exp(d / rows.noise)
-
-    def forward(self, quantities, rows, powers, scale):
-        V, _, v = quantities
-        return weighted_sums(V, weighted(V, 1.0 / v), 1.0 / v, rows.residual, tf.zeros([], V.dtype))
-
-    def adjoint(self, L, quantities, rows, powers, scale, bar):
-        V, d, v = quantities
-        half_V_bar, v_bar, r_bar = weighted_adjoint(V, weighted(V, 1.0 / v), 1.0 / v, rows.residual, bar)
-        slope = v / rows.noise  # of v in d; in s it is slope (1 - d/s)
-        d_bar = tf.where(d > 0.0, slope * v_bar, tf.zeros_like(d))  # d = diag(Kff - V'V)
-        Vd = weighted(V, d_bar)
-        derivatives = Rows(
-            Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - Vd, adjoint=True),
-            Kff=d_bar,
-            noise=slope * (1.0 - d / rows.noise) * v_bar,
-            residual=r_bar,
-        )
-        return ChunkAdjoint(rows=derivatives, VDV=symmetric_product(Vd, V), scale=tf.zeros_like(scale))
-
-    def leave_one_out_terms(self, L, rows, powers, scale):
-        V, d, v = self.quantities(L, rows, powers, scale)
-        return LeaveOneOutTerms(V, d, V, v, rows.residual)
+    def noise(self, D, rows, powers, scale):
+        return rows.noise * tf.exp(D / rows.noise)  # [n]
 
 
 class ExponentialNoise(DTC):

@@ -260,9 +260,11 @@ def test_blocks_that_mean_the_same():
     assert losses == [losses[0]] * 5
 
 
-@pytest.mark.parametrize("blocks", [12, 100, np.int32(5)])
-def test_block_sizes_need_not_divide_the_rows(blocks):
-    assert np.isfinite(build(blocks=blocks).training_loss())
+def test_block_sizes_need_not_divide_the_rows():
+    """The last block is shorter; a size above the number of rows is one block."""
+    rows = np.arange(12)
+    for size, blocks in ((12, [rows]), (100, [rows]), (np.int32(5), np.split(rows, [5, 10]))):
+        assert float(build(blocks=size).training_loss()) == float(build(blocks=blocks).training_loss())
 
 
 def test_btsgpr_needs_blocks():
@@ -277,10 +279,9 @@ def test_tsgpr_has_no_such_argument(option):
         build(TSGPR, **option)
 
 
-@pytest.mark.parametrize("blocks", [5, [np.arange(4), np.arange(4, 12)]])
-def test_a_shared_block_needs_one_size(blocks):
-    refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
-    assert np.isfinite(build(BTSGPR, blocks=4, shared=True).training_loss())
+def test_a_shared_block_needs_one_size():
+    for blocks in (5, [np.arange(4), np.arange(4, 12)]):
+        refused(["blocks", "one size", "shared"], BTSGPR, blocks=blocks, shared=True)
 
 
 # --- inducing variables ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ A method's own optimum is the end of its training: L-BFGS converges or gains les
 last third of Adam's steps gains less than 1e-4 nats a row, or a limit is reached (marked +). Seconds are counted from
 the constructor to the first iteration after which the NLPD of at most 1000 held-out rows stays within 0.002 nats of its
 final value, without scoring. "Again" is a second training of the same model in the same process, from the same start,
-without tracing anew. Every method has a process of its own. The table has medians over rounds.
+without new tracing. Every method has a process of its own. The table has medians over rounds.
 
     python -m experiments.benchmarks.ep_training [--sets banana iris] [--methods "PEP 0.5" "SVGP L-BFGS"] [--rounds 3]
     python -m experiments.benchmarks.ep_training --short --sets breast-cancer --courses training.json

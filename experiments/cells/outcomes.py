@@ -37,9 +37,9 @@ class Outcomes:
             values = json.loads(path.read_text(encoding="utf-8"))
             outcome = Outcome(**{**values, "cell": Cell(**values["cell"])})
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path} must be the outcome of a run, and is not ({error}): delete it.") from error
+            raise ValueError(f"{path} is not the outcome of a run ({error}): delete it.") from error
         if outcome.cell.key != cell.key:
-            raise ValueError(f"{path} must be of {cell}, but is of {outcome.cell}: delete it.")
+            raise ValueError(f"{path} is the outcome of {outcome.cell}, not of {cell}: delete it.")
         return outcome
 
     def write(self, outcome: Outcome) -> None:

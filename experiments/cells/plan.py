@@ -63,10 +63,10 @@ def read_plan(path: Path) -> list[Cell]:
 def _cells(given: dict[str, Any]) -> list[Cell]:
     for key in given:
         if key not in _KEYS:
-            raise ValueError(f"there is a key {key!r}; accepted are {', '.join(_KEYS)}.")
+            raise ValueError(f"unknown key {key!r}; accepted are {', '.join(_KEYS)}.")
     for key in _REQUIRED:
         if key not in given:
-            raise ValueError(f"there is no key {key!r}; needed are {', '.join(_REQUIRED)}.")
+            raise ValueError(f"missing key {key!r}; required are {', '.join(_REQUIRED)}.")
     name = _one_of("experiment", given["experiment"], _EXPERIMENTS)
     swept = _EXPERIMENTS[name]
     accepted = [each for task in swept.tasks for each in datasets.names(task=task)]

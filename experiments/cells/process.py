@@ -110,7 +110,7 @@ class CellProcess:
         assert self._errors is not None
         if code < 0:
             name = signal.Signals(-code).name
-            advice = ", perhaps for want of memory" if name == "SIGKILL" else ""
+            advice = ", perhaps for lack of memory" if name == "SIGKILL" else ""
             return Outcome(cell, "killed", f"the process was ended by {name}{advice}")
         self._errors.seek(0)
         last = self._errors.read().decode(errors="replace").strip().rpartition("\n")[2]

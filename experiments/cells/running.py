@@ -106,7 +106,7 @@ def _check_experiments_are_found(client: Any) -> None:
     for place, spec in found.items():
         if spec is None:
             raise ValueError(
-                f"scheduler must be one that finds the package {package}, as its workers must, but {place} does not: "
+                f"scheduler and workers must find the package {package}, but {place} does not: "
                 "start it with PYTHONPATH=CLONE."
             )
 

@@ -67,8 +67,8 @@ def check_task(dataset: str, *tasks: Task) -> None:
     if found not in tasks:
         accepted = [name for task in tasks for name in datasets.names(task=task)]
         raise ValueError(
-            f"dataset is {dataset!r}, which is for {found} (python -m experiments.{_EXPERIMENTS[found]}); for "
-            f"{' and '.join(tasks)} there are {', '.join(accepted)}."
+            f"dataset {dataset!r} is for {found} (python -m experiments.{_EXPERIMENTS[found]}); accepted for "
+            f"{' and '.join(tasks)} are {', '.join(accepted)}."
         )
 
 

@@ -73,7 +73,7 @@ def beside_published(results: Results, maxiter: int) -> str:
         objective = -np.mean([result["objective_per_point"] for result in of_method])
         lines.append((method, *cells, f"{published.objective / objective:.2f}", *_effort(of_method, maxiter)))
     verdict = f"RMSE, LL and sigma are within {_CLOSE} of the published"
-    return f"{aligned(lines)}\n\n{verdict}{' but for ' if differing else ''}{'; '.join(differing)}."
+    return f"{aligned(lines)}\n\n{verdict}{' except ' if differing else ''}{'; '.join(differing)}."
 
 
 def variances(results: Results, maxiter: int) -> str:

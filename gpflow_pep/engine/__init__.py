@@ -2,17 +2,15 @@
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Chunks, NumberedChunks, concatenate, default_chunk_size, sum_over_chunks
+from .chunks import AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
 from .covariances import Prior, independent_parts
 from .dataset_chunks import DatasetRows
-from .divided_chunks import Blocks, SingleRows
-from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, log_gaussian, mahalanobis, precision_B
+from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import (
     RegressionRows,
     Rows,
-    RowSource,
     conditional_variance_of_f,
     floating_variables,
     watched,
@@ -22,23 +20,21 @@ from .sites import EvidenceTerms, IndependentSites, Powers, SiteAlgebra
 from .stationary_kernels import kernel_matrix
 
 __all__ = [
-    "CHUNKS_IN_FLIGHT",
     "AbsorbedPosterior",
     "AllRows",
     "BlockSites",
     "Blocks",
+    "Chunk",
     "Chunks",
     "DatasetRows",
     "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
-    "NumberedChunks",
     "OldPosterior",
     "OldPosteriorSite",
     "Powers",
     "Prior",
     "RegressionRows",
-    "RowSource",
     "Rows",
     "SharedBlockSites",
     "SingleRows",
@@ -47,11 +43,9 @@ __all__ = [
     "StructuredBlockSites",
     "accumulate_sums",
     "collapsed_leave_one_out",
-    "concatenate",
     "conditional_variance_of_f",
     "default_chunk_size",
     "factored_log_det_ratio",
-    "factorize_B",
     "floating_variables",
     "independent_parts",
     "kernel_matrix",
@@ -60,7 +54,6 @@ __all__ = [
     "mahalanobis",
     "precision_B",
     "scale_terms",
-    "sum_over_chunks",
     "watched",
     "with_checked_variance",
 ]

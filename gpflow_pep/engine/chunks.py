@@ -1,153 +1,201 @@
-"""How the rows are partitioned: into blocks that share a site, and blocks into chunks that are worked on together."""
+"""Partitions of the rows into blocks that share a site, and of the blocks into chunks that are computed together."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
+from gpflow.base import AnyNDArray
 from typing_extensions import override
 
-# The chunks of functions that XLA compiles, where all chunks of a loop must have one shape.
+from ..runtime.devices import side_by_side
+from ..runtime.distribution import local_variable
+from ..runtime.tracing import in_xla, refuse_xla
+
+CHUNKS_IN_FLIGHT = 3  # computed at the same time: a triangular solve uses one core only
+ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
+_GPU_BYTES = 2**28  # of V [M, n] in a chunk: a GPU waits for small operations in a loop to be started
+_MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
+
+Part = Callable[["Chunk"], Sequence[tf.Tensor]]
+Step = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
 
 
-class Span(NamedTuple):
-    """A chunk in a function that XLA compiles: it has a number of rows that is known before the function runs."""
+class Chunk(NamedTuple):
+    """The rows of some whole blocks."""
 
-    row: Any  # The first row, []
-    block: Any  # The first block, []
-    groups: Any  # G, the number of blocks, []
-    size: Any  # b, the number of rows of each, []
+    data: tuple[tf.Tensor, ...]
+    """The chunk's rows of the data, [n, D] and [n, P]."""
+    rows: Callable[[tf.Tensor], tf.Tensor]
+    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None
+    """None: every row is a block."""
+    shape: tuple[tf.Tensor, tf.Tensor] | None = None
+    """Number and size (G, b) of the blocks, if rows are not blocks."""
+    place: tuple[int, Any] = (0, 0)
+    """The loop that visits the chunk, and the chunk's number in it."""
+    dtype: tf.DType | None = None
+    """Precision of computations with the chunk's rows; None: the precision of the data."""
 
     def take(self, values: tf.Tensor) -> tf.Tensor:
-        """The rows of `values` [N, ...]: [G b, ...]."""
-        return _slice(values, self.row, self.groups * self.size)
+        """Return the chunk's rows of `values` [N, ...]: [n, ...]."""
+        return self.rows(values)
 
     def take_blocks(self, values: tf.Tensor) -> tf.Tensor:
-        """What belongs to the blocks, of one value per block [B]: [G]."""
-        return _slice(values, self.block, self.groups)
+        """Return the values of the chunk's blocks: [G] from one per block [B], [] from a single one []."""
+        return values if values.shape.rank == 0 else (self.blocks or self.rows)(values)
+
+    def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
+        """Reshape the chunk's rows [n, D] to blocks [G, b, D]."""
+        return tf.reshape(values, [*(self.shape or ()), values.shape[-1]])
 
 
-class Run(NamedTuple):
-    """Chunks of the same shape, one after the other, in a function that XLA compiles."""
+class Loop(NamedTuple):
+    """Chunks that are visited one after the other on one device."""
 
-    first: Span
-    count: Any  # How many
+    count: Any
+    """Number of chunks; a Python integer if it is known when the function is traced; None if it is unknown until the
+    end."""
+    chunk: Callable[[Any], Chunk]
+    """From its number to the chunk."""
+    device: str | None = None
+    """None: TensorFlow chooses it."""
 
-    def span(self, number: tf.Tensor) -> Span:
-        """Return one of the chunks."""
-        row, block, groups, size = self.first
-        return Span(row + number * groups * size, block + number * groups, groups, size)
+    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
 
-    def each(self, part: Callable[[Span], Any]) -> Callable[[tf.Tensor], Any]:
-        """Return `part` as a function of the number of a chunk."""
-        return lambda number: part(self.span(number))
+        def body(number: Any, *total: Any) -> tuple[Any, ...]:
+            with self._on_device():
+                return number + 1, *step(number, self.chunk(number), total)
 
+        with self._on_device():
+            if isinstance(self.count, int):
+                for number in range(self.count):
+                    _, *start = body(number, *start)
+                return tuple(start)
+            _, *total = tf.while_loop(
+                lambda number, *_: number < self.count,
+                body,
+                (tf.constant(0), *start),
+                parallel_iterations=CHUNKS_IN_FLIGHT,
+            )
+        return tuple(total)
 
-def _slice(values: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """`count` of the rows of `values` [N, ...], which XLA takes in loops, where it does not take ``values[a:b]``."""
-    begin = [first, *[0] * (values.shape.rank - 1)]
-    return tf.slice(values, begin, tf.concat([[count], tf.shape(values)[1:]], 0))
-
-
-Count: TypeAlias = tf.Tensor | list[Run]
-"""How many chunks there are, []; in a function that XLA compiles, which ones: all of a loop must have one shape."""
-
-
-# Loops over chunks, compiled: what is computed for each is added up, written one after the other, or kept.
-
-
-# Chunks that are processed at the same time: a triangular solve uses one core only.
-CHUNKS_IN_FLIGHT = 3
-
-
-def sum_over_chunks(count: Count, part: Callable[[Any], Any], zero: Any) -> tuple[tf.Tensor, ...]:
-    """Sum of what `part` returns for each chunk, each some tensors of the shapes of `zero`."""
-    if isinstance(count, list):
-        total = tuple(zero)
-        for run in count:
-            total = _sum(run.count, run.each(part), total)
-        return total
-    return _sum(count, part, zero)
+    def _on_device(self) -> Any:
+        return nullcontext() if self.device is None else tf.device(self.device)
 
 
-def _sum(count: Any, part: Callable[[tf.Tensor], Any], start: Any) -> tuple[tf.Tensor, ...]:
-    """`start` and part(0), ..., part(count - 1), added up."""
+class ChunkedData:
+    """Data in chunks, which one or several loops visit."""
 
-    def step(chunk: tf.Tensor, *total: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        added = zip(total, part(chunk), strict=True)
-        return chunk + 1, *(tf.ensure_shape(old + new, old.shape) for old, new in added)
+    def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
+        """
+        :param loops: each with the attributes `count` and `run` of :class:`Loop`.
+        :param order: from one value for each row [N], chunk after chunk, to the order of the data.
+        """
+        self._loops, self.in_order_of_data = loops, order
 
-    if isinstance(count, int) and count == 1:
-        return step(tf.constant(0), *start)[1:]
-    _, *total = tf.while_loop(
-        lambda chunk, *_: chunk < count, step, (tf.constant(0), *start), parallel_iterations=CHUNKS_IN_FLIGHT
-    )
-    return tuple(total)
+    @property
+    def only_chunk(self) -> Chunk | None:
+        """The single chunk of all rows; None if there may be more."""
+        single = len(self._loops) == 1 and isinstance(self._loops[0].count, int) and self._loops[0].count == 1
+        return self._loops[0].chunk(0) if single else None
+
+    def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
+
+        def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
+            added = zip(total, part(chunk), strict=True)
+            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in added)
+
+        if (only := self.only_chunk) is not None:
+            return tuple(part(only))
+        totals = self._run(add, lambda _: tuple(zero))
+        return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
+
+    def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> tuple[tf.Tensor, ...]:
+        """Concatenate what `part` returns for each chunk, tensors of n rows; `shapes` are static."""
+        if (only := self.only_chunk) is not None:
+            return tuple(part(only))
+        shapes = [tf.TensorShape(shape) for shape in shapes]
+
+        def arrays(loop: Any) -> tuple[tf.TensorArray, ...]:
+            return tuple(_array(dtype, loop.count, _any_rows(shape)) for shape in shapes)
+
+        written = self._run(_writing(part), arrays)
+        parts = [
+            [_joined(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
+            for loop, arrays in zip(self._loops, written, strict=True)
+            if tf.get_static_value(loop.count) != 0  # TensorFlow does not concatenate nothing when it runs eagerly
+        ]
+        return tuple(tf.ensure_shape(tf.concat(some, 0), shape) for *some, shape in zip(*parts, shapes, strict=True))
+
+    def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
+        """
+        Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it.
+
+        :raises TypeError: if the data are a dataset.
+        """
+        if (only := self.only_chunk) is not None:
+            kept = tuple(part(only))
+            return lambda _: kept
+        if any(loop.count is None for loop in self._loops):
+            raise TypeError("rows of a dataset are not kept in memory")
+        shapes: list[list[int | None]] = []
+
+        def with_shapes(chunk: Chunk) -> Sequence[tf.Tensor]:
+            values = part(chunk)
+            shapes[:] = [[*value.shape[:-1], None] for value in values]
+            return values
+
+        arrays = self._run(
+            _writing(with_shapes), lambda loop: tuple(_array(dtype, loop.count, None) for _ in range(count))
+        )
+
+        def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+            loop, number = chunk.place
+            return tuple(
+                tf.ensure_shape(array.read(number), shape) for array, shape in zip(arrays[loop], shapes, strict=True)
+            )
+
+        return read
+
+    def _run(self, step: Step, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Run all loops; return their results."""
+
+        def placed(place: int) -> Step:
+            return lambda number, chunk, total: step(number, chunk._replace(place=(place, number)), total)
+
+        with side_by_side() if len(self._loops) > 1 else nullcontext():
+            return [loop.run(placed(place), start(loop)) for place, loop in enumerate(self._loops)]
 
 
-def keep(
-    chunks: Count, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
-) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
-    """Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it."""
-    shapes: list[list[int | None]] = []
-    arrays = tuple(tf.TensorArray(dtype, chunks, clear_after_read=False, infer_shape=False) for _ in range(count))
+def _writing(part: Part) -> Step:
+    """Write what `part` returns for each chunk to arrays."""
 
-    def with_shapes(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        values = part(chunk)
-        shapes[:] = [[*value.shape[:-1], None] for value in values]
-        return values
+    def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
+        return tuple(array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True))
 
-    arrays = _written(chunks, with_shapes, arrays)
-    return lambda chunk: tuple(
-        tf.ensure_shape(array.read(chunk), shape) for array, shape in zip(arrays, shapes, strict=True)
-    )
+    return write
 
 
-def concatenate(
-    count: Count, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
-) -> tuple[tf.Tensor, ...]:
-    """The tensors that `part` returns for each chunk, some rows each, one after the other; `shapes` are static."""
-    if isinstance(count, list):
-        runs = [_concatenate_run(run, part, dtype, shapes) for run in count]
-        return tuple(tf.concat(values, axis=0) for values in zip(*runs, strict=True))
-    if tf.get_static_value(count) == 0:  # which TensorFlow does not concatenate when it runs eagerly
-        return tuple(tf.zeros([0, *shape[1:]], dtype) for shape in shapes)
-    arrays = tuple(tf.TensorArray(dtype, count, infer_shape=False, element_shape=_of_chunk(shape)) for shape in shapes)
-    arrays = _written(count, part, arrays)
-    return tuple(tf.ensure_shape(array.concat(), shape) for array, shape in zip(arrays, shapes, strict=True))
+def _array(dtype: tf.DType, count: Any, shape: Any) -> tf.TensorArray:
+    size = {"size": 0, "dynamic_size": True} if count is None else {"size": count}
+    return tf.TensorArray(dtype, **size, element_shape=shape, infer_shape=False, clear_after_read=False)
 
 
-def _of_chunk(shape: Any) -> tf.TensorShape:
-    """The static shape of some rows, given that of all: TensorFlow needs it where there are no chunks."""
-    shape = tf.TensorShape(shape)
+def _any_rows(shape: tf.TensorShape) -> tf.TensorShape:
+    """The static shape of any number of rows, which TensorFlow needs if there are no chunks."""
     return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
 
 
-def _written(count: Any, part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], arrays: Any) -> Any:
-    """The arrays with part(0), ..., part(count - 1) in them."""
-
-    def step(chunk: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-        return chunk + 1, *(array.write(chunk, value) for array, value in zip(arrays, part(chunk), strict=True))
-
-    _, *arrays = tf.while_loop(
-        lambda chunk, *_: chunk < count, step, (tf.constant(0), *arrays), parallel_iterations=CHUNKS_IN_FLIGHT
-    )
-    return arrays
-
-
-def _concatenate_run(
-    run: Run, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
-) -> list[tf.Tensor]:
-    if isinstance(run.count, int) and run.count == 1:
-        return list(part(run.first))
-    arrays = tuple(tf.TensorArray(dtype, run.count, element_shape=shape) for shape in shapes)
-    stacks = [array.stack() for array in _written(run.count, run.each(part), arrays)]
-    return [tf.reshape(stack, tf.concat([[-1], tf.shape(stack)[2:]], 0)) for stack in stacks]  # [count, n, ...]
-
-
-ROWS_PER_CHUNK = 1024
-_GPU_BYTES = 2**28  # of V [M, n] in a chunk: a GPU waits for small operations in a loop to be started
-_MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
+def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
+    """Concatenate the rows of a loop's chunks, which have one number of rows under XLA."""
+    if not in_xla():
+        return tf.ensure_shape(array.concat(), _any_rows(shape))
+    stack = array.stack()  # [chunks, n, ...]
+    return tf.reshape(stack, tf.concat([[-1], tf.shape(stack)[2:]], 0))
 
 
 class Chunks(tf.Module):
@@ -157,134 +205,208 @@ class Chunks(tf.Module):
     Nothing that is computed from all chunks depends on the order of rows or blocks, or on how many rows a chunk has.
     """
 
-    @abstractmethod
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Number of blocks B, []."""
-
-    @abstractmethod
-    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
-        """P."""
-
-    def spread(self, data: Sequence[tf.Tensor]) -> Any:
-        """Return X [N, D] and Y [N, P] as `rows` reads them: each of several devices has those of its share."""
-        return data
-
-    @abstractmethod
-    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, ...]:
-        """The rows of a chunk, [n, D] and [n, P], from what `spread` returns."""
-
-    @abstractmethod
-    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
-        """The rows of `values` [N, ...] in a chunk: [n, ...]."""
-
-    @abstractmethod
-    def take_blocks(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
-        """What belongs to a chunk's blocks: from one value per block [B] to [G], a single value [] to []."""
-
-    @abstractmethod
-    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
-        """Return one value for each row [N], given chunk after chunk, in the order of the data."""
-
-    @abstractmethod
-    def sum(
-        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, ...]:
-        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-
-    @abstractmethod
-    def concatenate(
-        self,
-        data: Sequence[tf.Tensor],
-        part: Callable[[Any], tuple[tf.Tensor, ...]],
-        dtype: tf.DType,
-        shapes: Sequence[Any],
-    ) -> tuple[tf.Tensor, ...]:
-        """Concatenate what `part` returns for each chunk, tensors of so many rows; `shapes` are static."""
-
-
-class NumberedChunks(Chunks):
-    """Chunks 0, 1, ... of rows in memory."""
-
-    @abstractmethod
-    def count(self, num_data: tf.Tensor) -> Count:
-        """Number of chunks, []."""
-
-    @override
-    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
-        return int(data[1].shape[-1])
-
-    @override
-    def rows(self, data: Any, chunk: Any) -> tuple[tf.Tensor, ...]:
-        return tuple(self.take(values, chunk) for values in data)
-
-    @override
-    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
-        return values
-
-    @override
-    def sum(
-        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, ...]:
-        return sum_over_chunks(self.count(tf.shape(data[0])[0]), part, tuple(zero))
-
-    @override
-    def concatenate(
-        self,
-        data: Sequence[tf.Tensor],
-        part: Callable[[Any], tuple[tf.Tensor, ...]],
-        dtype: tf.DType,
-        shapes: Sequence[Any],
-    ) -> tuple[tf.Tensor, ...]:
-        return concatenate(self.count(tf.shape(data[0])[0]), part, dtype, shapes)
-
-    def keep(
-        self, data: Sequence[tf.Tensor], part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
-    ) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
-        """Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it."""
-        return keep(self.count(tf.shape(data[0])[0]), part, dtype, count)
-
-
-class AllRows(NumberedChunks):
-    """Every row is a block of its own, and all of them are one chunk, however many there are: nothing loops."""
-
-    @override
-    def count(self, num_data: tf.Tensor) -> Count:
-        return tf.constant(1)
-
-    @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        """Return the number of blocks B, []; by default every row is a block."""
         return num_data
 
+    @abstractmethod
+    def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
+        """Split X [N, D] and Y [N, P] into chunks, whose loops are divided among the devices if there are several."""
+
+
+class AllRows(Chunks):
+    """Every row is a block, and all of them are one chunk, however many there are: nothing loops."""
+
     @override
-    def take(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
+    def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
+        chunk = Chunk(tuple(data), tf.convert_to_tensor)
+        return ChunkedData([Loop(1, lambda _: chunk)])
+
+
+class _Divided(Chunks):
+    """Chunks of rows in memory that may be divided among several devices."""
+
+    def __init__(self, devices: Sequence[str] | None):
+        super().__init__()
+        self._devices = devices
+
+    @abstractmethod
+    def _count(self, num_data: tf.Tensor) -> tf.Tensor:
+        """Number of chunks, []."""
+
+    @abstractmethod
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Number of rows visited before a chunk, and up to its end, [] each; the latter may exceed N."""
+
+    @abstractmethod
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        """Rows `begin` to `end` of `values` [N, ...], in the order in which they are visited: [n, ...]."""
+
+    def _order(self, values: tf.Tensor) -> tf.Tensor:
+        """Return values in the order in which rows are visited, [N], in the order of the data."""
         return values
 
     @override
-    def take_blocks(self, values: tf.Tensor, chunk: tf.Tensor) -> tf.Tensor:
-        return values
+    def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
+        count = self._count(tf.shape(data[0])[0])
+        if self._devices is None:
+            return ChunkedData([Loop(count, lambda number: self._chunk(number, data))], self._order)
+        refuse_xla("a model whose rows are divided among several devices")
+        limits = [count * device // len(self._devices) for device in range(len(self._devices) + 1)]
+        loops = [self._share(data, *share) for share in zip(self._devices, limits[:-1], limits[1:], strict=True)]
+        return ChunkedData(loops, self._order)
+
+    def _chunk(self, number: tf.Tensor, data: Sequence[tf.Tensor]) -> Chunk:
+        def take(values: tf.Tensor) -> tf.Tensor:
+            return self._visited(values, *self._bounds(number))
+
+        return Chunk(tuple(map(take, data)), take)
+
+    def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> Loop:
+        """The loop over chunks `first` to `stop` on a device, which gets their rows once."""
+        before, end = (tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0) for number in (first, stop))
+        shard = [self._visited(values, before, end) for values in data]
+
+        def chunk(number: tf.Tensor) -> Chunk:
+            begin, end = self._bounds(first + number)
+            rows = tuple(values[begin - before : end - before] for values in shard)
+            return self._chunk(first + number, ())._replace(data=rows)
+
+        return Loop(stop - first, chunk, device)
+
+
+class SingleRows(_Divided):
+    """Every row is a block (B = N); chunks are consecutive rows."""
+
+    def __init__(self, chunk_size: int | None = None, devices: Sequence[str] | None = None):
+        """
+        :param chunk_size: number of rows that are computed together.
+        :param devices: names of several devices that share the chunks.
+        """
+        super().__init__(devices)
+        self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
 
     @override
-    def sum(
-        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, ...]:
-        return tuple(part(tf.constant(0)))
+    def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
+        if not in_xla() or self._devices is not None:
+            return super().split(data)
+        if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
+            return AllRows().split(data)
+        num_data = tf.shape(data[0])[0]
+        # XLA needs chunks of one shape in a loop: one loop over full chunks, one over the rest.
+        size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
+        whole, rest = num_data // size, num_data % size
+
+        def chunk(begin: tf.Tensor, size: tf.Tensor) -> Chunk:
+            def take(values: tf.Tensor) -> tf.Tensor:
+                return tf.slice(
+                    values, [begin, *[0] * (values.shape.rank - 1)], tf.concat([[size], tf.shape(values)[1:]], 0)
+                )
+
+            return Chunk(tuple(map(take, data)), take)
+
+        return ChunkedData(
+            [Loop(whole, lambda number: chunk(number * size, size)), Loop(1, lambda _: chunk(num_data - rest, rest))]
+        )
 
     @override
-    def concatenate(
+    def _count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.maximum(1, -(-num_data // self.chunk_size))
+
+    @override
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return number * self.chunk_size, (number + 1) * self.chunk_size
+
+    @override
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        return values[begin:end]
+
+
+class Blocks(_Divided):
+    """
+    Blocks of any size, not necessarily of consecutive rows.
+
+    Blocks of one size share chunks, so that a chunk is a dense array [G, b, ...] and nothing is padded.
+    """
+
+    def __init__(
         self,
-        data: Sequence[tf.Tensor],
-        part: Callable[[Any], tuple[tf.Tensor, ...]],
-        dtype: tf.DType,
-        shapes: Sequence[Any],
-    ) -> tuple[tf.Tensor, ...]:
-        return part(tf.constant(0))
+        rows: AnyNDArray,
+        sizes: AnyNDArray,
+        chunk_size: int | None = None,
+        devices: Sequence[str] | None = None,
+    ):
+        """
+        :param rows: a permutation of 0..N-1, block after block.
+        :param sizes: number of these rows in each block, [B].
+        :param chunk_size: number of rows that are computed together, or of one block if it is larger.
+        """
+        super().__init__(devices)
+        self._chunk_size = SingleRows(chunk_size).chunk_size
+        plan = self._plan(rows, sizes)
+        self._rows, self._numbers, self._table, self.sizes = (
+            local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
+        )
+
+    def _plan(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
+        """Rows and blocks in the order they are visited; per chunk (first row, first block, G, b); block sizes."""
+        blocks = np.argsort(sizes, kind="stable")  # [B]
+        rank = np.argsort(blocks)
+        rows = rows[np.argsort(np.repeat(rank, sizes), kind="stable")]  # [N]
+        table, row, block = [], 0, 0
+        for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+            per_chunk = max(1, self._chunk_size // size)
+            for start in range(0, count, per_chunk):
+                groups = min(per_chunk, count - start)
+                table.append((row, block, groups, size))
+                row, block = row + groups * size, block + groups
+        return rows, blocks, np.asarray(table), sizes
+
+    def replan(self, rows: AnyNDArray, sizes: AnyNDArray) -> None:
+        """Assign a new partition, possibly of another number of rows; compiled functions see it."""
+        variables = (self._rows, self._numbers, self._table, self.sizes)
+        for variable, values in zip(variables, self._plan(rows, sizes), strict=True):
+            variable.assign(values)
+
+    @property
+    def num_rows(self) -> tf.Tensor:
+        """N of the partition, []."""
+        return tf.shape(self._rows)[0]
 
     @override
-    def keep(
-        self, data: Sequence[tf.Tensor], part: Callable[[tf.Tensor], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
-    ) -> Callable[[tf.Tensor], tuple[tf.Tensor, ...]]:
-        whole = part(tf.constant(0))
-        return lambda chunk: whole
+    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.shape(self.sizes)[0]
+
+    @override
+    def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
+        refuse_xla("a model with blocks of rows")
+        return super().split(data)
+
+    @override
+    def _count(self, num_data: tf.Tensor) -> tf.Tensor:
+        return tf.shape(self._table)[0]
+
+    @override
+    def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        row, _, groups, size = tf.unstack(self._table[number])
+        return row, row + groups * size
+
+    @override
+    def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, self._rows[begin:end])
+
+    @override
+    def _chunk(self, number: tf.Tensor, data: Sequence[tf.Tensor]) -> Chunk:
+        _, block, groups, size = tf.unstack(self._table[number])
+
+        def take_blocks(values: tf.Tensor) -> tf.Tensor:
+            return tf.gather(values, self._numbers[block : block + groups])
+
+        return super()._chunk(number, data)._replace(blocks=take_blocks, shape=(groups, size))
+
+    @override
+    def _order(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.scatter_nd(self._rows[:, None], values, tf.shape(values))
 
 
 def default_chunk_size(
@@ -296,16 +418,11 @@ def default_chunk_size(
     on_cpu: int = ROWS_PER_CHUNK,
 ) -> int:
     """
-    Return how many rows are worked on together.
+    Return how many rows are computed together.
 
-    :param device: where the data are, as a variable's ``device`` says it.
-    :param num_rows: those of each of several devices, none of which is to be left without.
-    :param on_cpu: how many where the device is no GPU.
+    :param device: the device of the data, as in a variable's ``device``.
+    :param num_rows: number of rows of each device, if several are to get some.
+    :param on_cpu: the result if the device is no GPU.
     """
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
     return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number) if is_gpu else on_cpu))
-
-
-def rows_per_chunk(chunk_size: int | None) -> int:
-    """Return how many rows are worked on together, given what the user asks for."""
-    return ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)

@@ -1,12 +1,12 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-Those of GPflow's isotropic kernels at inducing points, and of their sums and products, are computed here, with what
-all rows share computed once, and with their derivatives written out. Those of other kernels at inducing points are
-computed by `kernel_matrix`. Both stay accurate far from the origin. All others are left to GPflow.
+GPflow's isotropic kernels at inducing points, and their sums and products, are computed here, with the quantities that
+all rows share computed once, and with hand-written derivatives. Other kernels at inducing points are computed by
+`kernel_matrix`. Both stay accurate far from the origin. Everything else is left to GPflow.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
@@ -22,10 +22,8 @@ from typing_extensions import override
 
 from .stationary_kernels import FEW_INPUTS, REDUCTIONS, Profile, kernel_matrix, num_active, profile_of, within_reach
 
-Part = tuple[InducingVariables, Kernel]
 
-
-def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[Part]:
+def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[tuple[InducingVariables, Kernel]]:
     """
     The inducing variable and the kernel of each latent function, or one pair of them that all share.
 
@@ -60,46 +58,69 @@ def _each(values: list[Any], count: int) -> list[Any]:
     return values * count if len(values) == 1 else values
 
 
-class Prior:
+class _Combination:
+    """Covariances of several parts with their common `inputs`, combined by a reduction such as a sum of kernels."""
+
+    def __init__(self, reduction: Callable[..., tf.Tensor], parts: Sequence[Any]):
+        self._reduction, self._parts = reduction, parts
+        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
+
+    def Kuu(self) -> tf.Tensor:
+        return self._reduction([part.Kuu() for part in self._parts])
+
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
+        return self._combined("Kuf", X, inputs, dtype=dtype)
+
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._combined("variances", X, inputs)
+
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return self._combined("Kff", X, inputs)
+
+    def _combined(self, name: str, X: tf.Tensor, inputs: Sequence[tf.Tensor], **options: Any) -> tf.Tensor:
+        """The covariances `name` of all parts, each with its own of the common inputs."""
+        rest = iter(inputs)
+        own = [[next(rest) for _ in part.inputs] for part in self._parts]
+        return self._reduction(
+            [getattr(part, name)(X, *values, **options) for part, values in zip(self._parts, own, strict=True)]
+        )
+
+
+class Prior(_Combination):
     """
     Covariances under the prior, of one latent function or of several, from one reading of the parameters.
 
-    Their common tensors are in `inputs`, so that covariances with rows can be differentiated in them.
+    Their common tensors are in `inputs`, so that covariances with rows can be differentiated in them:
+
+    - ``Kuf(X, *inputs, dtype=None)``: of the inducing variables with rows X [n, D], [M, n] or [C, M, n], in any
+      precision (distances are always computed in the precision of X);
+    - ``variances(X, *inputs)``: of rows X [n, D], [n] or [C, n];
+    - ``Kff(X, *inputs)``: of rows X [..., n, D], centered as the inducing variables are: [..., n, n], of separate
+      latent functions [..., C, n, n].
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         """
         :raises ValueError: if the latent functions are not independent, or do not match in number.
         """
-        self._parts = [_part(*part) for part in independent_parts(inducing_variable, kernel)]
-        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in self._parts for value in part.inputs)
+        super().__init__(stacked, [_part(*part) for part in independent_parts(inducing_variable, kernel)])
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
+    @override
+    def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
         """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
-        return stacked(part.Kuu(jitter) for part in self._parts)
+        covariance = super().Kuu()
+        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
-        """
-        Covariance of the inducing variables with rows X [n, D], [M, n] or [C, M, n]; `inputs` are the prior's.
-
-        :param dtype: of the covariance, by default that of X. Distances are always computed in that of X.
-        """
-        dtype = X.dtype if dtype is None else dtype
-        return stacked(part.Kuf(X, *own, dtype=dtype) for part, own in _with_own(self._parts, inputs))
-
-    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        """Variances of rows X [n, D], [n] or [C, n]; `inputs` are the prior's."""
-        return stacked(part.variances(X, *own) for part, own in _with_own(self._parts, inputs))
-
+    @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        """
-        Covariance of rows X [..., n, D], centered as the inducing variables are: [..., n, n], of separate latent
-        functions [..., C, n, n]; `inputs` are the prior's.
-        """
-        return stacked((part.Kff(X, *own) for part, own in _with_own(self._parts, inputs)), axis=-3)
+        covariance = super().Kff(X, *inputs)  # [n, n], or [C, ..., n, n]
+        leading = X.shape.rank - 2
+        if len(self._parts) == 1 or leading == 0:
+            return covariance
+        return tf.transpose(covariance, [*range(1, leading + 1), 0, leading + 1, leading + 2])
 
 
-class _Other:
+class _GPflowCovariances:
     """Covariances of one latent function as GPflow defines them."""
 
     inputs: tuple[tf.Tensor, ...] = ()
@@ -107,11 +128,11 @@ class _Other:
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         self._inducing_variable, self._kernel = inducing_variable, kernel
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
+    def Kuu(self) -> tf.Tensor:
+        return Kuu(self._inducing_variable, self._kernel, jitter=0.0)
 
-    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
-        return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype)
+    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType | None) -> tf.Tensor:
+        return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
     def variances(self, X: tf.Tensor) -> tf.Tensor:
         return self._kernel(X, full_cov=False)
@@ -120,60 +141,65 @@ class _Other:
         return kernel_matrix(self._kernel, X)
 
 
-class _AtPoints(_Other):
-    """Those of the kernel at inducing points."""
+class _PointCovariances(_GPflowCovariances):
+    """Covariances for inducing points, by :func:`kernel_matrix`."""
 
-    _inducing_variable: InducingPoints
-
-    @override
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        covariance = kernel_matrix(self._kernel, tf.convert_to_tensor(self._inducing_variable.Z))
-        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+    def __init__(self, inducing_variable: InducingPoints, kernel: Any):
+        super().__init__(inducing_variable, kernel)
+        self._Z = tf.convert_to_tensor(inducing_variable.Z)
 
     @override
-    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType) -> tf.Tensor:
-        Z = tf.convert_to_tensor(self._inducing_variable.Z)
-        return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype)
+    def Kuu(self) -> tf.Tensor:
+        return self.Kff(self._Z, *self.inputs)
+
+    @override
+    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType | None) -> tf.Tensor:
+        Z = tf.convert_to_tensor(self._inducing_variable.Z)  # read here: it is no input
+        return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype or X.dtype)
 
 
-class _Stationary:
+class _Stationary(_PointCovariances):
     """
-    Those of a stationary kernel with a profile at inducing points, moved so that `center` is at the origin.
+    Covariances of a stationary kernel with a profile, for inputs moved so that the center of Z is at the origin.
 
     In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
-    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise. The product cancels where
-    x is near z and both are far from the origin, so that it is in double precision also where the profile is not: a
-    rounded t changes exp(t) by eps |t| exp(t).
+    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise. The product cancels if x is near
+    z and both are far from the origin, so that it is in double precision also if the profile is not: a rounded t
+    changes exp(t) by eps |t| exp(t).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
-        self._kernel, self._profile, self._Z = kernel, profile, tf.convert_to_tensor(inducing_variable.Z)
-        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on where the origin is
+        super().__init__(inducing_variable, kernel)
+        self._profile = profile
+        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on the origin's place
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
         variance, others = tf.convert_to_tensor(kernel.variance), profile.others(kernel)
         log_variance = tf.math.log(variance)
         left = self._left(self._Z, lengthscales, log_variance, *others)
         self.inputs = (left, lengthscales, variance, log_variance, *others)
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        log_variance = self.inputs[3]
-        size = self._Z.shape[0] or tf.shape(self._Z)[0]
-        diagonal = tf.exp(log_variance) + jitter  # rounded as the other entries are
-        return tf.linalg.set_diag(self.Kuf(self._Z, *self.inputs, dtype=self._Z.dtype), tf.fill([size], diagonal))
-
+    @override
     def Kuf(
-        self, X: tf.Tensor, left: tf.Tensor, lengthscales: tf.Tensor, _: tf.Tensor, *rest: tf.Tensor, dtype: tf.DType
+        self,
+        X: tf.Tensor,
+        left: tf.Tensor,
+        lengthscales: tf.Tensor,
+        _: tf.Tensor,
+        *rest: tf.Tensor,
+        dtype: tf.DType | None,
     ) -> tf.Tensor:
-        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype)
+        return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype or X.dtype)
 
+    @override
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.fill(tf.shape(X)[:-1], inputs[2])
 
+    @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, *rest = inputs
         left = self._left(X, lengthscales, *rest)
         covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype)
-        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))
+        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))  # rounded as other entries
 
     def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
@@ -189,73 +215,35 @@ class _Stationary:
         return _active(self._kernel, _as_wide(X, self._Z) - self._center)
 
 
-class _SquaredExponentialOfOne:
-    """Those of the squared exponential of a single input at inducing points, from the differences z - x."""
+class _SquaredExponentialOfOne(_PointCovariances):
+    """Covariances of the squared exponential of a single input, from the differences z - x."""
 
     def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
-        self._kernel, self._Z = kernel, tf.convert_to_tensor(inducing_variable.Z)
+        super().__init__(inducing_variable, kernel)
         variance = tf.convert_to_tensor(kernel.variance)
         lengthscale = tf.reshape(tf.convert_to_tensor(kernel.lengthscales), [])
         self.inputs = (self._values(self._Z), lengthscale, variance, tf.math.log(variance))
 
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        covariance = self.Kuf(self._Z, *self.inputs, dtype=self._Z.dtype)
-        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+    @override
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+        z, lengthscale, _, log_variance = inputs
+        return tf.cast(_exponential_of_one(z, self._values(X), lengthscale, log_variance), dtype or X.dtype)
 
-    def Kuf(
-        self,
-        X: tf.Tensor,
-        z: tf.Tensor,
-        lengthscale: tf.Tensor,
-        _: tf.Tensor,
-        log_variance: tf.Tensor,
-        *,
-        dtype: tf.DType,
-    ) -> tf.Tensor:
-        return tf.cast(_exponential_of_one(z, self._values(X), lengthscale, log_variance), dtype)
-
+    @override
     def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        _, _, variance, _ = inputs
-        return tf.fill(tf.shape(X)[:-1], variance)
+        return tf.fill(tf.shape(X)[:-1], inputs[2])
 
+    @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        _, lengthscale, _, log_variance = inputs
-        return _exponential_of_one(self._values(X), self._values(X), lengthscale, log_variance)
+        return self.Kuf(X, self._values(X), *inputs[1:], dtype=None)
 
     def _values(self, X: tf.Tensor) -> tf.Tensor:
         """The input that the kernel uses, [..., n]."""
         return tf.squeeze(_active(self._kernel, _as_wide(X, self._Z)), axis=-1)
 
 
-class _Combination:
-    """Those of a sum or a product of kernels, part by part."""
-
-    def __init__(self, reduction: Callable[[Sequence[tf.Tensor]], tf.Tensor], parts: Sequence["_Part"]):
-        self._reduction, self._parts = reduction, parts
-        self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
-
-    def Kuu(self, jitter: float) -> tf.Tensor:
-        covariance = self._reduction([part.Kuu(0.0) for part in self._parts])
-        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
-
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-        return self._reduction([part.Kuf(X, *own, dtype=dtype) for part, own in _with_own(self._parts, inputs)])
-
-    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._reduction([part.variances(X, *own) for part, own in _with_own(self._parts, inputs)])
-
-    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self._reduction([part.Kff(X, *own) for part, own in _with_own(self._parts, inputs)])
-
-
-def _with_own(parts: Sequence["_Part"], inputs: Sequence[tf.Tensor]) -> Iterator[tuple["_Part", list[tf.Tensor]]]:
-    """Each part with those of the common `inputs` that are its own."""
-    left = iter(inputs)
-    return ((part, [next(left) for _ in part.inputs]) for part in parts)
-
-
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
-    """X itself, or an error where it has not as many columns as Z: one column would be broadcast."""
+    """Return X, or raise an error if it has not as many columns as Z: one column would be broadcast."""
     if X.shape[-1] not in (None, Z.shape[-1]):
         raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
@@ -325,41 +313,35 @@ def _rows_summed(values: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(values, axis=list(range(values.shape.rank - 1)))
 
 
-_Part = Union["_Stationary", "_SquaredExponentialOfOne", "_Other", "_Combination"]
+def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Stack several tensors; return a single one itself."""
+    return tf.stack(values) if len(values) > 1 else values[0]
 
 
-def stacked(values: Iterable[tf.Tensor], axis: int = 0) -> tf.Tensor:
-    """One dimension more if there are several."""
-    values = list(values)
-    return tf.stack(values, axis) if len(values) > 1 else values[0]
-
-
-def _part(inducing_variable: InducingVariables, kernel: Kernel) -> _Part:
-    """One latent function's; classes derived from these may have a covariance of their own."""
+def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
+    """Covariances of one latent function; subclasses of GPflow's classes may have a covariance of their own."""
     if type(inducing_variable) is not InducingPoints or not _is_default(kernel):
-        return _Other(inducing_variable, kernel)
+        return _GPflowCovariances(inducing_variable, kernel)
     # A squared exponential has no root, which would amplify errors of small distances.
     return _at_points(inducing_variable, kernel, few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS)
 
 
-def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> _Part:
-    """Those of a kernel, or of a part of one, at inducing points; from differences of up to `few_inputs` inputs."""
+def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> Any:
+    """Covariances of a kernel, or of a part of one; from differences of up to `few_inputs` inputs."""
     if type(kernel) in REDUCTIONS:
         parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
         return _Combination(REDUCTIONS[type(kernel)], parts)
     profile = profile_of(kernel)
-    if profile is None:
-        return _AtPoints(inducing_variable, kernel)
-    count = num_active(kernel, inducing_variable.Z.shape[-1])
-    if count > few_inputs:
+    count = 0 if profile is None else num_active(kernel, inducing_variable.Z.shape[-1])
+    if profile is not None and count > few_inputs:
         return _Stationary(inducing_variable, kernel, profile)
     if count == 1 and type(kernel) is SquaredExponential:
         return _SquaredExponentialOfOne(inducing_variable, kernel)
-    return _AtPoints(inducing_variable, kernel)
+    return _PointCovariances(inducing_variable, kernel)
 
 
 def _is_default(kernel: Kernel) -> bool:
-    """Whether no other covariance has been registered for the kernel at inducing points."""
+    """Return whether GPflow's own covariance is registered for the kernel at inducing points."""
     return Kuu.dispatch(InducingPoints, type(kernel)) is Kuu.dispatch(InducingPoints, Kernel) and Kuf.dispatch(
         InducingPoints, type(kernel), tf.Tensor
     ) is Kuf.dispatch(InducingPoints, Kernel, tf.Tensor)

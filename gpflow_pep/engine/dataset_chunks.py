@@ -8,45 +8,37 @@ from gpflow.config import default_float
 from typing_extensions import override
 
 from ..runtime.checks import asserted
-from ..runtime.distribution import mixed, row_hashes
+from ..runtime.distribution import mix_bits, row_hashes
 from ..runtime.tracing import refuse_xla
-from .chunks import CHUNKS_IN_FLIGHT, Chunks
+from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, Step
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
 _UNEQUAL = "data: X and Y of a batch must have the same number of rows, got different ones in the batch from row"
 _CHANGED = (
-    "data: the dataset must give the same rows in the same order in every pass: it must not shuffle, and its files "
-    "must not change. Number of rows in the first pass and in this one (if they are equal, values or their order "
-    "differ):"
+    "data: the dataset changed between passes: it must give the same rows in the same order in every pass, without "
+    "shuffling, from files that do not change. Number of rows in the first pass and now (if equal, values or their "
+    "order differ):"
 )
 
 
-class DatasetChunk(NamedTuple):
-    """Some consecutive rows of a dataset."""
+class PassSummary(NamedTuple):
+    """Summary of the rows that a pass has read."""
 
-    first: tf.Tensor  # number of the first row, []
-    X: tf.Tensor  # [n, D]
-    Y: tf.Tensor  # [n, P]
-
-
-class Seen(NamedTuple):
-    """Summary of what a pass has read."""
-
-    rows: tf.Tensor  # how many, []
-    checksum: tf.Tensor  # of the values in their order, []
-    not_finite: tf.Tensor  # the first row with a value that is NaN or infinite, []
-    unequal: tf.Tensor  # the first row of the first batch whose X and Y differ in their number of rows, []
+    rows: tf.Tensor  # Number of rows, []
+    checksum: tf.Tensor  # Of the values in their order, []
+    not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
+    unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in their number of rows, []
 
     @classmethod
-    def nothing(cls) -> "Seen":
+    def nothing(cls) -> "PassSummary":
         """Return the summary of an empty pass."""
         return cls(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
 
-    def plus(self, other: "Seen") -> "Seen":
+    def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
         sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
-        return Seen(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
+        return PassSummary(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
 
 
 class DatasetRows(Chunks):
@@ -54,7 +46,7 @@ class DatasetRows(Chunks):
     Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
     The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
-    all values, in their order, shows whether a pass has read what the first one has.
+    all values, in their order, shows whether a pass has read the rows of the first pass.
     """
 
     def __init__(self, dataset: tf.data.Dataset):
@@ -67,10 +59,10 @@ class DatasetRows(Chunks):
         self._dataset = dataset
         self.columns = _columns(dataset)
         self._batches = _numbered(dataset)
-        seen = self._read()
-        if seen.rows == 0:
+        summary = self._read()
+        if summary.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
-        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in seen[:2])
+        self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in summary[:2])
 
     @property
     def dataset(self) -> tf.data.Dataset:
@@ -86,11 +78,11 @@ class DatasetRows(Chunks):
         """
         Read the dataset once more.
 
-        :raises ValueError: if its rows are not those of the first pass.
+        :raises ValueError: if its rows differ from the first pass.
         """
-        seen = self._read()
-        if (seen.rows, seen.checksum) != self.identity:
-            raise ValueError(f"{_CHANGED} {int(self.num_data)} {seen.rows}.")
+        summary = self._read()
+        if (summary.rows, summary.checksum) != self.identity:
+            raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
         """Return the object itself: it is immutable."""
@@ -100,112 +92,71 @@ class DatasetRows(Chunks):
         raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
 
     @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        return self.num_data
+    def split(self, data: Sequence[tf.Tensor] = ()) -> ChunkedData:
+        """Read the dataset in chunks; `data` is not used."""
+        return ChunkedData([_Pass(self._batches, self._checked)])
 
-    @override
-    def num_outputs(self, data: Sequence[tf.Tensor]) -> int:
-        return self.columns[1]
-
-    @override
-    def rows(self, data: Any, chunk: DatasetChunk) -> tuple[tf.Tensor, tf.Tensor]:
-        return chunk.X, chunk.Y
-
-    @override
-    def take(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
-        return values[chunk.first : chunk.first + tf.shape(chunk.X, chunk.first.dtype)[0]]
-
-    @override
-    def take_blocks(self, values: tf.Tensor, chunk: DatasetChunk) -> tf.Tensor:
-        return values if values.shape.rank == 0 else self.take(values, chunk)
-
-    @override
-    def in_order_of_data(self, values: tf.Tensor) -> tf.Tensor:
-        return values
-
-    @override
-    def sum(
-        self, data: Sequence[tf.Tensor], part: Callable[[Any], Any], zero: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, ...]:
-        zero = tuple(zero)
-
-        def add(number: tf.Tensor, total: Any, values: Any) -> tuple[tf.Tensor, ...]:
-            added = zip(total, values, strict=True)
-            return tuple(tf.ensure_shape(old + new, old.shape) for old, new in added)
-
-        return self._checked(*self._pass(part, zero, add))
-
-    @override
-    def concatenate(
-        self,
-        data: Sequence[tf.Tensor],
-        part: Callable[[Any], tuple[tf.Tensor, ...]],
-        dtype: tf.DType,
-        shapes: Sequence[Any],
-    ) -> tuple[tf.Tensor, ...]:
-        def write(number: tf.Tensor, arrays: Any, values: Any) -> tuple[tf.TensorArray, ...]:
-            return tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
-
-        arrays = (tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=s) for s in shapes)
-        seen, written = self._pass(part, tuple(arrays), write)
-        whole = [tf.ensure_shape(array.concat(), shape) for array, shape in zip(written, shapes, strict=True)]
-        return self._checked(seen, whole)
-
-    def _read(self) -> Seen:
+    def _read(self) -> PassSummary:
         """
         Read the whole dataset, eagerly.
 
         :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
         """
-        seen, _ = self._pass(lambda chunk: (), (), lambda number, total, values: ())
-        seen = Seen(*map(int, seen))
-        for row, message in ((seen.unequal, _UNEQUAL), (seen.not_finite, _NOT_FINITE)):
+        summary = PassSummary(*map(int, _Pass(self._batches, lambda summary, _: summary).run(lambda *_: (), ())))
+        for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
             if row != _NONE:
                 raise ValueError(f"{message} {row}.")
-        return seen
+        return summary
 
-    def _pass(
-        self,
-        part: Callable[[DatasetChunk], tuple[tf.Tensor, ...]],
-        start: tuple[Any, ...],
-        add: Callable[[tf.Tensor, Any, Any], tuple[Any, ...]],
-    ) -> tuple[Seen, tuple[Any, ...]]:
+    def _checked(self, summary: PassSummary, total: tuple[Any, ...]) -> tuple[Any, ...]:
         """
-        Add what `part` returns for each chunk to `start`, one chunk after the other: add(number, total, values).
+        Return the total.
 
-        The loop belongs to the graph, in place of functions of the dataset: those run on the CPU whatever the device,
-        and TensorFlow prepares them anew in every pass.
+        :raises tf.errors.InvalidArgumentError: if a pass has not read the rows of the first pass.
         """
+        rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
+        rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
+        same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
+        rows = asserted(rows, same, _CHANGED, self.num_data, summary.rows)
+        with tf.control_dependencies([rows]):
+            return tuple(each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each) for each in total)
+
+
+class _Pass(NamedTuple):
+    """
+    The loop over the batches of a dataset.
+
+    It belongs to the graph, in place of functions of the dataset: these run on the CPU whatever the device, and
+    TensorFlow prepares them anew in every pass.
+    """
+
+    batches: tf.data.Dataset
+    checked: Callable[[PassSummary, tuple[Any, ...]], tuple[Any, ...]]
+    """From the summary of the pass and the total of all steps to the result."""
+    count: None = None
+
+    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
-        batches = iter(self._batches)
+        batches = iter(self.batches)
 
-        def step(batch: tf.experimental.Optional, number: tf.Tensor, seen: Seen, total: Any) -> tuple[Any, ...]:
-            chunk, seen_here = batch.get_value()
+        def body(batch: Any, number: tf.Tensor, summary: PassSummary, total: Any) -> tuple[Any, ...]:
+            (first, X, Y), own = batch.get_value()
+            chunk = Chunk((X, Y), lambda values: values[first : first + tf.shape(X, first.dtype)[0]])
             following = batches.get_next_as_optional()
-            return following, number + 1, seen.plus(seen_here), add(number, total, part(chunk))
+            return following, number + 1, summary.plus(own), step(number, chunk, total)
 
-        # TensorFlow orders operations by their effects, but not in what it derives from a function: the pass of the
-        # gradient, where a tape outside of a compiled objective records it.
+        # TensorFlow orders operations by their effects, but not in functions that it derives from others, such as the
+        # pass of the gradient if a tape outside of a compiled objective records it.
         with tf.control_dependencies(_iterators_made()):
             batch = batches.get_next_as_optional()
-        first = batch, tf.constant(0), Seen.nothing(), start
-        _, _, seen, total = tf.while_loop(
-            lambda batch, *_: batch.has_value(), step, first, parallel_iterations=CHUNKS_IN_FLIGHT
+        _, _, summary, total = tf.while_loop(
+            lambda batch, *_: batch.has_value(),
+            body,
+            (batch, tf.constant(0), PassSummary.nothing(), start),
+            parallel_iterations=CHUNKS_IN_FLIGHT,
         )
-        return seen, total
-
-    def _checked(self, seen: Seen, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """
-        Return the values.
-
-        :raises tf.errors.InvalidArgumentError: if others were read than in the first pass.
-        """
-        rows = asserted(seen.rows, tf.equal(seen.unequal, _NONE), _UNEQUAL, seen.unequal)
-        rows = asserted(rows, tf.equal(seen.not_finite, _NONE), _NOT_FINITE, seen.not_finite)
-        same = tf.equal(rows, self.num_data) & tf.equal(seen.checksum, self._checksum)
-        rows = asserted(rows, same, _CHANGED, self.num_data, seen.rows)
-        with tf.control_dependencies([rows]):
-            return tuple(tf.identity(value) for value in values)
+        return self.checked(summary, total)
 
 
 def _iterators_made() -> list[tf.Operation]:
@@ -217,35 +168,34 @@ def _iterators_made() -> list[tf.Operation]:
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
-    Pairs (chunk, what is seen of it) of the batches.
+    Pairs of a batch (number of its first row, X, Y) and its summary.
 
-    Chunks hold 0 for values that are not finite, and as many rows of X as of Y: they say where something is wrong, and
-    nothing else fails before that is read.
+    Batches hold 0 for values that are not finite, and as many rows of X as of Y: the summary locates the error,
+    and nothing else fails before it is read.
     """
     dtype = default_float()
 
     @tf.autograph.experimental.do_not_convert
-    def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, DatasetChunk]:
+    def numbered(first: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, Any]:
         X, Y = (tf.cast(values, dtype) for values in pair)
-        return first + tf.shape(X, tf.int64)[0], DatasetChunk(first, X, Y)
+        return first + tf.shape(X, tf.int64)[0], (first, X, Y)
 
     @tf.autograph.experimental.do_not_convert
-    def seen(batch: DatasetChunk) -> tuple[DatasetChunk, Seen]:
-        first, X, Y = batch
+    def summarized(first: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tuple[Any, PassSummary]:
         n = tf.minimum(tf.shape(X, tf.int64)[0], tf.shape(Y, tf.int64)[0])
         is_equal = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
         numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
-        checksum = tf.reduce_sum(mixed(row_hashes(values) + mixed(numbers)))  # modulo 2^64
+        checksum = tf.reduce_sum(mix_bits(row_hashes(values) + mix_bits(numbers)))  # modulo 2^64
         X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
-        return DatasetChunk(first, X, Y), Seen(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
+        return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 
     options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(
-        seen,
+        summarized,
         num_parallel_calls=CHUNKS_IN_FLIGHT,
         deterministic=True,  # whatever the options of the dataset
     )

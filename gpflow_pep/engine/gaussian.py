@@ -32,7 +32,7 @@ class InducingPosterior(NamedTuple):
 
 
 class OldPosteriorSite(NamedTuple):
-    """The site of a stream's old posterior: what it adds to the sums, and directly to the log evidence."""
+    """The site of a stream's old posterior: its part of the sums and of the log evidence."""
 
     A: tf.Tensor  # [..., M, M]
     c: tf.Tensor  # [..., M, P]
@@ -60,7 +60,7 @@ class SiteSums(NamedTuple):
         return self if old is None else self.plus(old.A, old.c)
 
     def is_proper(self) -> tf.Tensor:
-        """Whether B = I + A is positive definite, []."""
+        """Return whether B = I + A is positive definite, []."""
         return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
 
     def posterior(self) -> InducingPosterior:

@@ -28,37 +28,10 @@ _ANOTHER_NUMBER = "The number of inducing points has changed since this function
 class AbsorbedPosterior(NamedTuple):
     """A posterior of inducing variables a at Z, divided by its prior; [...] are leading dimensions, none or [C]."""
 
-    Z: tf.Tensor
-    """Where they are, [K, Ma, D]: K = 1 where all latent functions share them, otherwise C."""
-    root: tf.Tensor
-    """R, [..., Ma, Ma]."""
-    linear: tf.Tensor
-    """η, [..., Ma, P]."""
-    log_normalizer: tf.Tensor
-    """log of the integral of p_old(a) over q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []."""
-
-
-def _absorbed(Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
-    """
-    Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior.
-
-    Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in those directions the old
-    posterior is as wide as the prior.
-    """
-    L, A, c = sums
-    eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the old posterior", advice=_ADVICE_SUMS))
-    eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
-    L = tf.broadcast_to(L, tf.shape(A))
-    Uc = tf.matmul(U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True)
-    num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
-    log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
-    quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
-    return AbsorbedPosterior(
-        Z,
-        tf.linalg.triangular_solve(L, U * tf.sqrt(eigenvalues), adjoint=True),
-        tf.linalg.triangular_solve(L, c, adjoint=True),
-        0.5 * (log_det - quadratic),
-    )
+    Z: tf.Tensor  # [K, Ma, D]: K = 1 if all latent functions share the points, otherwise C
+    root: tf.Tensor  # R, [..., Ma, Ma]
+    linear: tf.Tensor  # η, [..., Ma, P]
+    log_normalizer: tf.Tensor  # log ∫ p_old(a)/q_old(a) without their normalizers: P/2 log|B| - c'B^-1 c/2, []
 
 
 class OldPosterior(tf.Module):
@@ -69,7 +42,7 @@ class OldPosterior(tf.Module):
         Start without old points.
 
         :param shape: K, M and D of the inducing points that the stream starts with; K, 1 or C, and D stay.
-        :param leading: [] where outputs share q's covariance, or [C].
+        :param leading: [] if outputs share q's covariance, or [C].
         :param num_outputs: P, columns of η.
         """
         super().__init__()
@@ -91,13 +64,27 @@ class OldPosterior(tf.Module):
 
     def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
         """
-        Compute what to assign so that the posterior with these sums, of inducing variables at Z, becomes the old one.
+        Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior; see `assign`.
+
+        Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in those directions the
+        old posterior is as wide as the prior.
 
         :param sums: with the leading dimensions of this posterior, or without those of size 1.
         """
-        L, A, c = sums
-        A, c = (tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0)) for values in (A, c))
-        return _absorbed(Z, SiteSums(L, A, c))
+        A, c = (tf.reshape(values, tf.concat([self._leading, tf.shape(values)[-2:]], 0)) for values in sums[1:])
+        eigenvalues, U = tf.linalg.eigh(finite(A, name="A of the old posterior", advice=_ADVICE_SUMS))
+        eigenvalues = tf.nn.relu(eigenvalues)[..., None, :]  # [..., 1, Ma]
+        L = tf.broadcast_to(sums.L, tf.shape(A))
+        Uc = tf.matmul(U, finite(c, name="c of the old posterior", advice=_ADVICE_SUMS), transpose_a=True)
+        num_outputs = tf.cast(tf.shape(c)[-1], c.dtype)
+        log_det = num_outputs * tf.reduce_sum(tf.math.log1p(eigenvalues))  # of B = U (I + eigenvalues) U'
+        quadratic = tf.reduce_sum(tf.square(Uc) / (1.0 + tf.linalg.matrix_transpose(eigenvalues)))
+        return AbsorbedPosterior(
+            Z,
+            tf.linalg.triangular_solve(L, U * tf.sqrt(eigenvalues), adjoint=True),
+            tf.linalg.triangular_solve(L, c, adjoint=True),
+            0.5 * (log_det - quadratic),
+        )
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
         """
@@ -167,7 +154,7 @@ def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) ->
 
     The jitter belongs to the inducing variables: an old and a new one at the same point are the same, with a column of
     L' in V and nothing left to Q. There the values are put in, so that they are exact whatever the conditioning of Kuu;
-    the derivatives are those of the solve, since a new point may move away from the old one.
+    the derivatives belong to the solve, since a new point may move away from the old one.
     """
 
     @tf.custom_gradient
@@ -238,44 +225,32 @@ def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
     return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
 
 
-class _Covariances(NamedTuple):
-    """Of inducing variables u at M points with old ones, a, at Ma points; separate ones lead, [C, ...]."""
-
-    same: tf.Tensor  # 1 where a new point equals the old one, otherwise 0, [M, Ma]
-    Kba: tf.Tensor  # [M, Ma], without jitter
-    Kaa: tf.Tensor  # [Ma, Ma], with it
-
-
-def _covariances(inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float) -> _Covariances:
+def _covariances(
+    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
+) -> list[tf.Tensor]:
     """
-    Covariances with old inducing points.
+    Compute which inducing points equal old points (1 or 0), Kba without jitter [M, Ma], and Kaa with it [Ma, Ma].
 
-    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each.
+    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each; separate results are [C, ...].
     """
     Z_old = tf.convert_to_tensor(Z_old)
-    parts = independent_parts(inducing_variable, kernel)
-    separate = [
-        _single_covariances(*part, Z_old[number % Z_old.shape[0]], jitter) for number, part in enumerate(parts)
-    ]  # (the remainder is 0 where they are the same)
-    return _Covariances(*(stacked(values) for values in zip(*separate, strict=True)))
-
-
-def _single_covariances(
-    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
-) -> _Covariances:
-    Z, prior = tf.convert_to_tensor(inducing_variable.Z), Prior(inducing_variable, kernel)
-    Kba, Kaa = prior.Kuf(Z_old, *prior.inputs), prior.Kff(Z_old, *prior.inputs)
-    return _Covariances(_same(Z, Z_old), Kba, Kaa + jitter * tf.eye(tf.shape(Z_old)[0], dtype=Z.dtype))
+    results = []
+    for number, part in enumerate(independent_parts(inducing_variable, kernel)):
+        old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # (the remainder is 0 if they are the same)
+        Kaa = prior.Kff(old, *prior.inputs)
+        same = _same(tf.convert_to_tensor(part[0].Z), old)
+        results.append((same, prior.Kuf(old, *prior.inputs), Kaa + jitter * tf.eye(tf.shape(old)[0], dtype=Kaa.dtype)))
+    return [stacked(values) for values in zip(*results, strict=True)]
 
 
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
-    """Whether points are equal, [M, Ma]; duplicates are matched in order, the first with the first and so on."""
+    """Return whether points are equal, [M, Ma]; duplicates are matched in order."""
     same = _equal(Z, Z_old) & tf.equal(_occurrence(Z)[:, None], _occurrence(Z_old))
     return tf.cast(same, Z.dtype)
 
 
 def _equal(X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
-    """Whether rows of X [m, D] and X2 [n, D] are equal, [m, n]."""
+    """Return whether rows of X [m, D] and X2 [n, D] are equal, [m, n]."""
     return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)
 
 

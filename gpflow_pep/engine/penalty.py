@@ -1,7 +1,7 @@
 """The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
 
-Below a threshold on k X a power series is summed, above it the closed form is evaluated. The thresholds are where the
-first neglected term of the one is as large as the cancellation in the other.
+Below a threshold on k X a power series is summed, above it the closed form is evaluated. At the threshold the first
+neglected term of the series is as large as the cancellation in the closed form.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..maths.linalg import cholesky
+from ..maths.linalg import cholesky, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 
 _SERIES_BELOW = 1e-3
@@ -20,7 +20,7 @@ ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or lo
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """log(1 + power x) / power elementwise, x where power is 0; broadcasts."""
+    """Compute log(1 + power x) / power elementwise, x if power is 0; broadcasts."""
     z = power * x
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
     return tf.where(tf.abs(z) < _LINEAR_BELOW, x, tf.math.log1p(z) / safe)
@@ -33,7 +33,7 @@ def scale_terms(
     sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> tf.Tensor:
     """
-    Compute what the structured conditional q(f|u) of covariance m D adds to the evidence of T-PEP, for each f, [].
+    Compute the term of the structured conditional q(f|u), of covariance m D, in the evidence of T-PEP, for each f, [].
 
         Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
 
@@ -47,7 +47,7 @@ def scale_terms(
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
-        """Of all workers, of which each needs the derivative of all rows."""
+        """The sum over all workers, each of which needs the derivative of all rows."""
         change = scale - 1.0
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))
@@ -67,15 +67,22 @@ def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.abs(z) < _SERIES_BELOW, series, direct)
 
 
-def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-    """log det(I + power X) / power of symmetric X [G, b, b] with power [] or [G]; the trace where power is 0. [G]."""
+@tf.custom_gradient
+def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
+    """Compute log det(I + power X) / power, [G], of symmetric X [G, b, b], power [] or [G]; the trace if power is 0."""
     X2 = tf.matmul(X, X)
     t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
     series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
     safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    diagonal = tf.linalg.diag_part(penalty_factor(power, X))  # [G, b]
-    direct = 2.0 * tf.reduce_sum(tf.math.log(diagonal), axis=-1) / safe
-    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct)
+    factor = penalty_factor(power, X)
+    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        slope = bar * log_det_ratio_slope(power, X)
+        power_bar = tf.reduce_sum(slope) if power.shape.rank == 0 else slope
+        return once_differentiable(power_bar, bar[:, None, None] * inverse_of_product(factor))
+
+    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct), gradient
 
 
 def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
@@ -94,8 +101,9 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
     """
-    log det(I + power X) / power of symmetric X [..., b, b], whose Cholesky factor is at hand; the trace where power is
-    0. [...]. Good to 1e-10 relative, with two terms of the series.
+    Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor; the trace if power is 0.
+
+    Good to 1e-10 relative, with two terms of the series.
 
     :param factor: of I + power X.
     :param trace: tr X, [...].

@@ -1,4 +1,4 @@
-"""Quantities that the engine needs of rows of data: covariances with u, prior variances, noise, residuals."""
+"""Rows of data: covariances with u, prior variances, noise, residuals; and the variance of f given u."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -16,14 +16,14 @@ from typing_extensions import override
 from ..maths.linalg import column_products
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..runtime.distribution import Reductions, Workers
-from .chunks import Chunks
+from ..runtime.distribution import ONE_PROCESS, Workers
+from .chunks import Chunk, Chunks, Part
 from .covariances import Prior
-from .divided_chunks import Blocks
+from .dataset_chunks import DatasetRows
 
 
 class Rows(NamedTuple):
-    """What a chunk of n rows contributes; blocks of b rows are n = G b consecutive rows."""
+    """The rows of a chunk; G blocks of b rows are n = G b consecutive rows."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [..., M, n]
     Kff: tf.Tensor  # Prior variances [..., n] of independent rows, or prior covariances [G, b, b] of blocks
@@ -37,19 +37,17 @@ class RowSource(Protocol):
     inputs: tuple[tf.Tensor, ...]
     """Tensors that the rows depend on and that are differentiated, other than the variables which the rows read."""
     variables: tuple[tf.Variable, ...]
-    """Variables that the rows read. Those that are not trainable are differentiated too, for tapes that watch them."""
+    """Variables that the rows read. Non-trainable variables are differentiated too, for tapes that watch them."""
     num_outputs: int
     """P"""
+    only_chunk: Chunk | None
+    """The single chunk of all rows; None if there may be more."""
 
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
 
-    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
-        """
-        The rows of one chunk, computed from `inputs`.
-
-        :param dtype: of Kuf, by default that of the others.
-        """
+    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
+        """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
 
 
 class RegressionRows(RowSource):
@@ -69,54 +67,55 @@ class RegressionRows(RowSource):
         workers: Workers | None = None,
     ):
         """
-        :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
+        :param data: X [N, D] and Y [N, P]; nothing if the chunks are batches of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param prior: that of kernel and inducing variable, where it is at hand.
-        :param workers: those that have the other rows, over which sums go too.
+        :param prior: the prior of kernel and inducing variable, if it is at hand.
+        :param workers: the workers that have the other rows; sums are over all workers' rows.
         """
         prior = Prior(inducing_variable, kernel) if prior is None else prior
-        self._data, self._all_workers = tuple(map(tf.convert_to_tensor, data)), Reductions(workers)
-        self._spread = chunks.spread(self._data)
-        self._chunks, self._prior, self._likelihood, self._mean_function = chunks, prior, likelihood, mean_function
+        data = tuple(map(tf.convert_to_tensor, data))
+        self.chunked, self._all_workers = chunks.split(data), workers or ONE_PROCESS
+        self.only_chunk = self.chunked.only_chunk
+        self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.num_outputs = chunks.num_outputs(self._data)
+        self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetRows) else int(data[1].shape[-1])
         self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
 
     @override
-    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        return self._all_workers.sums(self._chunks.sum(self._data, part, zero))
-
-    def concatenate(
-        self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
-        """Concatenate what `part` returns for each chunk, tensors of so many rows."""
-        return self._chunks.concatenate(self._data, part, dtype, shapes)
+    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        return self._all_workers.sums(self.chunked.sum(part, zero))
 
     @override
-    def __call__(self, chunk: Any, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> Rows:
+    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         noise, *prior_inputs = inputs
-        X, Y = self._chunks.rows(self._spread, chunk)  # [n, D], [n, P]
-        if isinstance(self._chunks, Blocks):
-            Kff = self._prior.Kff(self._chunks.divide(X, chunk), *prior_inputs)  # [G, b, b]
-        else:
+        X, Y = chunk.data  # [n, D], [n, P]
+        if chunk.shape is None:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
-        return Rows(
-            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=dtype),
+        else:
+            Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
+        rows = Rows(
+            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype),
             Kff=Kff,
             noise=tf.fill(tf.shape(X)[:1], noise)
             if self._is_constant
             else self._likelihood.variance_at(X)[:, 0] * noise,
             residual=Y if type(self._mean_function) is Zero else Y - self._mean_function(X),
         )
+        return rows if chunk.dtype is None else cast(rows, chunk.dtype)
+
+
+def cast(values: Any, dtype: tf.DType) -> Any:
+    """Cast the floating point tensors of a structure to another precision."""
+    return tf.nest.map_structure(lambda value: tf.cast(value, dtype) if value.dtype.is_floating else value, values)
 
 
 def watched(
-    rows: Callable[..., Any], chunk: tf.Tensor, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
+    rows: Callable[..., Any], chunk: Chunk, inputs: Sequence[tf.Tensor], sources: Sequence[Any]
 ) -> tuple[Any, Callable[[Any], tuple[tf.Tensor, ...]]]:
-    """A chunk's rows, rows(chunk, *inputs), and a function from the derivatives in them to those in `sources`."""
+    """Return a chunk's rows, and a function from their derivatives to the derivatives in `sources`."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(sources)
         values = rows(chunk, *inputs)
@@ -133,9 +132,7 @@ def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
     return tuple(variable for variable in variables.values() if variable.dtype.is_floating)
 
 
-# Compute the variance of f given u, and check that it is not negative beyond rounding error.
-
-_SAFETY = 100.0
+_SAFETY = 100.0  # of the bound on rounding errors in `with_checked_variance`, which an estimate may fall short of
 
 
 def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
@@ -150,13 +147,12 @@ def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.
 
 def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
-    `value` itself, where the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond
-    rounding.
+    Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond rounding.
 
     The computed factorization is the exact one of a Kuu perturbed by some M eps of its entries (Higham 2002, theorem
     10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
-    below; _SAFETY covers what it is short of.
+    below; _SAFETY covers the difference.
 
     :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
@@ -169,7 +165,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     bound = (_SAFETY * np.finfo(L.dtype.as_numpy_dtype).eps * size) * condition
     return asserted(
         value,
-        ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found where it does harm
+        ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later
         "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff contradict each other, as when "
         "inputs are far from the origin, or spread over far too many lengthscales. Try: subtracting the mean of X from "
         "X, Xnew and the inducing points, or longer lengthscales. The smallest variance is",

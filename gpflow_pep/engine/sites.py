@@ -1,19 +1,18 @@
-"""Sites of independent rows (B = N).
+"""The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
 Notation, n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
 x = d/s. A trailing _bar is the derivative of the objective with respect to that quantity.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from typing_extensions import override
 
 from ..maths.linalg import column_products, symmetric_product
+from ..runtime.custom_gradients import derivatives
 from .penalty import log1p_ratio, log1p_ratio_slope
 from .rows import Rows, conditional_variance_of_f
-
-# The Gaussian sites of the collapsed methods, and the contribution of a chunk of rows to their sums.
 
 
 class Powers(NamedTuple):
@@ -40,15 +39,15 @@ class Powers(NamedTuple):
 
     @classmethod
     def of_pep(cls, alpha: tf.Tensor) -> "Powers":
-        """Return those of power EP."""
+        """Return the powers of power EP."""
         return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
 
 class EvidenceTerms(NamedTuple):
     """
-    What the evidence needs of the rows besides :class:`SiteSums`: V = L^-1 Kuf, site noise v, residual r.
+    Sums that only the evidence needs besides :class:`SiteSums`; site noise v, residual r.
 
-    Leading dimensions [...] are those of Kuu: several latent functions at once.
+    Leading dimensions [...] belong to Kuu: several latent functions at once.
     """
 
     quadratic: tf.Tensor
@@ -70,21 +69,21 @@ class ChunkSums(NamedTuple):
 
 
 class ChunkAdjoint(NamedTuple):
-    """What a chunk adds to the derivatives of the objective."""
+    """A chunk's part of the derivatives of the objective."""
 
     rows: Rows
     """With respect to the chunk's rows."""
     VDV: tf.Tensor
     """V D_bar V' with D_bar the derivative in D = Kff - V'V: the part of L's derivative that A and c do not give."""
     scale: tf.Tensor
-    """With respect to the scale m, [...]."""
+    """With respect to the scale m, []."""
 
 
 class LeaveOneOutTerms(NamedTuple):
     """
     The contribution of each row of a chunk to the sums, to be removed when the row is left out.
 
-    A is less by the sum of e e'/v and c by that of e r/v, one term for each row left out alone.
+    Without the row, A is less by e e'/v and c by e r/v.
     """
 
     V: tf.Tensor  # L^-1 Kuf, [M, n]
@@ -94,8 +93,20 @@ class LeaveOneOutTerms(NamedTuple):
     residual: tf.Tensor  # r, [n, P]
 
 
-class SiteAlgebra(Protocol):
-    """The algebra of one kind of site, chunk by chunk: sums, and their adjoints written out."""
+class SiteAlgebra:
+    """
+    The algebra of one kind of site, chunk by chunk: sums, and their adjoints.
+
+    The sites of single rows need their noise v only, and a penalty if there is one.
+    """
+
+    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        """Compute the site noise v of single rows, [..., n]."""
+        raise NotImplementedError
+
+    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        """Compute a chunk's part of the penalty, [...]; 0 by default."""
+        return tf.zeros(tf.shape(D)[:-1], D.dtype)
 
     def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
         """Sums over no rows; L [..., M, M]."""
@@ -103,46 +114,45 @@ class SiteAlgebra(Protocol):
         c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
         return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
-    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> Any:
-        """Compute what forward and backward pass need of a chunk: V = L^-1 Kuf, D = Kff - V'V and the site noise."""
+    def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute V = L^-1 Kuf [..., M, n], and D = Kff - V'V: its diagonal [..., n], or blocks [G, b, b]."""
+        V = tf.linalg.triangular_solve(L, rows.Kuf)
+        return V, conditional_variance_of_f(rows.Kff, V, L)
 
-    def forward(self, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        """A chunk's sums."""
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+        """Compute a chunk's sums."""
+        w = 1.0 / self.noise(D, rows, powers, scale)
+        return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers, scale))
 
     def adjoint(
-        self, L: tf.Tensor, quantities: Any, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
     ) -> ChunkAdjoint:
-        """A chunk's part of the derivatives, given those with respect to the sums."""
+        """Compute a chunk's part of the derivatives, given the derivatives in the sums."""
+        with tf.GradientTape() as tape:
+            sources = V, D, rows.noise, rows.residual, scale
+            tape.watch(sources)
+            sums = self.forward(V, D, rows, powers, scale)
+        V_bar, D_bar, noise_bar, residual_bar, scale_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
+        D_bar, VD = self.times(V, D, D_bar)
+        Kuf_bar = tf.linalg.triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
+        return ChunkAdjoint(Rows(Kuf_bar, D_bar, noise_bar, residual_bar), symmetric_product(VD, V), scale_bar)
+
+    def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute the derivative in Kff from the derivative in D, and V times it [..., M, n]."""
+        D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is cut off at 0
+        return D_bar, V * D_bar[..., None, :]
 
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        """Compute what leaving out each single row of a chunk removes from the sums."""
+        """Compute the contribution of each single row of a chunk, to be left out alone."""
+        V, D = self.given_u(L, rows)
+        return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
 
 
-class _Quantities(NamedTuple):
-    V: tf.Tensor
-    Vw: tf.Tensor
-    d: tf.Tensor
-    w: tf.Tensor
-    x: tf.Tensor
-
-
-def _quantities(L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
-    V = tf.linalg.triangular_solve(L, rows.Kuf)
-    d = conditional_variance_of_f(rows.Kff, V, L)
-    w = 1.0 / (rows.noise + powers.noise_power * scale * d)
-    return _Quantities(V, weighted(V, w), d, w, d / rows.noise)
-
-
-def weighted(V: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    """V diag(w), [..., M, n]."""
-    return V * tf.expand_dims(w, -2)
-
-
-def weighted_sums(V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
-    wr = tf.expand_dims(w, -1) * r
+    wr = w[..., None] * r
     return ChunkSums(
-        A=symmetric_product(Vw, V),
+        A=gram(V * tf.sqrt(w)[..., None, :]),
         c=tf.matmul(V, wr),
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
         log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
@@ -150,78 +160,69 @@ def weighted_sums(V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penal
     )
 
 
-def weighted_adjoint(
-    V: tf.Tensor, Vw: tf.Tensor, w: tf.Tensor, r: tf.Tensor, bar: ChunkSums
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Half the derivative in V [..., M, n], and those in v = 1/w [..., n] and r [..., n, P], but for the penalty."""
-    AVw = tf.matmul(bar.A, Vw)  # [..., M, n]
-    qr = _with_trailing(bar.quadratic, 2) * r
-    cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
-    w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
-    column = tf.expand_dims(w, -1)  # [..., n, 1]
-    half_V_bar = AVw + tf.matmul(0.5 * bar.c, column * r, transpose_b=True)
-    return half_V_bar, w * (_with_trailing(bar.log_noise, 1) - w_bar), column * (cV + qr)
-
-
-def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
-    """A value for each latent function, [...], with trailing dimensions; a single one, [], broadcasts as it is."""
-    return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
+@tf.custom_gradient
+def gram(X: tf.Tensor) -> Any:
+    """X X', [..., M, M], whose derivative takes one product."""
+    return symmetric_product(X, X), lambda bar: tf.matmul(bar + tf.linalg.matrix_transpose(bar), X)
 
 
 class IndependentSites(SiteAlgebra):
-    """One site a row; any noise, any penalty, any number of latent functions."""
+    """One site a row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
 
     @override
-    def quantities(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> _Quantities:
-        return _quantities(L, rows, powers, scale)
+    def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        return rows.noise + powers.noise_power * scale * D
 
     @override
-    def forward(self, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
-        V, Vw, _, w, x = quantities
-        penalty = tf.reduce_sum(powers.weight * log1p_ratio(powers.penalty_power * scale, x), axis=-1)
-        return weighted_sums(V, Vw, w, rows.residual, penalty)
+    def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        ratio = log1p_ratio(powers.penalty_power * scale, D / rows.noise)
+        return tf.reduce_sum(powers.weight * ratio, axis=-1)
 
     @override
     def adjoint(
-        self, L: tf.Tensor, quantities: _Quantities, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
     ) -> ChunkAdjoint:
-        V, Vw, d, w, x = quantities
-        half_V_bar, v_bar, r_bar = weighted_adjoint(V, Vw, w, rows.residual, bar)
+        r, w, x = rows.residual, 1.0 / self.noise(D, rows, powers, scale), D / rows.noise
+        AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
+        qr = _with_trailing(bar.quadratic, 2) * r
+        cV = tf.matmul(V, bar.c, transpose_a=True) + qr  # [..., n, P]
+        w_bar = column_products(AVw, V) + w * tf.reduce_sum(cV * r, axis=-1)  # w times the derivative in w, [..., n]
+        v_bar = w * (_with_trailing(bar.log_noise, 1) - w_bar)
         weight = _with_trailing(bar.penalty, 1) * powers.weight  # [..., n]
-        slope = weight / (rows.noise + powers.penalty_power * scale * d)  # of the penalty in d
-        d_bar = tf.where(d > 0.0, powers.noise_power * scale * v_bar + slope, tf.zeros_like(d))
-        Vd = weighted(V, d_bar)
-        m_bar = powers.noise_power * d * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
+        slope = weight / (rows.noise + powers.penalty_power * scale * D)  # of the penalty in D
+        D_bar, VD = self.times(V, D, powers.noise_power * scale * v_bar + slope)
+        half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
+        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
             powers.penalty_power * scale, x
         )
         return ChunkAdjoint(
             rows=Rows(
-                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar - Vd, adjoint=True),
-                Kff=d_bar,
+                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
+                Kff=D_bar,
                 noise=v_bar - slope * x,
-                residual=r_bar,
+                residual=w[..., None] * (cV + qr),
             ),
-            VDV=symmetric_product(Vd, V),
-            scale=tf.reduce_sum(m_bar, axis=-1),
+            VDV=symmetric_product(VD, V),
+            scale=tf.reduce_sum(m_bar),
         )
 
-    @override
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        V, _, d, w, _ = _quantities(L, rows, powers, scale)
-        return LeaveOneOutTerms(V, d, V, 1.0 / w, rows.residual)
+
+def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
+    """A value for each latent function, [...], with trailing dimensions; a single value [] broadcasts as it is."""
+    return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
 
 
 class LinearAdjoint(NamedTuple):
     """
-    The adjoint of :class:`IndependentSites` where both powers are 0 and the weight is one number (SGPR).
+    The adjoint of :class:`IndependentSites` if both powers are 0 and the weight is one number (SGPR).
 
-    There d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
+    Then d enters linearly: with S = 2 A_bar - 2 weight penalty_bar I the derivative in Kuf is
 
         L^-T (S V + c_bar r') diag(w),
 
-    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, where
+    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, if
     Kuu is well-conditioned: its rounding error grows with the condition number of Kuu and with the precision of the
-    sites. Elsewhere V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
+    sites. Otherwise V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
     grows with the roots of these; in double precision that with S and another solve, as S V and c_bar r' nearly cancel
     before it.
     """
@@ -231,7 +232,7 @@ class LinearAdjoint(NamedTuple):
     L: tf.Tensor
     left: tf.Tensor  # H, P or S, [..., M, M]
     c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
-    right_c: tf.Tensor  # What V'c_bar is the product of Kuf or V with: L^-T c_bar with H, c_bar elsewhere
+    right_c: tf.Tensor  # Factor of Kuf or V in V'c_bar: L^-T c_bar with H, otherwise c_bar
     trace: tf.Tensor  # Derivative in x, [..., 1]
     quadratic: tf.Tensor  # Derivatives of the objective, [...]
     log_noise: tf.Tensor
@@ -263,7 +264,7 @@ class LinearAdjoint(NamedTuple):
         return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
 
     def VDV(self, A: tf.Tensor) -> tf.Tensor:
-        """Sum of V diag(d_bar) V' over all rows, where d_bar is a multiple of the site precision."""
+        """Sum V diag(d_bar) V' over all rows; d_bar is a multiple of the site precision."""
         return self.trace[..., None] * A
 
     def of_rows(self, rows: Rows) -> Rows:

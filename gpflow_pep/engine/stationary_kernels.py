@@ -1,4 +1,7 @@
-"""GPflow's isotropic kernels as functions of a multiple of the squared distance, with their derivatives written out.
+"""Kernel matrices that are accurate far from the origin, and profiles of isotropic kernels with their derivatives.
+
+Stationary kernels are computed from differences x - z, sums and products part by part; others are left to GPflow.
+A profile is the kernel as a function of a multiple of the squared distance.
 
 With r the distance in lengthscales and s a multiple of it:
 
@@ -35,10 +38,6 @@ from gpflow.kernels import (
 from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
-
-# Kernel matrices that are accurate far from the origin: stationary kernels are computed from differences x - z.
-#
-# Sums and products are computed part by part; kernels not known to be stationary are left to GPflow.
 
 FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
 ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
@@ -80,11 +79,10 @@ def num_active(kernel: Kernel, num_inputs: int) -> int:
 
 def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:
     """
-    `value` itself, where |x|² - 2x'z + |z|² is accurate at all inputs of scaled, centered norms |z|², `squares`.
+    Return `value` if |x|² - 2x'z + |z|² is accurate at all inputs of scaled, centered norms |z|², `squares`.
 
     Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must be below
-    eps^accuracy. An optimizer may pass lengthscales that are far too short, so that only what is plainly wrong is
-    refused.
+    eps^accuracy. An optimizer may pass lengthscales that are far too short, so that only plain errors are refused.
 
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
@@ -92,7 +90,7 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
     largest = tf.reduce_max(squares)  # of several latent functions and blocks together
     return asserted(
         value,
-        ~((largest > limit) & (largest < np.inf)),  # what is not finite is left to the factorization, which says so
+        ~((largest > limit) & (largest < np.inf)),  # infinity is left to the factorization, which reports it
         f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, squared "
         "distances of several inputs lose the digits of near neighbors. Try: longer lengthscales, standardizing X, or "
         "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
@@ -101,19 +99,19 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
 
 
 def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) -> bool:
-    """Whether nothing but the function of the distance or difference is the kernel's own."""
+    """Return whether the kernel overrides nothing but the function of the distance or difference."""
     return isinstance(kernel, base) and all(getattr(type(kernel), name) is getattr(base, name) for name in methods)
 
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
-    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on where the origin is
+    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on the origin's place
     X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
-    # A distance that is not quite 0 changes what has no slope there, as Matern 1/2, by its root.
+    # A distance that is not quite 0 changes a kernel without a slope there, as Matern 1/2, by its root.
     return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 
 
@@ -144,17 +142,17 @@ class Profile(NamedTuple):
     """t at r = 0, [], from log variance."""
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
     """
-    From t [..., M, n], log variance and the others: k, and a function from the derivative in k to that in t, up to
-    `factor`, and to those in log variance and the others.
+    From t [..., M, n], log variance and the others: k, and a function from its derivative to the derivatives in t, up
+    to `factor`, log variance and the others.
     """
     factor: Callable[..., Any]
-    """By which the derivative in t that `evaluate` gives is to be multiplied, [], from the others."""
+    """Factor of the derivative in t that `evaluate` leaves out, [], from the others."""
     accuracy: float
     """eps^this is the error that t may have."""
 
 
 def profile_of(kernel: Kernel) -> Profile | None:
-    """That of a kernel of exactly these classes: a class derived from one may have a covariance of its own."""
+    """Return the profile of a kernel of exactly these classes: a subclass may have a covariance of its own."""
     return _PROFILES.get(type(kernel))
 
 

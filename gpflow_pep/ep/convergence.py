@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from ..engine import InducingPosterior, SiteSums, precision_B
 from ..runtime.checks import asserted
-from ..runtime.distribution import Reductions
+from ..runtime.distribution import Workers
 from ..runtime.tracing import in_xla, on_demand
 from .anderson import Secants, Step, choose
 from .newton import follow, halve, is_nearer, probe_on, returns_to_best
@@ -176,7 +176,7 @@ def _go_on(
 
 
 def _recover(
-    workers: Reductions,
+    workers: Workers,
     options: ConvergenceOptions,
     loop: Loop,
     followed: Loop,
@@ -219,7 +219,7 @@ def _evaluate(
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
     swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
-    integral = workers.agreed(tf.where(is_proper, log_integral(q, total.c), np.nan))
+    integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]
     of_marginals = swept.mean, swept.variance
     changes = tf.abs(normalized(swept.update, *of_marginals))
     change = workers.largest(tf.reduce_max(changes))

@@ -72,7 +72,7 @@ def minibatch_objective(
     :param projected: the minibatch's rows given u, differentiable.
     :param q: held fixed.
     """
-    chunk = tf.constant(0)
+    chunk = rows.only_chunk
     alpha = rows.alpha(chunk)
     marginal = marginals(q, projected.V)
     w = cavity_of_w(marginal, site, alpha)

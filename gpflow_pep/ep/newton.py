@@ -7,7 +7,7 @@ update smaller.
 
 import tensorflow as tf
 
-from ..runtime.distribution import Reductions
+from ..runtime.distribution import Workers
 from .anderson import Step, choose
 from .solution import NEWTON_STEP, PROBING, SWEEPING, ConvergenceOptions, Iterate, Loop, largest_fraction, rounding
 
@@ -22,21 +22,21 @@ def returns_to_best(loop: Loop) -> tf.Tensor:
     return tf.equal(loop.kind, NEWTON_STEP) & tf.equal(loop.step_size, 0.0)
 
 
-def is_nearer(workers: Reductions, is_bound: tf.Tensor, loop: Loop, iterate: Iterate) -> tf.Tensor:
+def is_nearer(workers: Workers, is_bound: tf.Tensor, loop: Loop, iterate: Iterate) -> tf.Tensor:
     """Return whether a Newton step has made the update smaller, or a bound larger."""
     before, now = (workers.norm(there.normalized(there.update)) for there in (loop.iterate, iterate))
     gains = is_bound & (iterate.log_evidence > loop.iterate.log_evidence + rounding(loop.iterate))
     return (now < (1.0 - _LEAST_DECREASE * loop.step_size) * before) | gains | returns_to_best(loop)
 
 
-def _nearby(workers: Reductions, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
+def _nearby(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the iterate, in this direction."""
     size = tf.clip_by_value(iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
     largest = workers.largest(tf.reduce_max(tf.abs(iterate.normalized(direction))))
     return iterate.sites + tf.math.divide_no_nan(size, largest) * direction
 
 
-def follow(workers: Reductions, loop: Loop, step: Step) -> Loop:
+def follow(workers: Workers, loop: Loop, step: Step) -> Loop:
     """Go on from the end of a Newton step: probe in the direction of the update."""
     return loop._replace(candidate=_nearby(workers, loop.iterate, step.left), kind=tf.constant(PROBING))
 
@@ -56,7 +56,7 @@ def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
     )
 
 
-def probe_on(workers: Reductions, loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
+def probe_on(workers: Workers, loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
     """Probe in the direction of what is left of the update, or try Newton's step if little is."""
     iterate = loop.iterate
     left, whole = (workers.norm(iterate.normalized(change)) for change in (step.left, iterate.update))

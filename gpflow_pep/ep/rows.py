@@ -8,8 +8,8 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.mean_functions import MeanFunction
 
-from ..engine import AllRows, Chunks, NumberedChunks, Prior, conditional_variance_of_f, watched
-from ..runtime.distribution import Reductions, Workers
+from ..engine import Chunk, Chunks, Prior, conditional_variance_of_f, watched
+from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import in_xla
 from ..tilted import Observations
 
@@ -52,14 +52,13 @@ class LatentRows:
         workers: Workers | None = None,
     ):
         """
-        :param data: X [N, D] and Y [N, P]; nothing if the chunks are those of a dataset.
+        :param data: X [N, D] and Y [N, P]; nothing if the chunks are batches of a dataset.
         :param alpha: the power of all rows [], or one for each row [N].
         :param workers: those that have the other rows.
         """
-        self.all_workers = Reductions(workers)
-        self.chunks, self.num_latent_gps, self._alpha = chunks, num_latent_gps, alpha
-        self._data = tuple(map(tf.convert_to_tensor, data))
-        self._spread = chunks.spread(self._data)
+        self.all_workers = workers or ONE_PROCESS
+        self.chunked = chunks.split(tuple(map(tf.convert_to_tensor, data)))
+        self.num_latent_gps, self._alpha = num_latent_gps, alpha
         self._prior, self._mean_function = prior, mean_function
         self.inputs = prior.inputs
 
@@ -74,24 +73,25 @@ class LatentRows:
         rows._alpha = change(self._alpha)
         return rows
 
-    def take(self, values: tf.Tensor, chunk: Any) -> tf.Tensor:
-        """Return a chunk's rows of `values` [N, ...]."""
-        return self.chunks.take(values, chunk)
+    @property
+    def only_chunk(self) -> Chunk | None:
+        """The single chunk of all rows; None if there may be more."""
+        return self.chunked.only_chunk
 
-    def take_pair(self, values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def take_pair(self, values: tf.Tensor, chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
-        first, second = tf.unstack(tf.transpose(self.take(values, chunk), [1, 2, 0]))
+        first, second = tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0]))
         return first, second
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
-        return self.all_workers.sums(self.chunks.sum(self._data, part, zero))
+        return self.all_workers.sums(self.chunked.sum(part, zero))
 
     def concatenate(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, shapes: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """Concatenate what `part` returns for each chunk, some rows each."""
-        return self.chunks.concatenate(self._data, part, dtype, shapes)
+        return self.chunked.concatenate(part, dtype, shapes)
 
     def keep(
         self, part: Callable[[Any], tuple[tf.Tensor, ...]], dtype: tf.DType, count: int
@@ -101,13 +101,11 @@ class LatentRows:
 
         :raises TypeError: if the chunks are those of a dataset.
         """
-        if not isinstance(self.chunks, NumberedChunks):
-            raise TypeError("rows of a dataset are not kept in memory")
-        return self.chunks.keep(self._data, part, dtype, count)
+        return self.chunked.keep(part, dtype, count)
 
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
-        X, _ = self.chunks.rows(self._spread, chunk)  # [n, D]
+        X, _ = chunk.data  # [n, D]
         return PriorRows(self._prior.Kuf(X, *inputs), self._prior.variances(X, *inputs), tf.transpose(self._mean(X)))
 
     def _mean(self, X: tf.Tensor) -> tf.Tensor:
@@ -117,17 +115,17 @@ class LatentRows:
         """Compute m(x) of all rows, [N, C]."""
 
         def part(chunk: Any) -> tuple[tf.Tensor]:
-            return (self._mean(self.chunks.rows(self._spread, chunk)[0]),)
+            return (self._mean(chunk.data[0]),)
 
         return self.concatenate(part, self._alpha.dtype, [[None, self.num_latent_gps]])[0]
 
     def observations(self, chunk: Any) -> Observations:
         """Return inputs and observations of one chunk."""
-        return Observations(*self.chunks.rows(self._spread, chunk))
+        return Observations(*chunk.data)
 
     def alpha(self, chunk: Any) -> tf.Tensor:
         """Return the power of one chunk's rows, [] or [n]."""
-        return self._alpha if self._alpha.shape.rank == 0 else self.take(self._alpha, chunk)
+        return self._alpha if self._alpha.shape.rank == 0 else chunk.take(self._alpha)
 
 
 def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
@@ -156,10 +154,10 @@ class ProjectedRows:
         self._rows, self._L, self._scale, self._variables = rows, L, scale, variables or ()
         self._only: WatchedRows | None = None
         self._kept: Callable[[Any], tuple[tf.Tensor, ...]] | None = None
-        in_one_chunk = isinstance(rows.chunks, AllRows)
-        if in_one_chunk and variables is not None:
-            self._only = self.watched(tf.constant(0))
-        elif keep and (in_one_chunk or not in_xla()):  # which has no arrays of chunks of several sizes
+        only_chunk = rows.only_chunk
+        if only_chunk is not None and variables is not None:
+            self._only = self.watched(only_chunk)
+        elif keep and (only_chunk is not None or not in_xla()):  # which has no arrays of chunks of several sizes
             self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields))
 
     def __call__(self, chunk: Any) -> Projected:

@@ -98,7 +98,7 @@ def sweep(
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
     sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
     over = rows.all_workers
-    row_terms_of_all, least = over.sum(tf.reduce_sum(terms)), over.smallest(tf.reduce_min(ratio))
+    row_terms_of_all, least = over.sum(tf.reduce_sum(terms)), -over.largest(-tf.reduce_min(ratio))
     return Sweep(sites, by_row[:, :2], by_row[:, 2:4], mean, variance, row_terms_of_all, least)
 
 

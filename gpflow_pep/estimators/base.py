@@ -29,8 +29,8 @@ from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..training import FitResult
-from ..training.declared import has_sites
 from ..training.fitting import OPTIMIZERS
+from ..training.objectives import has_sites
 from ..training.result import FAILED, LIMIT
 from .training import PosteriorValues, trained, trained_in_place
 

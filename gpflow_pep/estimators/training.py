@@ -14,7 +14,7 @@ from gpflow.models import GPModel
 
 from ..selection.reuse import are_alike, assign_values, is_described
 from ..training import FitResult, fit, uninterrupted
-from ..training.declared import has_sites, without_warnings
+from ..training.objectives import has_sites, without_warnings
 
 _MOST_KEPT = 8
 

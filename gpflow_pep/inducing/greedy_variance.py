@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..engine import SingleRows, concatenate, kernel_matrix
+from ..engine import SingleRows, kernel_matrix
 from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .distinct import checked, distinct
@@ -110,12 +110,12 @@ def _pivots(
     copies what it updates, and a copy of all of R in every step takes longer than everything else.
     """
     n = tf.shape(X)[0]
-    chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size)
+    chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size).split([X])
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
         """From the rows of X to a value of each, [n]."""
-        return concatenate(chunks.count(n), lambda chunk: (part(chunks.take(X, chunk)),), X.dtype, [[None]])[0]
+        return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]
 
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)

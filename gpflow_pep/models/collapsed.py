@@ -36,8 +36,8 @@ from ..engine import (
 )
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
-from ..runtime.distribution import check_shards
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.distribution import check_disjoint
+from ..runtime.tracing import no_autograph
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
@@ -118,7 +118,7 @@ class CollapsedRegression(SparseGP):
             self._chunks = SingleRows(self._chunk_size, self._devices)
             self.single_chunk = len(held[0]) <= self._chunks.chunk_size
         if self._workers is not None:
-            check_shards(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
+            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
 
     def _use_blocks(self, blocks: Any) -> None:
         """
@@ -194,6 +194,11 @@ class CollapsedRegression(SparseGP):
         return *super()._resizable_variables(), *self._chunks.variables
 
     @override
+    def _run_identity(self) -> dict[str, Any]:
+        labels = self._chunks.variables if isinstance(self._chunks, Blocks) else ()
+        return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
+
+    @override
     def _settings(self) -> tuple[Any, ...]:
         return *super()._settings(), self.single_chunk, self.mixed_precision
 
@@ -226,7 +231,6 @@ class CollapsedRegression(SparseGP):
         prior = Prior(self.inducing_variable, self.kernel)
         return accumulate_sums(
             self._rows(chunks, noise_factor, prior),
-            chunks,
             sites,
             powers,
             Kuu=self._inducing_covariance(prior),
@@ -258,8 +262,6 @@ class CollapsedRegression(SparseGP):
         same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
         if isinstance(chunks, Blocks):
             same &= tf.equal(tf.shape(X)[0], chunks.num_rows)
-            if in_xla():
-                same &= chunks.is_as_traced()
         message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
         return asserted(X, same, message), Y
 
@@ -285,7 +287,7 @@ class CollapsedRegression(SparseGP):
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
         """
         rows, sums = self._rows(self._chunks), self._sums()
-        densities = collapsed_leave_one_out(rows, self._chunks, self._make_sites(), self._powers(), sums, self._scale())
+        densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
 
 

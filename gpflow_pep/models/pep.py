@@ -21,7 +21,7 @@ from ..likelihoods.observations import check_assigned, check_observations, check
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.distribution import check_shards, local_variable
+from ..runtime.distribution import check_disjoint, local_variable
 from ..runtime.tracing import compiled, no_autograph
 from ..tilted import Observations, Projection, TiltedRule, rule_for
 from . import batch_updates, site_updates
@@ -97,7 +97,7 @@ class PEP(SiteProperties, SparseGP):
     """Sweeps at one chunk that may still run without a graph: together they take about as long as tracing one."""
 
     has_sites = True
-    """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
+    """Declared for training: see `gpflow_pep.training.objectives.ModelWithSites`."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class PEP(SiteProperties, SparseGP):
             max_jitter=max_jitter,
         )
         if self._workers is not None:
-            check_shards(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
+            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
         self.projection = projection
         self.scale = validation.scale(scale)
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())

@@ -1,7 +1,7 @@
 """The GPflow posterior object of all models: predictions from q(u) in whitened coordinates."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -12,9 +12,9 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, SingleRows, concatenate, with_checked_variance
+from ..engine import Prior, SingleRows, with_checked_variance
 from ..maths.linalg import finite
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import no_autograph
 from ..validation import inputs
 
 ROWS_PER_CHUNK = 4096  # predicted together: memory beyond the result does not grow with the number of rows
@@ -148,13 +148,8 @@ def _num_outputs(cache: tuple[tf.Tensor, ...]) -> int:
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
     """Predict at X [n, D], some rows at a time."""
-    chunks = SingleRows(ROWS_PER_CHUNK)
-    count = chunks.count(tf.shape(X)[0])
-
-    def part(chunk: Any) -> MeanAndVariance:
-        return predict(chunks.take(X, chunk))
-
-    mean, variance = concatenate(count if in_xla() else tf.maximum(1, count), part, X.dtype, [None, None])
+    chunks = SingleRows(ROWS_PER_CHUNK).split([X])
+    mean, variance = chunks.concatenate(lambda chunk: predict(chunk.data[0]), X.dtype, [None, None])
     return mean, variance
 
 

@@ -24,8 +24,8 @@ from ..likelihoods.observations import check_observations
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
-from ..runtime.devices import Devices
-from ..runtime.distribution import Reductions, Workers, local_variable
+from ..runtime.devices import devices_of_strategy
+from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
 from ..runtime.tracing import in_xla, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from .kernels_and_inducing_variables import checked_inducing_variable
@@ -52,7 +52,7 @@ class InducingVariableGP(GPModel):
     - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
     - :meth:`_posterior_values`, if q is parameterized in another way: the cache of :class:`.WhitenedPosterior`.
     - the objective, `maximum_log_likelihood_objective`.
-    - :meth:`_parts`, :meth:`_settings` and :meth:`_resizable_variables`, if it has more of them.
+    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, if it has more of them.
 
     Compiled methods are traced again when a part or a setting is replaced.
     """
@@ -92,6 +92,10 @@ class InducingVariableGP(GPModel):
     def _settings(self) -> tuple[Any, ...]:
         """Return the settings that compiled methods depend on, other than variables and the settings of the parts."""
         return default_jitter(), self.max_jitter
+
+    def _run_identity(self) -> dict[str, Any]:
+        """Return private settings and arrays, by name, that a training run depends on."""
+        return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
 
     def _structure(self) -> list[Any]:
         return structure_of(self._parts(), self._settings())
@@ -246,7 +250,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         self.max_jitter = None if max_jitter is None else validation.positive_number(max_jitter, "max_jitter")
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
-        self._workers, self._devices = Workers.of_strategy(), Devices.of_strategy()
+        self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
@@ -258,7 +262,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
             return default_chunk_size("", *size, **options)
         X = self._data[0]
         if self._devices is not None:
-            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices.names))
+            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices))
         return default_chunk_size(X.device, *size, **options)
 
     @override
@@ -325,6 +329,11 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Resize the variables that depend on the number of rows before new data are assigned, or raise an error."""
 
+    @override
+    def _run_identity(self) -> dict[str, Any]:
+        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
+        return super()._run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
+
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, summed over the workers if there are several, []."""
@@ -335,7 +344,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return count if self._workers is None else Reductions(self._workers).sum(count)
+        return (self._workers or ONE_PROCESS).sum(count)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """

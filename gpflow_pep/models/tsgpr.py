@@ -118,6 +118,10 @@ class BTSGPR(TSGPR):
         return StructuredBlockSites() if self._shared_size is None else SharedBlockSites(self._shared_size)
 
     @override
+    def _run_identity(self) -> dict[str, Any]:
+        return super()._run_identity() | {"shared": self._shared_size is not None}
+
+    @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared_size is not None and (sizes != self._shared_size).any():
             raise ValueError(

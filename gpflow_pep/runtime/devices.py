@@ -1,65 +1,22 @@
 """Several devices of one process: each has a share of the chunks, and a loop of its own over them.
 
-All loops belong to one graph, and TensorFlow runs what is on different devices at the same time. What the loops return
-is added up, or put together, on the first device, where everything is computed that does not grow with N M.
+All loops belong to one graph, and TensorFlow runs them at the same time. Their results are added up, or concatenated,
+on the first device, which computes everything that does not grow with N M.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
-_Result = TypeVar("_Result")
 
-
-class LocalChunk(NamedTuple):
-    """A chunk of a device's share."""
-
-    device: int  # Which device
-    number: tf.Tensor  # Of the chunk among all, []
-    local_number: tf.Tensor  # In the share, []
-
-
-class Share(NamedTuple):
-    """The chunks that one device works on."""
-
-    device: int
-    name: str  # Of the device
-    first: tf.Tensor  # The first chunk, []
-    count: tf.Tensor  # How many, []
-
-    def compute(self, function: Callable[[], _Result]) -> _Result:
-        """Return what a function computes on the device."""
-        with tf.device(self.name):
-            return function()
-
-    def each(self, part: Callable[[LocalChunk], Any]) -> Callable[[tf.Tensor], Any]:
-        """Return `part`, computed on the device, as a function of the number of a chunk in the share."""
-        return lambda number: self.compute(lambda: part(LocalChunk(self.device, self.first + number, number)))
-
-
-class Devices:
-    """The devices of a `tf.distribute.MirroredStrategy`."""
-
-    def __init__(self, names: Sequence[str]):
-        self.names = tuple(names)
-
-    @classmethod
-    def of_strategy(cls) -> "Devices | None":
-        """Return the devices of the strategy in whose scope this is called; None if it has only one."""
-        strategy = tf.distribute.get_strategy()
-        if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
-            return None
-        return cls(strategy.extended.worker_devices)
-
-    def shares(self, count: tf.Tensor) -> list[Share]:
-        """Divide `count` chunks, so that shares differ by one chunk at most."""
-        limits = [count * device // len(self.names) for device in range(len(self.names) + 1)]
-        return [
-            Share(device, name, limits[device], limits[device + 1] - limits[device])
-            for device, name in enumerate(self.names)
-        ]
+def devices_of_strategy() -> tuple[str, ...] | None:
+    """Return the devices of the `tf.distribute.MirroredStrategy` in whose scope this is called; None if it has one."""
+    strategy = tf.distribute.get_strategy()
+    if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
+        return None
+    return tuple(strategy.extended.worker_devices)
 
 
 @contextmanager
@@ -67,8 +24,8 @@ def side_by_side() -> Iterator[None]:
     """
     Let TensorFlow run the loops that are made in this context at the same time, even if checks in them may fail.
 
-    In a function it runs loops with checks one after the other. Only of loops that read variables it knows what must be
-    in order. (The way to tell TensorFlow is private; in another version the loops may run one after the other.)
+    In a function it runs loops with checks one after the other, since it knows the order only of loops that read
+    variables. (The way to tell TensorFlow is private; in another version the loops may run one after the other.)
     """
     if tf.executing_eagerly():
         yield
@@ -83,12 +40,9 @@ def side_by_side() -> Iterator[None]:
             manager.run_independently(operation)
 
 
-# In the scope of a strategy TensorFlow differentiates, and updates mirrored variables, in its replicas only.
-
-
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     """
-    Call a function that differentiates, in a replica of the strategy in whose scope this is.
+    Call a function that differentiates, which TensorFlow does in replicas only in the scope of a strategy.
 
     With several devices it is the first replica: the function itself divides the rows among the devices.
     """
@@ -100,7 +54,7 @@ def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
 
 
 def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
-    """Call a function that updates variables, in all replicas of the strategy; return what it returns in the first."""
+    """Call a function that updates variables in all replicas of the strategy; return its first result."""
     strategy = _strategy_of_scope()
     if strategy is None:
         return function(*arguments)
@@ -108,12 +62,8 @@ def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any
     return tf.nest.map_structure(lambda value: strategy.experimental_local_results(value)[0], results)
 
 
-def heed_set_trainable(variables: Sequence[tf.Variable]) -> None:
-    """
-    Let mirrored variables be as trainable as `gpflow.set_trainable` was told.
-
-    It sets an attribute of the mirrored variable, which TensorFlow reads from the copies on the devices.
-    """
+def sync_trainable(variables: Sequence[tf.Variable]) -> None:
+    """Copy `trainable`, as `gpflow.set_trainable` sets it, to the per-device components, which TensorFlow reads."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy in variable.distribute_strategy.experimental_local_results(variable):
@@ -124,8 +74,7 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
     """
     Return the context in which variables can be updated: the scope of the strategy that mirrors them.
 
-    :raises ValueError: if some of them are mirrored and others are not, or in the scope of a strategy that does not
-        mirror them.
+    :raises ValueError: if only some of them are mirrored, or the strategy of the present scope does not mirror them.
     """
     strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
     current = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
@@ -142,5 +91,5 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
 
 def _strategy_of_scope() -> tf.distribute.Strategy | None:
     """Return the strategy in whose scope this is called; None if there is none, or this is in a replica already."""
-    is_in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
-    return tf.distribute.get_strategy() if is_in_scope else None
+    in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
+    return tf.distribute.get_strategy() if in_scope else None

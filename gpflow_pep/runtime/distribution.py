@@ -15,11 +15,19 @@ from tensorflow.python.ops import collective_ops, resource_variable_ops
 
 _GROUP = 7_340_021  # of collective operations; the strategy's own groups have small numbers
 _KEYS = itertools.count(1)  # of collective operations, alike in all workers: they trace the same operations in turn
-TIMEOUT = 600.0  # seconds that a worker waits for others, which may be compiling; of dead ones it hears sooner
+TIMEOUT = 600.0  # seconds that a worker waits while another compiles; it hears of dead workers sooner
+_WEIGHTS_SEED = 20260101  # any: the first of the numbers that make the columns' weights in a row's hash
+_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)  # of MurmurHash3
+_SAMPLE = 1000  # rows of each worker that are compared: the smallest hashes, so that all choose alike
+_SHARED = 0.01  # the fraction of them that two workers may share
 
 
 class Workers:
-    """The workers of a `tf.distribute.MultiWorkerMirroredStrategy`."""
+    """
+    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over the rows of all.
+
+    A single one is this process, whose values are returned as they are.
+    """
 
     def __init__(self, count: int, index: int):
         self.count, self.index = count, index
@@ -52,34 +60,46 @@ class Workers:
         """Whether this is the worker that writes files."""
         return self.index == 0
 
-    def sum(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    def sum(self, value: tf.Tensor) -> tf.Tensor:
+        """Add up a tensor over the workers; whole numbers of several workers have 64 bits."""
+        if self.count > 1 and value.dtype.is_integer:
+            value = tf.cast(value, tf.int64)
+        return self.sums([value])[0]
+
+    def sums(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Add up tensors of one type over the workers, in one operation."""
-        flat = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
-        total = self._all_reduce(flat)
-        parts = tf.split(total, [tf.size(value) for value in values])
+        if self.count == 1:
+            return tuple(values)
+        total = self._all_reduce(tf.concat([tf.reshape(value, [-1]) for value in values], axis=0))
+        parts = tf.split(total, list(map(tf.size, values)))
         return tuple(
             tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape)
             for part, value in zip(parts, values, strict=True)
         )
 
+    def norm(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the Euclidean norm, over the workers, of values [N, ...]."""
+        return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
+
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the maximum over the workers, []; infinity if one is NaN, which a maximum may lose."""
+        """Return the maximum over the workers, []; infinity if one of several is NaN, which a maximum may lose."""
+        if self.count == 1:
+            return value
         return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
 
     def any(self, condition: tf.Tensor) -> tf.Tensor:
         """Return whether a condition holds on any worker, []."""
-        return self.largest(tf.cast(condition, tf.float64)) > 0.0
+        return condition if self.count == 1 else self.largest(tf.cast(condition, tf.float64)) > 0.0
 
-    def broadcast_from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Return the chief's tensors, given this worker's."""
-        return self.sum([value if self.is_chief else tf.zeros_like(value) for value in values])
+    def from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Return the chief's tensors, given this worker's, so that all workers decide alike to the last digit."""
+        return self.sums([value if self.is_chief else tf.zeros_like(value) for value in values])
 
     def gather(self, *values: int) -> AnyNDArray:
-        """Return the whole numbers of all workers, [workers, n], given this one's."""
-        mine = np.zeros((self.count, len(values)), np.int64)
-        mine[self.index] = values
-        everyone: AnyNDArray = self.sum([tf.constant(mine)])[0].numpy()
-        return everyone
+        """Return the whole numbers of all workers, [workers, n], given this worker's."""
+        everyone = np.zeros((self.count, len(values)), np.int64)
+        everyone[self.index] = values
+        return np.asarray(self.sums([tf.constant(everyone)])[0])
 
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
         return collective_ops.all_reduce_v2(
@@ -98,6 +118,9 @@ class Workers:
         return self
 
 
+ONE_PROCESS = Workers(1, 0)
+
+
 def component(variable: tf.Variable) -> tf.Variable:
     """Return this process's component of a mirrored variable; other variables are returned unchanged."""
     strategy = getattr(variable, "distribute_strategy", None)
@@ -105,7 +128,7 @@ def component(variable: tf.Variable) -> tf.Variable:
 
 
 def local_variable(values: Any, **options: Any) -> tf.Variable:
-    """A variable of this worker alone, also in a strategy's scope, where others have the chief's values."""
+    """Create a variable that the strategy does not mirror: each worker has values of its own."""
 
     def alone(next_creator: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
         return resource_variable_ops.default_variable_creator_v2(None, **arguments)
@@ -114,64 +137,15 @@ def local_variable(values: Any, **options: Any) -> tf.Variable:
         return tf.Variable(values, **options)
 
 
-# Sums, maxima and decisions over the rows of all workers; with one process, over its own rows.
-
-
-class Reductions:
-    """Reduce what each worker has computed from its rows."""
-
-    def __init__(self, workers: Workers | None):
-        """
-        :param workers: None: there is one process.
-        """
-        self._workers = workers
-
-    def sum(self, value: tf.Tensor) -> tf.Tensor:
-        """Add up sums of the workers; whole numbers of several workers have 64 bits."""
-        if self._workers is not None and value.dtype.is_integer:
-            value = tf.cast(value, tf.int64)
-        return self.sums((value,))[0]
-
-    def sums(self, values: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
-        """Add up several sums of the workers, of one type, in one operation."""
-        return values if self._workers is None else self._workers.sum(values)
-
-    def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the maximum over the workers, []."""
-        return value if self._workers is None else self._workers.largest(value)
-
-    def smallest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the minimum over the workers, []."""
-        return value if self._workers is None else -self._workers.largest(-value)
-
-    def any(self, condition: tf.Tensor) -> tf.Tensor:
-        """Return whether a condition holds on any worker, []."""
-        return condition if self._workers is None else self._workers.any(condition)
-
-    def agreed(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the chief's value of what all workers compute, so that their decisions agree to the last digit."""
-        return value if self._workers is None else self._workers.broadcast_from_chief([value])[0]
-
-    def norm(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the Euclidean norm, over the workers, of values [N, ...]."""
-        return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
-
-
-# Hashes of rows, by the finalizer of MurmurHash3: for the checksum of a dataset, and to compare workers' rows.
-
-_WEIGHTS_SEED = 20260101
-_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)
-
-
 def row_hashes(values: tf.Tensor) -> tf.Tensor:
     """Hash each row of `values` [n, D], [n] in 64 bits; columns that are exchanged change it."""
-    numbers = mixed(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + values.shape[-1], dtype=tf.int64))
+    numbers = mix_bits(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + values.shape[-1], dtype=tf.int64))
     weights = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers))  # odd numbers, one for each column
     bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
-    return mixed(tf.reduce_sum(mixed(bits) * weights, axis=-1))
+    return mix_bits(tf.reduce_sum(mix_bits(bits) * weights, axis=-1))
 
 
-def mixed(values: tf.Tensor) -> tf.Tensor:
+def mix_bits(values: tf.Tensor) -> tf.Tensor:
     """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
 
     def shifted(unsigned: tf.Tensor) -> tf.Tensor:
@@ -183,16 +157,9 @@ def mixed(values: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(shifted(unsigned), tf.int64)
 
 
-# Check that the workers have different rows.
-
-
-_SAMPLE = 1000  # rows of each worker that are compared: those of the smallest hashes, so that all choose alike
-_SHARED = 0.01  # the fraction of them that two workers may share
-
-
-def check_shards(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
+def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """
-    Raise an error in every worker if two have rows in common. Rows that a worker itself has twice prove nothing.
+    Raise an error in every worker if two have rows in common. Duplicates within one worker are ignored.
 
     :param batches: X [n, D] and Y [n, P] of this worker.
     :raises ValueError: naming the workers.
@@ -203,18 +170,13 @@ def check_shards(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArra
         hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:_SAMPLE]
     everyone = workers.gather(len(hashes), *np.resize(hashes, _SAMPLE).tolist())
     samples = [row[1 : 1 + row[0]] for row in everyone]
-    for one in range(workers.count):
-        for other in range(one):
-            _compare(samples[other], samples[one], other, one)
-
-
-def _compare(some: AnyNDArray, others: AnyNDArray, first: int, second: int) -> None:
-    reach = min(some.max(), others.max())  # up to here both list all that they have
-    some, others = (values[values <= reach] for values in (some, others))
-    are_distinct = all(len(np.unique(values)) == len(values) for values in (some, others))
-    shared = np.isin(others, some).sum()
-    if are_distinct and shared > _SHARED * min(len(some), len(others)):
-        raise ValueError(
-            f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
-            f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."
-        )
+    for first, second in itertools.combinations(range(workers.count), 2):
+        reach = min(samples[first].max(), samples[second].max())  # up to here both list all that they have
+        some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
+        shared = len(np.intersect1d(some, others))
+        are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
+        if are_distinct and shared > _SHARED * min(len(some), len(others)):
+            raise ValueError(
+                f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
+                f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."
+            )

@@ -18,7 +18,7 @@ from ..engine import independent_parts
 from ..inducing import greedy_variance
 from ..inducing.distinct import distinct
 from ..training import fit, uninterrupted
-from ..training.declared import has_sites
+from ..training.objectives import has_sites
 from .reuse import check_new_parts
 
 NUMBERS = (16, 32, 64, 128, 256, 512)

@@ -15,7 +15,7 @@ from tensorflow_probability import bijectors, distributions
 
 from ..engine import Blocks
 from ..models.sparse import SparseGP
-from ..saving.run_identity import attributes_of, settings_of, shared
+from ..saving.run_identity import declared_settings, public_attributes, settings_of, shared_paths
 
 _KNOWN = ("gpflow", "gpflow_pep", "tensorflow_probability")
 """Packages whose classes say all that a model of them computes."""
@@ -34,7 +34,7 @@ def _structure(model: GPModel) -> tuple[Any, ...]:
     parameters = {name: (each.shape, each.dtype, each.trainable) for name, each in parameter_dict(model).items()}
     columns = [values.shape[1] for values in model.data]
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
-    return list(settings_of(model)), parameters, model.alpha.shape.rank, columns, sweeps
+    return settings_of(model) | declared_settings(model), parameters, model.alpha.shape.rank, columns, sweeps
 
 
 def assign_values(kept: GPModel, new: GPModel) -> None:
@@ -73,9 +73,9 @@ def is_described(model: GPModel) -> bool:
     variable and part; settings are numbers, strings, arrays or named functions. A kernel that ties parameters, or that
     has code or objects of its own, is not described.
     """
-    if not isinstance(model, SparseGP) or shared(model):
+    if not isinstance(model, SparseGP) or shared_paths(model):
         return False
-    held = [value for name, value in attributes_of(model) if not name.startswith("_")]
+    held = [value for _, value in public_attributes(model)]
     modules = [module for part in held if isinstance(part, tf.Module) for module in (part, *part.submodules)]
     known = all(map(_is_known, (model, *modules))) and all(map(_is_setting, held))
     return known and _has_regular_blocks(model) and all(map(_has_settings, modules))
@@ -96,7 +96,7 @@ def _has_settings(module: tf.Module) -> bool:
         return all(map(_is_value, module.parameters.values()))
     if isinstance(module, Parameter):
         return module.prior is None or _is_value(module.prior)
-    return all(_is_setting(value) for _, value in attributes_of(module))
+    return all(_is_setting(value) for _, value in public_attributes(module))
 
 
 def _is_value(value: Any) -> bool:

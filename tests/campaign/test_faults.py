@@ -16,7 +16,7 @@ from campaign.faults import KINDS, case_of
 from campaign.judging import compared, refusal, whole
 from gpflow_pep.saving.arrays_file import DIGEST, save_arrays
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

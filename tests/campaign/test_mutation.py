@@ -1,4 +1,4 @@
-"""The campaign of mutants: what they are, that they are the same by seed, and what is said of them."""
+"""Mutation tests: their mutants, their seeds and their table."""
 
 import ast
 import inspect
@@ -9,13 +9,13 @@ from itertools import islice
 import pytest
 
 from campaign import mutation
-from campaign.mutation import GROUPS, Change, Mutant, Mutations, drawn, modules, noticing, print_table
+from campaign.mutation import TESTS, Mutant, Mutations, drawn, modules, noticing, print_table
 from campaign.running import Outcome
 
 
 def expressions(source):
-    """What each change makes of an expression."""
-    mutations = Mutations(source)
+    """Return the changed sources."""
+    mutations = Mutations("", source)
     return [change.source.strip() for number in range(len(mutations)) for change in mutations.at(number)]
 
 
@@ -48,13 +48,12 @@ def test_changes_of_an_expression(source, expected):
     assert set(found) == {f"x = {each}" for each in expected}
 
 
-def test_statements_are_left_out_where_that_leaves_something_to_run():
+def test_statements_are_left_out_if_the_rest_can_run():
     found = expressions("def f(a, b):\n    c = a\n    a = g(a)\n    c += b\n    h(a)\n    return c")
     assert [each.splitlines().index("    pass") for each in found] == [2, 3, 4]
 
 
-def test_what_says_nothing_is_left_alone():
-    """Docstrings, types, messages and lists of names; decorators, which say what shapes are; checks."""
+def test_docstrings_types_messages_and_decorators_are_left_alone():
     source = '''
         """One + 1."""
         __all__ = ["a" + "b"]
@@ -69,17 +68,17 @@ def test_what_says_nothing_is_left_alone():
 
 
 def test_mutants_differ_from_the_package_and_follow_from_the_seed():
-    one, again, other = (list(islice(drawn(["normal.py", "linalg.py"], seed), 20)) for seed in (1, 1, 2))
+    one, again, other = (list(islice(drawn(["maths/normal.py", "maths/linalg.py"], seed), 20)) for seed in (1, 1, 2))
     assert one == again != other
     assert len(set(one)) == len(one)
-    for module, change in one:
-        intact = ast.unparse(ast.parse((mutation._PACKAGE / module).read_text()))
-        assert ast.unparse(ast.parse(change.source)) != intact
+    for mutant in one:
+        intact = ast.unparse(ast.parse((mutation._PACKAGE / mutant.module).read_text()))
+        assert ast.unparse(ast.parse(mutant.source)) != intact
 
 
 def test_every_module_has_tests():
-    found = modules(GROUPS)
-    assert "linalg.py" in found and "ep/cavity.py" in found and not any("__init__" in name for name in found)
+    found = modules(TESTS)
+    assert "maths/linalg.py" in found and "ep/cavity.py" in found and not any("__init__" in name for name in found)
     for module in found:
         assert noticing(module)
         for path in noticing(module):
@@ -88,10 +87,10 @@ def test_every_module_has_tests():
 
 def test_a_module_is_loaded_from_the_mutated_source(monkeypatch, tmp_path):
     monkeypatch.setattr(SourceFileLoader, "get_code", SourceFileLoader.get_code)
-    mutation.install(Mutant("normal.py", Change(1, "number", "1", "2", "answer = 42")), tmp_path)
+    mutation.install(Mutant("maths/normal.py", 1, "number", "1", "2", "answer = 42"), tmp_path)
 
     def names(module):
-        namespace = {"__name__": module, "__package__": "gpflow_pep"}
+        namespace = {"__name__": module, "__package__": module.rpartition(".")[0]}
         exec(find_spec(module).loader.get_code(module), namespace)
         return namespace
 
@@ -104,7 +103,7 @@ def test_the_command(monkeypatch, capsys, tmp_path):
     ends = iter(["survived", "survived", "killed", "too long"])
     monkeypatch.setattr(mutation, "run", lambda *_: Outcome(next(ends), 1.0, "tests/maths/test_normal.py::test"))
     output = tmp_path / "mutants.json"
-    monkeypatch.setattr("sys.argv", f"mutation --mutants 3 --modules normal.py --output {output}".split())
+    monkeypatch.setattr("sys.argv", f"mutation --mutants 3 --modules maths/normal.py --output {output}".split())
     mutation.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["survived", "killed", "too"]
@@ -114,13 +113,13 @@ def test_the_command(monkeypatch, capsys, tmp_path):
 
 def test_tests_that_fail_without_a_change_end_it(monkeypatch):
     monkeypatch.setattr(mutation, "run", lambda *_: Outcome("killed", 1.0, "tests/maths/test_normal.py::test"))
-    monkeypatch.setattr("sys.argv", ["mutation", "--modules", "normal.py"])
-    with pytest.raises(SystemExit, match="fail without a change: tests/test_normal"):
+    monkeypatch.setattr("sys.argv", ["mutation", "--modules", "maths/normal.py"])
+    with pytest.raises(SystemExit, match="fail without a change: tests/maths/test_normal"):
         mutation.main()
 
 
 def test_a_table_has_the_folders_that_were_changed(capsys):
-    change = Change(1, "number", "1", "2", "")
-    found = [(Mutant(module, change), Outcome("killed", 1.0, "")) for module in ("ep/cavity.py", "linalg.py")]
+    mutants = [Mutant(module, 1, "number", "1", "2", "") for module in ("ep/cavity.py", "maths/linalg.py")]
+    found = [(mutant, Outcome("killed", 1.0, "")) for mutant in mutants]
     print_table(found)
-    assert [line.split()[0] for line in capsys.readouterr().out.strip().splitlines()[1:]] == ["ep", "linalg.py", "all"]
+    assert [line.split()[0] for line in capsys.readouterr().out.strip().splitlines()[1:]] == ["ep", "maths", "all"]

@@ -1,22 +1,29 @@
-"""The models that must keep the contract: those of `model_registry`, for small problems of regression.
+"""
+The models that must keep the contract: each setting of `model_registry`, for a small problem.
 
-Each test of this folder that takes `make` or `model` runs for each of their settings; those of saving run for the
-settings that differ in what is saved.
-
+Tests of regression have Gaussian noise and one or two outputs. The other settings have three classes and the robust-max
+likelihood, whose probabilities have a relative error of 1e-10 or less, or a column for each class with Gaussian noise.
 Models with sites converge these themselves, to rounding here.
 """
 
 import contextlib
+import functools
 import types
+from dataclasses import dataclass
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_registry import COLLAPSED, REGRESSION
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.kernels import SeparateIndependent, SquaredExponential
+from model_registry import CLASSES, COLLAPSED, QUICK, REGRESSION, SITES
 from quick import some_slow
 
-N, D, M = 12, 2, 4
+from gpflow_pep import MultiClassRobustMax
+
+N, D, M, C = 12, 2, 4, 3
+Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
 
 
 @contextlib.contextmanager
@@ -29,22 +36,11 @@ def eagerly():
         tf.config.run_functions_eagerly(False)
 
 
-def constructed(entry, data, kernel, Z, *, noise_variance, **options):
-    """A model of Gaussian noise. Sites, which are Gaussian then, take one sweep."""
-    if entry.family == COLLAPSED:
-        return entry.constructor(data, kernel, Z, noise_variance=noise_variance, **options)
-    tol = 1e-12 if gpflow.default_float() == np.float64 else 1e-4
-    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
-    return entry.constructor(data, kernel, likelihood, Z, tol=tol, **options)
+def tolerance():
+    return 1e-12 if gpflow.default_float() == np.float64 else 1e-4
 
 
-def in_midstream(entry, data, kernel, Z, **options):
-    """With a batch behind it that is the same for all outputs, whatever the data."""
-    X, Y = make_data(seed=99)
-    model = constructed(entry, (X, np.tile(Y, data[1].shape[1])), kernel, Z, **options)
-    with eagerly():
-        model.update(data)
-    return model
+# --- regression ------------------------------------------------------------------------------------------------------
 
 
 def make_data(P=1, seed=0):
@@ -54,23 +50,134 @@ def make_data(P=1, seed=0):
     return X, np.sin(2.0 * X[:, :1] + phase) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(N, P))
 
 
-QUICK = ("PEPR alpha 0.5", "BTSGPR", "PEP scale learned")
+def constructed(entry, data, kernel, points, *, noise_variance, **options):
+    """A model of Gaussian noise. Sites, which are Gaussian then, take one sweep."""
+    if entry.family == COLLAPSED:
+        return entry.constructor(data, kernel, points, noise_variance=noise_variance, **options)
+    likelihood = gpflow.likelihoods.Gaussian(noise_variance)
+    return entry.constructor(data, kernel, likelihood, points, tol=tolerance(), **options)
 
 
-@pytest.fixture(params=some_slow(REGRESSION, quick=QUICK))
-def make(request):
-    """A function that makes a new model of the class under test, every time the same but for what it is given."""
+def regression_model(entry, P, seed, **options):
+    """A stream has a batch behind it that is the same for all outputs, whatever the data."""
+    options.setdefault("mean_function", gpflow.functions.Constant(np.full(P, 0.1, gpflow.default_float())))
+    options.setdefault("noise_variance", 0.2)
+    kernel, data = SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1]), make_data(P, seed)
+    if not entry.is_stream:
+        return constructed(entry, data, kernel, Z.copy(), **options)
+    X, Y = make_data(seed=99)
+    model = constructed(entry, (X, np.tile(Y, P)), kernel, Z.copy(), **options)
+    with eagerly():
+        model.update(data)
+    return model
 
-    def new(P=1, seed=0, **options):
-        options.setdefault("mean_function", gpflow.functions.Constant(0.1 * np.ones(P)))
-        options.setdefault("noise_variance", 0.2)
-        kernel = gpflow.kernels.SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1])
-        Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
-        entry, setting = REGRESSION[request.param]
-        model = in_midstream if entry.is_stream else constructed
-        return model(entry, make_data(P, seed), kernel, Z, **{**setting.options, **options})
 
-    return new
+# --- three classes ---------------------------------------------------------------------------------------------------
+
+
+def make_labels(seed=0):
+    """Labels of a noisy largest function."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, size=(N, D))
+    F = np.sin(1.5 * X[:, :1] + 2.0 * np.arange(C)) + 0.5 * X[:, 1:] * (np.arange(C) - 1.0)
+    return X, np.argmax(F + 0.3 * rng.normal(size=(N, C)), axis=1)[:, None].astype(float)
+
+
+def parts(separate=False):
+    """Kernel, likelihood and inducing variable; the likelihood's epsilon is trained too."""
+    likelihood = MultiClassRobustMax(C, 0.02)
+    gpflow.set_trainable(likelihood.epsilon, True)
+    if not separate:
+        return SquaredExponential(1.2, lengthscales=[0.8, 1.1]), likelihood, Z.copy()
+    kernels = [SquaredExponential(1.2 + 0.3 * c, lengthscales=[0.8, 1.1 - 0.1 * c]) for c in range(C)]
+    points = [InducingPoints(Z + 0.1 * c) for c in range(C)]
+    return SeparateIndependent(kernels), likelihood, SeparateIndependentInducingVariables(points)
+
+
+def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options):
+    """Of other data or another q(u) by its seed; a stream that is fitted has a batch behind it."""
+    kernel, robust_max, points = parts(separate)
+    options["mean_function"] = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1], gpflow.default_float()))
+    if entry.family == SITES:
+        return entry.constructor(make_labels(seed), kernel, robust_max, points, tol=tolerance(), **options)
+    rng = np.random.default_rng(100 + seed)
+    q_mu, q_sqrt = rng.normal(size=(M, C)), np.tril(0.2 * rng.normal(size=(C, M, M))) + 0.6 * np.eye(M)
+    likelihood = robust_max if setting.labels else gpflow.likelihoods.Gaussian(0.2)
+    model = entry.constructor(kernel, likelihood, points, num_data=N, q_mu=q_mu, q_sqrt=q_sqrt, **options)
+    if entry.is_stream and fitted:
+        model.update(make_labels(99))
+        model.q_mu.assign(0.5 * model.q_mu + 0.3)
+        model.inducing_variable.Z.assign(model.inducing_variable.Z + 0.1)
+    return model
+
+
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A setting of the registry: its models, and how they are evaluated."""
+
+    name: str
+
+    @property
+    def is_regression(self):
+        return self.name in REGRESSION
+
+    @property
+    def columns(self):
+        """A number of outputs above one."""
+        return 2 if self.is_regression else C
+
+    def new(self, P=1, seed=0, fitted=True, **options):
+        """A model, every time the same but for its arguments."""
+        entry, setting = (REGRESSION if self.is_regression else CLASSES)[self.name]
+        options = {**setting.options, **options}
+        if self.is_regression:
+            return regression_model(entry, P, seed, **options)
+        return model_of_classes(entry, setting, seed, fitted, **options)
+
+    def observations(self, model, seed=0):
+        """X, and Y as the model's likelihood takes it."""
+        if self.is_regression:
+            return make_data(model.num_latent_gps, seed)
+        X, Y = make_labels(seed)
+        return X, np.eye(C)[Y[:, 0].astype(int)] if is_gaussian(model) else Y
+
+    def loss(self, model):
+        return model.training_loss if holds_data(model) else lambda: model.training_loss(self.observations(model))
+
+    def compiled_loss(self, model):
+        data = () if holds_data(model) else (self.observations(model),)
+        return model.training_loss_closure(*data, compile=True)
+
+    def change_settings(self, model):
+        """Another alpha, and other data or another number of them."""
+        if hasattr(model, "alpha"):
+            model.alpha = 0.0 * model.alpha if self.is_regression else 0.4
+        if not holds_data(model):
+            model.num_data = 2 * N
+            return
+        X, Y = (values.numpy() for values in model.data)
+        model.data = X, -Y if self.is_regression else (Y + 1.0) % C
+
+
+def is_gaussian(model):
+    return isinstance(model.likelihood, gpflow.likelihoods.Gaussian)
+
+
+def holds_data(model):
+    return hasattr(model, "data")
+
+
+@pytest.fixture(params=some_slow([*REGRESSION, *CLASSES], quick=QUICK))
+def subject(request):
+    return Subject(request.param)
+
+
+@pytest.fixture
+def make(subject):
+    return subject.new
 
 
 def _variables(whole, seen):
@@ -93,18 +200,18 @@ def _kept():
 
 
 @pytest.fixture
-def shared(make, _kept, request):
+def shared(subject, _kept):
     """
     A function that returns a model which the tests of a module share, so that what it compiles is compiled once. All
     variables have their first values. Who replaces a part, or what is trained, makes a new one.
     """
-    name = request.node.callspec.params["make"]
 
     def as_new(P=1):
-        if (name, P) not in _kept:
-            model = make(P)
-            _kept[name, P] = model, [(variable, variable.numpy()) for variable in _variables(model, set())]
-        model, values = _kept[name, P]
+        key = subject.name, P if subject.is_regression else C
+        if key not in _kept:
+            model = subject.new(P)
+            _kept[key] = model, [(variable, variable.numpy()) for variable in _variables(model, set())]
+        model, values = _kept[key]
         for variable, value in values:
             variable.assign(value)
         return model
@@ -114,7 +221,27 @@ def shared(make, _kept, request):
 
 @pytest.fixture
 def model(shared):
+    """Of one output, or of three classes."""
     return shared()
+
+
+@pytest.fixture
+def many(shared, subject):
+    """Of several outputs."""
+    return shared(subject.columns)
+
+
+@pytest.fixture
+def compiled(subject, _kept):
+    """A function that returns the compiled objective of a shared model."""
+
+    def loss_of(model):
+        key = "loss", id(model)
+        if key not in _kept:
+            _kept[key] = subject.compiled_loss(model)
+        return _kept[key]
+
+    return loss_of
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +259,13 @@ def contract():
         for actual, expected in zip(first, second, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=rtol, atol=rtol)
 
+    def value_and_gradient(model, loss):
+        with tf.GradientTape() as tape:
+            value = loss()
+        return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, model.trainable_variables)]
+
     return types.SimpleNamespace(
-        N=N, D=D, M=M, data=make_data, Xnew=rng.uniform(-2.5, 2.5, size=(7, D)), perturb=perturb,
-        same_predictions=same_predictions,
+        N=N, D=D, M=M, Xnew=rng.uniform(-2.5, 2.5, size=(7, D)), labels=make_labels, new=functools.partial(Subject),
+        holds_data=holds_data, is_gaussian=is_gaussian, perturb=perturb, same_predictions=same_predictions,
+        value_and_gradient=value_and_gradient,
     )  # fmt: skip

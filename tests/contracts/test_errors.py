@@ -1,9 +1,10 @@
-"""What is not a number stops every model with a message, never with a result that is not a number."""
+"""A value that is not finite stops every model with a message; no result is NaN."""
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from model_registry import IN_REGRESSION
 
 
 def each_broken_variable(model, values=(np.nan,)):
@@ -28,17 +29,46 @@ def stops_or_is_finite(evaluate, bad):
     assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
 
 
-def test_the_objective(model):
-    compiled = model.training_loss_closure(compile=True)
-    expected = float(compiled())
-    for _, bad in each_broken_variable(model, (np.nan, np.inf)):
-        stops_or_is_finite(compiled, bad)
-        if np.isnan(bad):
-            stops_or_is_finite(model.training_loss, bad)
-    assert float(compiled()) == pytest.approx(expected, rel=1e-12)  # sites have come back to where they were
+def test_a_variable_that_is_nan(subject, model, compiled, contract):
+    """
+    The objective and predictions stop. Predictions of f do not read the likelihood's parameters, unless the model has
+    data; predictions of observations read everything. Then all is as it was.
+    """
+    loss, X, labels = compiled(model), contract.Xnew, np.zeros((len(contract.Xnew), 1))
+    Y = np.zeros((len(X), 3)) if not subject.is_regression and contract.is_gaussian(model) else labels
+    subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
+    expected, predict = float(loss()), tf.function(lambda: model.predict_f(X))
+    before = [value.numpy() for value in predict()]
+    variables, of_likelihood = model.trainable_variables, {id(v) for v in model.likelihood.trainable_variables}
+    for variable in variables:
+        value = variable.numpy()
+        variable.assign(np.full_like(value, np.nan))
+        for evaluate in (loss, subject.loss(model)):
+            stops_or_is_finite(evaluate, np.nan)
+        if contract.holds_data(model) or id(variable) not in of_likelihood:
+            for evaluate in (
+                predict,
+                lambda: model.predict_f(X, full_cov=True),
+                lambda: model.posterior("variable").predict_f(X),
+            ):
+                stops_or_is_finite(evaluate, np.nan)
+        stops_or_is_finite(lambda: model.predict_y(X), np.nan)
+        stops_or_is_finite(lambda: model.predict_log_density((X, Y)), np.nan)
+        variable.assign(value)
+    assert float(loss()) == pytest.approx(expected, rel=1e-12)  # sites have come back to where they were
+    for actual, wanted in zip(predict(), before, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-11, atol=1e-11)
 
 
-def test_its_derivatives(model):
+@IN_REGRESSION
+def test_a_variable_that_is_infinite(model, compiled):
+    loss = compiled(model)
+    for _, bad in each_broken_variable(model, (np.inf,)):
+        stops_or_is_finite(loss, bad)
+
+
+@IN_REGRESSION
+def test_derivatives_of_a_variable_that_is_nan(model):
     @tf.function
     def gradient():
         with tf.GradientTape() as tape:
@@ -49,21 +79,6 @@ def test_its_derivatives(model):
         stops_or_is_finite(gradient, bad)
 
 
-def test_predictions(model, contract):
-    marginals = tf.function(lambda: model.predict_f(contract.Xnew))
-    for _, bad in each_broken_variable(model):
-        stops_or_is_finite(marginals, bad)
-        stops_or_is_finite(lambda: model.predict_f(contract.Xnew, full_cov=True), bad)
-
-
-def test_predictions_of_observations(model, contract):
-    """They read the noise as well."""
-    model.likelihood.variance.unconstrained_variable.assign(np.nan)
-    stops_or_is_finite(lambda: model.predict_y(contract.Xnew), np.nan)
-    Y = np.zeros((len(contract.Xnew), 1))
-    stops_or_is_finite(lambda: model.predict_log_density((contract.Xnew, Y)), np.nan)
-
-
 class Undefined(gpflow.functions.Function):
     """A mean function that is 0 where there are data and NaN further away."""
 
@@ -71,6 +86,7 @@ class Undefined(gpflow.functions.Function):
         return 0.0 * tf.math.log(10.0 - X[..., :1])
 
 
+@IN_REGRESSION
 def test_a_mean_function_that_is_nan_at_new_inputs_is_an_error(make, contract):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
@@ -78,17 +94,16 @@ def test_a_mean_function_that_is_nan_at_new_inputs_is_an_error(make, contract):
             predict(contract.Xnew + 20.0)
 
 
-def test_posteriors(model, contract):
-    for _, bad in each_broken_variable(model):
-        stops_or_is_finite(lambda: model.posterior().predict_f(contract.Xnew), bad)
-        stops_or_is_finite(lambda: model.posterior("variable").predict_f(contract.Xnew), bad)
-    # A cache made before the kernel broke.
+@IN_REGRESSION
+def test_a_posterior_whose_kernel_breaks(model, contract):
+    """A cache made before."""
     posterior = model.posterior()
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
     stops_or_is_finite(lambda: posterior.predict_f(contract.Xnew), np.nan)
 
 
-def test_the_upper_bound(model):
+@IN_REGRESSION
+def test_the_upper_bound_of_nan(model):
     if not hasattr(model, "upper_bound"):
         pytest.skip("no upper bound is known for sites of any likelihood, nor for streams")
     bound = tf.function(model.upper_bound)
@@ -120,12 +135,14 @@ def test_inputs_to_predict_at(model, contract):
             compiled(Xnew)
 
 
+@IN_REGRESSION
 def test_an_overflowing_mean(model, contract):
     model.mean_function.c.assign([1e308])
     for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):
         stops_or_is_finite(evaluate, np.inf)
 
 
+@IN_REGRESSION
 def test_duplicate_inducing_points_without_jitter(make, contract):
     """Kuu is all fours, so its second pivot exactly 0: the message says what to try; max_jitter mends it."""
     Z = np.zeros((contract.M, contract.D))

@@ -4,62 +4,61 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.keras import tf_keras
+from model_registry import IN_REGRESSION
 
 
-@pytest.fixture(scope="module")
-def closures():
-    return {}
-
-
-@pytest.fixture
-def compiled(model, closures):
-    """The compiled objective of a model, which its tests share."""
-    if model not in closures:
-        closures[model] = model.training_loss_closure(compile=True)
-    return closures[model]
-
-
-def value_and_gradient(model, compiled):
-    def evaluate():
-        with tf.GradientTape() as tape:
-            loss = model.training_loss()
-        return loss, tape.gradient(loss, model.trainable_variables)
-
-    return (tf.function(evaluate) if compiled else evaluate)()
-
-
-def test_every_variable_has_a_derivative(model):
-    loss, gradients = value_and_gradient(model, compiled=False)
+def test_every_variable_has_a_derivative(subject, model, compiled, contract):
+    """Finite and not zero, and compiled what it is eagerly to 1e-12: other orders of a few sums, 100 eps or so."""
+    loss, gradients = contract.value_and_gradient(model, subject.loss(model))
     assert loss.shape == () and loss.dtype == tf.float64
-    assert len(gradients) >= 5  # two of the kernel, noise, Z, mean
-    for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
-        assert gradient is not None, variable.name
-        assert np.all(np.isfinite(tf.convert_to_tensor(gradient))), variable.name
-        assert np.any(tf.convert_to_tensor(gradient)), variable.name
-    compiled_loss, compiled_gradients = value_and_gradient(model, compiled=True)
-    # Other orders of a few sums: some 100 eps.
-    assert float(compiled_loss) == pytest.approx(float(loss), rel=1e-13)
-    for actual, expected in zip(compiled_gradients, gradients, strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(expected).max()))
+    assert len(gradients) >= 5  # two of the kernel, noise or epsilon, Z, mean
+    compiled_loss, compiled_gradients = contract.value_and_gradient(model, compiled(model))
+    assert float(compiled_loss) == pytest.approx(float(loss), rel=1e-12)
+    for variable, gradient, other in zip(model.trainable_variables, gradients, compiled_gradients, strict=True):
+        assert gradient.shape == variable.shape
+        assert np.all(np.isfinite(gradient)) and np.any(gradient), variable.name
+        np.testing.assert_allclose(other, gradient, rtol=0, atol=1e-12 * max(1.0, np.abs(gradient).max()))
 
 
-def test_derivatives_equal_finite_differences(shared):
-    """h = 1e-5: h^2 f''' / 6 + eps f / h is about 1e-9 for objectives of some 20 nats."""
-    model = shared(2)
-    rng = np.random.default_rng(1)
-    _, gradients = value_and_gradient(model, compiled=False)
+def compare_slopes(model, loss, contract):
+    """
+    Derivatives along a random direction of each variable, of length 1, and differences of fourth order, h = 2e-3. The
+    rule's error, h^4/30 times a fifth derivative of up to 1e3, is below 1e-9; rounding of 30 nats is 1e-11. That of
+    N probabilities, 1e-10 of each, is smooth, and so is 1e-9 of the derivatives too.
+    """
+    rng, h = np.random.default_rng(1), 2e-3
+    value, gradients = contract.value_and_gradient(model, loss)
     for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
         direction = rng.normal(size=variable.shape)
-        values = []
-        for step in (1e-5, -1e-5):
-            variable.assign_add(tf.constant(step * direction))
-            values.append(float(model.training_loss()))
-            variable.assign_sub(tf.constant(step * direction))
-        slope = float(tf.reduce_sum(direction * gradient))
-        assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6, abs=1e-7), variable.name
+        direction, start, values = direction / np.linalg.norm(direction), variable.numpy(), []
+        for steps in (1, -1, 2, -2):
+            variable.assign(start + steps * h * direction)
+            values.append(float(loss()))
+        variable.assign(start)
+        difference = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * h)
+        assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-7, abs=1e-8), variable.name
+    assert float(loss()) == pytest.approx(float(value), rel=1e-12)
 
 
+def test_derivatives_equal_finite_differences(many, compiled, contract):
+    compare_slopes(many, compiled(many), contract)
+
+
+def test_derivatives_of_a_stream_whose_points_stay(contract):
+    """
+    In all variables but Z. In Z the bound jumps there, by some 10 times the jitter: an old and a new inducing point at
+    one place share it, and are two with one each otherwise.
+    """
+    stream = contract.new("StreamingSVGP")
+    model = stream.new()
+    model.update(contract.labels(98))
+    gpflow.set_trainable(model.inducing_variable, False)
+    compare_slopes(model, stream.loss(model), contract)
+
+
+@IN_REGRESSION
 def test_the_upper_bound_is_above_all(model):
     if not hasattr(model, "upper_bound"):
         pytest.skip("no upper bound is known for sites of any likelihood")
@@ -73,48 +72,49 @@ def test_the_upper_bound_is_above_all(model):
     assert float(tf.function(model.upper_bound)()) == pytest.approx(float(model.upper_bound()), rel=1e-13)
 
 
-def test_scipy_improves_the_objective(model):
-    before = float(model.training_loss())
-    result = gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 8})
-    after = float(model.training_loss())
+def test_scipy_improves_the_objective(subject, model, compiled):
+    loss = compiled(model)
+    before = float(loss())
+    result = gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, compile=False, options={"maxiter": 8})
+    after = float(subject.loss(model)())
     assert after < before - 0.1
     assert after == pytest.approx(float(result.fun), rel=1e-12)
 
 
 def test_adam_improves_the_objective(model, compiled):
-    optimizer = tf_keras.optimizers.Adam(0.02)
-    losses = [float(compiled())]
+    optimizer, loss = tf_keras.optimizers.Adam(0.02), compiled(model)
+    before = float(loss())
     for _ in range(12):
-        optimizer.minimize(compiled, model.trainable_variables)
-        losses.append(float(compiled()))
-    assert np.all(np.isfinite(losses))
-    assert losses[-1] < losses[0] - 1e-2
+        optimizer.minimize(loss, model.trainable_variables)
+    assert float(loss()) < before - 1e-2
 
 
-def test_a_compiled_objective_is_traced_once(model, compiled, contract):
-    for seed in range(3):
+def test_a_compiled_objective_is_traced_once(subject, model, compiled, contract):
+    """Whatever changes: variables, alpha, data or their number. What it gives is what it gives eagerly."""
+    loss, eager = compiled(model), subject.loss(model)
+    seen = [float(loss())]
+    for seed in range(2):
         contract.perturb(model, seed, size=0.1)
-        assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
-    if hasattr(model, "alpha"):
-        model.alpha = 0.0 * model.alpha
-        assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
-    X, Y = (values.numpy() for values in model.data)
-    model.data = (X, -Y)
-    assert float(compiled()) == pytest.approx(float(model.training_loss()), rel=1e-12)
-    assert compiled.experimental_get_tracing_count() == 1
+        seen.append(float(loss()))
+        assert seen[-1] == pytest.approx(float(eager()), rel=1e-12)
+    subject.change_settings(model)
+    seen.append(float(loss()))
+    assert seen[-1] == pytest.approx(float(eager()), rel=1e-12)
+    assert np.min(np.abs(np.diff(seen))) > 1e-3
+    assert loss.experimental_get_tracing_count() == 1
 
 
+@IN_REGRESSION
 def test_priors_count(make):
     model = make()
     before = float(model.training_loss())
-    import tensorflow_probability as tfp
-
     model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(1.0))
     prior = float(model.log_prior_density())
     assert prior != 0.0
     assert float(model.training_loss()) == pytest.approx(before - prior, rel=1e-12)
 
 
+@IN_REGRESSION
 def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
     """Outputs are independent given kernel and noise: two are the sum of one each. (Penalties count once for each.)"""
     both = make(2, mean_function=None)
@@ -127,6 +127,7 @@ def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
     assert float(both.training_loss()) == pytest.approx(alone, rel=1e-12)
 
 
+@IN_REGRESSION
 def test_fixed_variables_are_left_alone(make):
     model = make()
     gpflow.set_trainable(model.inducing_variable, False)
@@ -136,17 +137,23 @@ def test_fixed_variables_are_left_alone(make):
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
-def test_single_precision(make, model, contract):
-    """float32 all through, and the number that float64 gives to the digits that are left: cond(Kuu) eps = 1e-4."""
-    reference = model
+def test_single_precision(subject, make, model, contract):
+    """
+    float32 all through, and the numbers of float64 to the digits that are left: cond(Kuu) eps = 1e-4 in regression. Of
+    three classes Kuu's condition number is about 2, and the jitters differ by 9e-6: some 1e-5 of the loss, which is
+    stationary in sites that are exact to 1e-4 of a standard deviation. Predictions follow these.
+    """
+    of_loss, of_gradients = (1e-3, 1e-2) if subject.is_regression else (1e-4, 1e-3)
+    expected, slopes = contract.value_and_gradient(model, subject.loss(model))
+    predictions = model.predict_f(contract.Xnew)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
-        model = make(mean_function=gpflow.functions.Constant(np.array([0.1], np.float32)))
-        assert {variable.dtype for variable in model.trainable_variables} == {tf.float32}
-        loss, gradients = value_and_gradient(model, compiled=True)
-        assert loss.dtype == tf.float32
-        mean, variance = model.predict_f(contract.Xnew.astype(np.float32))
-        assert mean.dtype == variance.dtype == tf.float32
-    assert float(loss) == pytest.approx(float(reference.training_loss()), rel=1e-3)
-    expected = value_and_gradient(reference, compiled=False)[1]
-    for actual, wanted in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-2 * max(1.0, np.abs(wanted).max()))
+        single, Xnew = make(), contract.Xnew.astype(np.float32)
+        assert {variable.dtype for variable in single.trainable_variables} == {tf.float32}
+        loss, gradients = contract.value_and_gradient(single, subject.loss(single))
+        found, (observed, _) = single.predict_f(Xnew), single.predict_y(Xnew)
+    assert {value.dtype for value in (loss, *gradients, *found, observed)} == {tf.float32}
+    assert float(loss) == pytest.approx(float(expected), rel=of_loss)
+    for actual, wanted in zip(gradients, slopes, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=of_gradients * max(1.0, np.abs(wanted).max()))
+    for actual, wanted in zip(found, predictions, strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=0, atol=1e-3)

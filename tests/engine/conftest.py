@@ -43,22 +43,20 @@ class TensorRows:
         self.inputs = tuple(tf.convert_to_tensor(values) for values in (Kuf, Kff, noise, residual))
         self.num_outputs = self.inputs[3].shape[-1]
         self.variables = ()
-        self._chunks, self._num_data = chunks, self.inputs[2].shape[-1]
+        chunked = chunks.split([tf.range(self.inputs[2].shape[-1])])
+        self.sum_over_chunks, self.only_chunk = chunked.sum, chunked.only_chunk
 
-    def sum_over_chunks(self, part, zero):
-        return self._chunks.sum([tf.zeros([self._num_data])], part, zero)
-
-    def __call__(self, chunk, Kuf, Kff, noise, residual, *, dtype=tf.float64):
-        index = self._chunks.take(tf.range(self._num_data), chunk)  # [n]
-        if isinstance(self._chunks, Blocks):
-            members = self._chunks.divide(index[:, None], chunk)  # [G, b, 1]
+    def __call__(self, chunk, Kuf, Kff, noise, residual):
+        (index,) = chunk.data  # [n]
+        if chunk.shape is not None:
+            members = chunk.as_blocks(index[:, None])  # [G, b, 1]
             pairs = tf.stack(tf.broadcast_dynamic_shape(tf.shape(members), tf.shape(tf.transpose(members, [0, 2, 1]))))
             left, right = tf.broadcast_to(members, pairs), tf.broadcast_to(tf.transpose(members, [0, 2, 1]), pairs)
             prior = tf.gather_nd(Kff, tf.stack([left, right], axis=-1))  # [G, b, b]
         else:
             prior = tf.gather(tf.linalg.diag_part(Kff), index, axis=-1)  # [..., n]
         return Rows(
-            Kuf=tf.cast(tf.gather(Kuf, index, axis=-1), dtype),
+            Kuf=tf.gather(Kuf, index, axis=-1),
             Kff=prior,
             noise=tf.gather(noise, index, axis=-1),
             residual=tf.gather(residual, index, axis=-2),

@@ -34,7 +34,6 @@ POWERS = {
     "T-SGPR": Powers(0.0, 1.0, 0.5),
     "tiny": Powers(1e-5, 1e-5, 0.5),
 }
-SCALES = [1.0, 0.6, 1.7]
 
 
 @pytest.fixture(params=["rows", "equal", "unequal"])
@@ -63,7 +62,7 @@ def collected(dense, problem, chunks, sites, powers, scale):
     with tf.GradientTape() as tape:
         tape.watch(sources)
         sums = dense.accumulate_sums(
-            rows, chunks, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorize=dense.factorize
+            rows, sites, dense.tensors(powers), Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         objective = dense.paired(dense.cotangents(sums, 5), sums)
     return sums, tape.gradient(objective, sources, unconnected_gradients="zero")
@@ -88,8 +87,9 @@ def with_symmetric_covariances(gradients):
     return [0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("kind", ["rows", "rows at once", "equal", "unequal"])
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("rows", 0.6), ("rows", 1.0), ("rows at once", 1.7), ("equal", 0.6), ("unequal", 1.7)]
+)
 def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale):
     problem = dense.problem(seed=1)
     blocks = dense.blocks(kind, 13)
@@ -156,7 +156,6 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
         rows = dense.TensorRows(chunks, Kuf, problem.Kff, problem.noise, problem.residual)
         return dense.accumulate_sums(
             rows,
-            chunks,
             sites,
             dense.tensors(powers),
             Kuu=tf.constant(problem.Kuu),
@@ -188,7 +187,7 @@ def test_derivatives_equal_finite_differences(dense, kind):
             tf.constant(values + step * change) for values, change in zip(point, direction, strict=True)
         )
         sums = dense.accumulate_sums(
-            dense.TensorRows(chunks, *rows), chunks, sites, powers, Kuu=Kuu, scale=scale, factorize=dense.factorize
+            dense.TensorRows(chunks, *rows), sites, powers, Kuu=Kuu, scale=scale, factorize=dense.factorize
         )
         return float(dense.paired(dense.cotangents(sums, 5), sums))
 
@@ -263,7 +262,6 @@ def test_several_latent_functions_are_several_calls(dense, powers, chunks):
         tape.watch([*sources, scale])
         sums = dense.accumulate_sums(
             dense.TensorRows(chunks, *sources[1:]),
-            chunks,
             IndependentSites(),
             dense.tensors(powers),
             Kuu=sources[0],
@@ -296,7 +294,6 @@ def test_several_latent_functions_share_a_residual(dense):
         results.append(
             dense.accumulate_sums(
                 dense.TensorRows(chunks, *rows),
-                chunks,
                 IndependentSites(),
                 dense.tensors(POWERS["PEP 0.5"]),
                 Kuu=Kuu,
@@ -330,19 +327,16 @@ def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
         num_outputs, variables = 2, ()
 
         def __init__(self, *inputs):
-            self.inputs = inputs
+            chunked = chunks.split([inputs[2]])
+            self.inputs, self.sum_over_chunks, self.only_chunk = inputs, chunked.sum, chunked.only_chunk
 
-        def sum_over_chunks(self, part, zero):
-            return chunks.sum([self.inputs[2]], part, zero)
-
-        def __call__(self, chunk, Kuf, *others, dtype=tf.float64):
-            columns, *others = (chunks.take(values, chunk) for values in (tf.transpose(Kuf), *others))
-            return Rows(tf.cast(tf.transpose(columns), dtype), *others)
+        def __call__(self, chunk, Kuf, *others):
+            columns, *others = (chunk.take(values) for values in (tf.transpose(Kuf), *others))
+            return Rows(tf.transpose(columns), *others)
 
     def objective(Kuu, *rows):
         sums = dense.accumulate_sums(
             OpenRows(*rows),
-            chunks,
             IndependentSites(),
             dense.tensors(POWERS["PEP 0.5"]),
             Kuu=Kuu,

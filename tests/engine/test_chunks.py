@@ -1,12 +1,13 @@
 """Chunks visit each row and each block once, with what belongs to it; partitions can change under a compiled graph."""
 
+import itertools
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import Blocks, SingleRows, default_chunk_size
+from gpflow_pep.engine import AllRows, Blocks, SingleRows, default_chunk_size
 
 PARTITIONS = {
     "one block": [7],
@@ -15,6 +16,13 @@ PARTITIONS = {
     "unequal": [4, 1, 2, 4, 1, 1, 6, 2],
     "one wide": [1, 30, 1],
 }
+
+
+def visited(chunks, N):
+    """All chunks of rows 0, ..., N - 1, in turn."""
+    found = []
+    chunks.split([tf.range(N)]).sum(lambda chunk: found.append(chunk) or (), ())
+    return found
 
 
 @pytest.mark.parametrize("name", PARTITIONS)
@@ -28,10 +36,11 @@ def test_blocks_cover_each_row_once(name):
         chunks = Blocks(rows, sizes, chunk_size)
         assert int(chunks.num_blocks(tf.constant(N))) == B
         seen_rows, seen_blocks = [], []
-        for chunk in tf.range(chunks.count(tf.constant(N))):
-            members = chunks.take(tf.range(N), chunk)  # [n]
-            divided = chunks.divide(members[:, None], chunk).numpy()[:, :, 0]  # [G, b]
-            blocks = chunks.take_blocks(tf.range(B), chunk).numpy()  # [G]
+        for chunk in visited(chunks, N):
+            members = chunk.take(tf.range(N))  # [n]
+            np.testing.assert_array_equal(chunk.data[0], members)
+            divided = chunk.as_blocks(members[:, None]).numpy()[:, :, 0]  # [G, b]
+            blocks = chunk.take_blocks(tf.range(B)).numpy()  # [G]
             assert len(divided) == 1 or divided.size <= (chunk_size or 1024)
             for block, in_block in zip(blocks, divided, strict=True):
                 assert np.all(owner[in_block] == block)
@@ -44,26 +53,19 @@ def test_blocks_cover_each_row_once(name):
 
 
 def test_single_rows_cover_each_row_once():
-    for chunk_size in [1, 2, 5, 12, None]:
-        for N in [1, 2, 5, 12, 13]:
-            chunks = SingleRows(chunk_size)
-            count = int(chunks.count(tf.constant(N)))
-            parts = [chunks.take(tf.range(N), chunk).numpy() for chunk in range(count)]
-            assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
-            np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
-            assert int(chunks.num_blocks(tf.constant(N))) == N
-            np.testing.assert_array_equal(chunks.take_blocks(tf.range(N), 0), parts[0])
+    for chunk_size, N in itertools.product([1, 2, 5, 12, None], [1, 2, 5, 12, 13]):
+        chunks = SingleRows(chunk_size)
+        parts = [chunk.take(tf.range(N)).numpy() for chunk in visited(chunks, N)]
+        assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
+        np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
+        assert int(chunks.num_blocks(tf.constant(N))) == N
+        np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
 
 
-def test_one_value_for_all_blocks_is_handed_on():
+@pytest.mark.parametrize("chunks", [SingleRows(2), Blocks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"])
+def test_a_single_value_holds_for_all_blocks(chunks):
     value = tf.constant(0.5)
-    assert chunks_value(SingleRows(2), value) == chunks_value(Blocks(np.arange(4), np.array([2, 2])), value) == 0.5
-
-
-def chunks_value(chunks, value):
-    taken = chunks.take_blocks(value, tf.constant(0))
-    assert taken.shape == ()
-    return float(taken)
+    assert all(chunk.take_blocks(value) is value for chunk in visited(chunks, 4))
 
 
 def test_a_new_plan_does_not_retrace():
@@ -71,34 +73,54 @@ def test_a_new_plan_does_not_retrace():
     chunks = Blocks(np.arange(6), np.array([2, 4]), 3)
 
     @tf.function
-    def visited():
-        count = chunks.count(tf.constant(0))
-        rows = tf.TensorArray(tf.int32, size=count, infer_shape=False)
-        for chunk in tf.range(count):
-            rows = rows.write(chunk, chunks.take(tf.range(100), chunk))
-        return rows.concat(), chunks.num_blocks(tf.constant(0))
+    def found():
+        chunked = chunks.split([tf.range(100)])
+        rows = chunked.concatenate(lambda chunk: chunk.data, tf.int32, [[None]])[0]
+        return rows, chunked.in_order_of_data(rows), chunks.num_blocks(tf.constant(0))
 
     partitions = [(6, [2, 4]), (11, [5, 1, 1, 4]), (3, [3]), (6, [1] * 6), (6, [2, 4])]
     for N, sizes in partitions:
         order = np.random.default_rng(N).permutation(N)
         chunks.replan(order, np.array(sizes))
-        rows, num_blocks = visited()
+        rows, in_order, num_blocks = found()
         assert sorted(rows.numpy()) == list(range(N))
+        np.testing.assert_array_equal(in_order, np.arange(N))
         assert int(num_blocks) == len(sizes)
         np.testing.assert_array_equal(chunks.sizes, sizes)
-    assert visited.experimental_get_tracing_count() == 1
+    assert found.experimental_get_tracing_count() == 1
 
 
 def test_a_chunk_may_be_larger_than_anything():
     """All rows are in the first one."""
     for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
-        rows = tf.range(12)
-        sizes = np.array([5, 5, 2])
-        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), sizes, chunk_size)):
-            count = int(chunks.count(tf.constant(12)))
-            assert count == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
-            found = tf.concat([chunks.take(rows, tf.constant(chunk)) for chunk in range(count)], 0)
-            np.testing.assert_array_equal(tf.sort(found), rows)
+        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
+            found = visited(chunks, 12)
+            assert len(found) == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
+            np.testing.assert_array_equal(tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12))
+
+
+@pytest.mark.parametrize("N", [0, 3, 4, 8, 11])
+@pytest.mark.parametrize("chunks", [SingleRows(4), AllRows()], ids=["in chunks", "at once"])
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["", "XLA"])
+def test_sums_and_rows_are_complete(N, chunks, jit_compile):
+    """For any number of rows, also none, and with XLA, which wants chunks of one shape in a loop."""
+    X = tf.reshape(tf.range(2.0 * N), [N, 2])
+
+    @tf.function(jit_compile=jit_compile, autograph=False, reduce_retracing=True)
+    def found(X):
+        chunked = chunks.split([X])
+        (total,) = chunked.sum(lambda chunk: [tf.reduce_sum(chunk.take(X), axis=0)], [tf.zeros([2])])
+        return total, *chunked.concatenate(lambda chunk: [2.0 * chunk.data[0]], tf.float32, [[None, 2]])
+
+    total, rows = found(X)
+    np.testing.assert_array_equal(total, tf.reduce_sum(X, axis=0))
+    np.testing.assert_array_equal(rows, 2.0 * X)
+
+
+def test_blocks_are_refused_by_xla():
+    chunks = Blocks(np.arange(4), np.array([2, 2]))
+    with pytest.raises(NotImplementedError, match="XLA cannot compile a model with blocks of rows"):
+        tf.function(lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True)()
 
 
 def test_chunks_of_a_gpu_are_as_wide_as_memory_allows():

@@ -138,10 +138,14 @@ def test_sums_and_products(name):
     agree(everything(ours, kernel, Z, X), everything(differences, kernel, Z, X), 1e-13, 1e-11)
 
 
-@pytest.mark.parametrize("shift", [0.0, 2.0**30])
 @pytest.mark.parametrize("kernel", CLASSES)
-def test_points_that_coincide(kernel, shift):
+def test_points_that_coincide(kernel):
     """Rows are inducing points, or as near as 2^-10, 2^-26 of a lengthscale; all of it also far from the origin."""
+    for shift in (0.0, 2.0**30):
+        compare_points_that_coincide(kernel, shift)
+
+
+def compare_points_that_coincide(kernel, shift):
     made = kernel(1.3, ARD)
     near = np.concatenate([Z, Z[:2] + 2.0**-10, Z[2:] + (2.0**-26 if shift == 0.0 else 0.0)])
     actual, expected = everything(ours, made, Z + shift, near + shift), everything(differences, made, Z, near)

@@ -41,8 +41,8 @@ def test_rows_are_asked_about(runs):
     [
         ({"rule": "variance"}, "rule is 'variance'; accepted are entropy, random"),
         ({"per_round": 200}, "per_round is 200; whole numbers from 1 to additions, 100, are accepted"),
-        ({"dataset": "iris"}, "initial is 100, additions 100, num_test 500; .* whose sum is 150"),
-        ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression"),
+        ({"dataset": "iris"}, "initial is 100, additions 100, num_test 500; .* at most 150"),
+        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
     ],
 )
 def test_bad_configuration_names_the_entry(runs, updates, message):
@@ -75,7 +75,7 @@ def test_command(monkeypatch, capsys, runs):
     [
         (["--set", "iris"], "initial is 100"),
         (["--set", "irises"], "name is 'irises'; accepted are"),
-        (["--set", "diabetes"], "dataset is 'diabetes', which is for regression"),
+        (["--set", "diabetes"], "dataset 'diabetes' is for regression"),
         ([*SMALL, "--per-round", "7"], "2"),
         ([*SMALL, "--repetitions", "0"], "2"),
         ([*SMALL, "--M", "11"], "2"),

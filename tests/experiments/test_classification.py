@@ -99,7 +99,7 @@ def test_minibatches_of_adam(run_tiny, model):
         ({"kernel": "Linear"}, "kernel is 'Linear'"),
         pytest.param({"optimizer": "scipy"}, "optimizer is 'scipy'; accepted are lbfgs, adam", marks=pytest.mark.slow),
         ({"batch_size": 10}, "batch_size is 10; with optimizer=lbfgs"),
-        ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression .* for .* and multiclass there are"),
+        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression .* accepted for .* and multiclass are"),
         ({"M": 41}, "M is 41"),
         ({"alpha": 1.5}, "alpha"),
     ],
@@ -111,7 +111,7 @@ def test_bad_configuration_names_the_entry(run_tiny, updates, message):
 
 def test_regression_refuses_labels(runs):
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
-    with pytest.raises(ValueError, match="dataset is 'breast-cancer', which is for classification"):
+    with pytest.raises(ValueError, match="dataset 'breast-cancer' is for classification"):
         regression.ex.run(config_updates={"dataset": "breast-cancer"}, options=options)
 
 
@@ -240,7 +240,7 @@ def test_quantile_propagation_over_folds():
 
 
 def test_quantile_propagation_refuses_other_sets(runs):
-    with pytest.raises(SystemExit, match="dataset is 'diabetes', which is for regression"):
+    with pytest.raises(SystemExit, match="dataset 'diabetes' is for regression"):
         quantile_propagation.main(["--sets", "diabetes", "--runs", str(runs)])
     assert not runs.exists()
 

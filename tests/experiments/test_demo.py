@@ -88,9 +88,9 @@ def test_short_demonstration_of_streaming(runs, capfd, monkeypatch):
 
 
 def test_data_set_of_another_task_ends_the_demonstration(runs):
-    with pytest.raises(SystemExit, match="dataset is 'breast-cancer', which is for classification"):
+    with pytest.raises(SystemExit, match="dataset 'breast-cancer' is for classification"):
         demo.main(["--dataset", "breast-cancer", "--runs", str(runs)])
-    with pytest.raises(SystemExit, match="dataset is 'diabetes', which is for regression"):
+    with pytest.raises(SystemExit, match="dataset 'diabetes' is for regression"):
         demo.main(["--task", "classification", "--dataset", "diabetes", "--runs", str(runs)])
     assert not runs.exists()
 

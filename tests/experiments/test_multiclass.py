@@ -136,7 +136,7 @@ def test_table(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sets", "diabetes"], "dataset is 'diabetes', which is for regression .* for multiclass there are glass"),
+        (["--sets", "diabetes"], "dataset 'diabetes' is for regression .* accepted for multiclass are glass"),
         (["--sets", "iris", "--splits", "21"], "split is 20"),
     ],
 )

@@ -98,7 +98,7 @@ def test_orders(run_tiny, order):
     [
         ({"model": "PEPR"}, "model is 'PEPR'; accepted are STREAM, BATCH, GPR, SGPR, SVGP"),
         ({"dataset": "breast-cancer", "model": "GPR"}, "model is 'GPR'; accepted are STREAM, BATCH"),
-        ({"dataset": "diabetes"}, "dataset is 'diabetes', which is for regression"),
+        ({"dataset": "diabetes"}, "dataset 'diabetes' is for regression"),
         ({"order": "sideways"}, "order is 'sideways'; accepted are forward, backward, shuffled"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'; accepted are lbfgs, adam"),

@@ -146,7 +146,7 @@ def test_beside_published():
     table = beside_published({"SGPR": [result(-0.44, 0.25, 0.10, 0.29), result(-0.45, 0.27, 0.12, 0.30)]}, 5)
     cells = "SGPR 0.445 ± 0.005 0.883 0.260 ± 0.010 0.256 -0.110 ± 0.010 -0.136 0.295 ± 0.005 0.299 1.98 3 5 0/2 0/2"
     assert " ".join(table.splitlines()[2].split()) == cells
-    assert table.endswith("within 0.02 of the published but for SGPR: LL +0.026.")
+    assert table.endswith("within 0.02 of the published except SGPR: LL +0.026.")
     assert beside_published({"SGPR": [result(-0.44, 0.26, 0.13, 0.29)]}, 5).endswith("of the published.")
 
 
@@ -172,7 +172,7 @@ def test_command_refuses(runs, capsys):
     assert "--alphas is for S4 only." in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         structured.main(["S2", *TINY, "--M", "61", "--runs", str(runs)])
-    assert "--M is 61, more than there are training rows, 60." in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="dataset is 'iris', which is for multiclass"):
+    assert "--M is 61, but there are only 60 training rows." in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="dataset 'iris' is for multiclass"):
         structured.main(["S4", "--sets", "iris", "--runs", str(runs)])
     assert not runs.exists()

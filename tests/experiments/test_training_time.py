@@ -74,5 +74,5 @@ def test_command_refuses(runs, monkeypatch, capsys):
         training_time.main(["--split", "20", "--runs", str(runs)])
     with pytest.raises(SystemExit, match="2"):
         training_time.main(["--M", "41", "--max-train", "40", "--runs", str(runs)])
-    assert "--M is 41, more than there are training rows, 40." in capsys.readouterr().err
+    assert "--M is 41, but there are only 40 training rows." in capsys.readouterr().err
     assert not runs.exists()

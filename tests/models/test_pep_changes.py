@@ -27,6 +27,28 @@ def make(**options):
     return PEP((X, Y), SquaredExponential(), Probit(), Z, tol=TOL, **options)
 
 
+@pytest.fixture(scope="module")
+def _kept():
+    model = make()
+    return model, gpflow.utilities.read_values(model), gradient_of(model)
+
+
+@pytest.fixture
+def model(_kept):
+    """Compiled once; always the same, with sites that say nothing."""
+    model, values, _ = _kept
+    model.data, model.alpha = (X, Y), 0.5
+    gpflow.utilities.multiple_assign(model, values)
+    model.reset_sites()
+    return model
+
+
+@pytest.fixture
+def expected(_kept):
+    """The gradient of such a model."""
+    return _kept[2]
+
+
 # --- between the objective and its gradient -------------------------------------------------------------------------
 
 CHANGES = {
@@ -44,9 +66,7 @@ def gradient_of(model):
 
 
 @pytest.mark.parametrize("change", some_slow(CHANGES, quick=["data", "kernel"]))
-def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
-    model = make()
-    expected = gradient_of(model)
+def test_a_gradient_is_that_of_the_objective_when_it_was_computed(model, expected, change):
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     CHANGES[change](model)
@@ -54,10 +74,10 @@ def test_a_gradient_is_that_of_the_objective_when_it_was_computed(change):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-@pytest.mark.parametrize("part", ["kernel", "inducing_variable"])
-def test_a_parameter_fixed_at_compilation_may_be_trained_later(part):
+@pytest.mark.parametrize("part", some_slow(["kernel", "inducing_variable"], 1))
+def test_a_parameter_fixed_at_compilation_may_be_trained_later(expected, part):
     """The loss is first called, and traced, without a tape."""
-    model, fresh = make(), make()
+    model = make()
     gpflow.set_trainable(getattr(model, part), False)
     loss = model.training_loss_closure()
     value = loss()
@@ -65,13 +85,13 @@ def test_a_parameter_fixed_at_compilation_may_be_trained_later(part):
     with tf.GradientTape() as tape:
         assert float(loss()) == pytest.approx(float(value), rel=REL)
         again = loss()
-    for one, other in zip(tape.gradient(again, model.trainable_variables), gradient_of(fresh), strict=True):
+    for one, other in zip(tape.gradient(again, model.trainable_variables), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-def test_a_gradient_after_a_part_was_replaced():
+def test_a_gradient_after_a_part_was_replaced(expected):
     model = make()
-    expected, variables = gradient_of(model), model.trainable_variables
+    variables = model.trainable_variables
     with tf.GradientTape() as tape:
         loss = model.training_loss()
     model.kernel = SquaredExponential() + SquaredExponential()
@@ -89,10 +109,7 @@ def test_a_gradient_after_the_stream_has_gone_on():
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
-def test_in_a_compiled_function_too():
-    model = make()
-    expected = gradient_of(model)
-
+def test_a_gradient_in_a_compiled_function_is_that_of_its_objective(model, expected):
     @tf.function
     def step(alpha):
         with tf.GradientTape() as tape:
@@ -146,9 +163,8 @@ def test_max_jitter_given_later():
 # --- minibatches ----------------------------------------------------------------------------------------------------
 
 
-def test_predictions_in_the_midst_of_an_epoch_do_not_spoil_it():
-    """They converge the sites; the sums that the epoch goes on with are those of these sites."""
-    model = make()
+def test_predictions_within_an_epoch_do_not_spoil_it(model):
+    """They converge the sites; the epoch continues with the sums of these sites."""
     model.update_sites()
     converged = [gradients[1] for gradients in model.minibatches(N // 4, seed=1)]
     model.reset_sites()
@@ -159,8 +175,7 @@ def test_predictions_in_the_midst_of_an_epoch_do_not_spoil_it():
     np.testing.assert_allclose(rest, converged[1:], rtol=REL)
 
 
-def test_data_that_change_in_the_midst_of_an_epoch():
-    model = make()
+def test_data_that_change_within_an_epoch_are_an_error(model):
     steps = model.minibatches(5)
     next(steps)
     model.data = (X[:10], Y[:10])
@@ -223,8 +238,7 @@ def test_masked_data_are_refused():
         PEP((np.ma.masked_array(X, mask=np.arange(N)[:, None] == 3), Y), SquaredExponential(), Probit(), Z)
 
 
-def test_labels_to_score_are_checked():
-    model = make()
+def test_labels_to_score_are_checked(model):
     for labels in (Y + 1.0, 2.0 * Y - 1.0):
         with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold the labels 0 and 1 for Probit"):
             model.predict_log_density((X, labels))

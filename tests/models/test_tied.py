@@ -132,7 +132,7 @@ def test_references_of_one_latent_function(case, kind):
     ("kind", "parts", "whiten"),
     some_slow(
         itertools.product(MODELS, ["shared", "separate"], [True, False]),
-        quick=[(APEP, "shared", True), (ARPEP, "separate", False), (RPAPEP, "separate", True)],
+        quick=[(APEP, "shared", True), (ARPEP, "shared", False), (RPAPEP, "separate", True)],
     ),
 )
 def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
@@ -309,19 +309,9 @@ def test_natural_gradients(kind):
         with tf.GradientTape() as tape:
             value = loss()
         gradient_norms.append(max(np.abs(gradient).max() for gradient in tape.gradient(value, variables)))
-        for _ in range(60):
+        for _ in range(25):  # a step of 0.1 leaves 0.9^25 = 0.07 of the way
             natural.minimize(loss, [(model.q_mu, model.q_sqrt)])
     assert gradient_norms[1] < 0.2 * gradient_norms[0]
-
-
-@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[ARPEP]))
-def test_lbfgs(kind):
-    model = make(kind, num_data=N)
-    before = float(model.training_loss(data()))
-    result = gpflow.optimizers.Scipy().minimize(
-        model.training_loss_closure(data()), model.trainable_variables, options={"maxiter": 30}
-    )
-    assert result.fun < before - 5.0
 
 
 def best_apep(rows, points):
@@ -371,18 +361,6 @@ def test_values_that_are_not_finite_are_an_error(kind):
         model.training_loss(data())
     with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean are not finite"):
         model.predict_f(X)
-
-
-@pytest.mark.parametrize("kind", some_slow(MODELS, quick=[APEP]))
-def test_labels_are_checked(kind):
-    wrong = X, np.full((N, 1), 3.0)
-    model = make(kind)
-    with pytest.raises(
-        ValueError, match=r"\(Y\) must hold the labels 0, 1, ..., 2 .* got 3 in row 0 \(12 such values\)"
-    ):
-        model.training_loss(wrong)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\(Y\) must hold the labels"):
-        tf.function(model.training_loss)(wrong)
 
 
 def test_bad_arguments_are_refused():

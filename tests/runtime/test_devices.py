@@ -5,17 +5,19 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.engine import Blocks, SingleRows
-from gpflow_pep.runtime.devices import Devices, side_by_side
+from gpflow_pep.runtime.devices import side_by_side
 
 HERE = ("CPU:0", "CPU:0", "CPU:0")  # three loops on one device: which device it is makes no difference to the numbers
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
-def test_every_chunk_has_one_device(count):
-    shares = Devices(HERE).shares(tf.constant(count))
-    chunks = [int(share.first) + number for share in shares for number in range(int(share.count))]
-    assert chunks == list(range(count))
-    sizes = [int(share.count) for share in shares]
+def test_chunks_are_divided_evenly(count):
+    placed = []
+    SingleRows(1, HERE).split([tf.range(count)]).sum(
+        lambda chunk: placed.append((chunk.place[0], int(chunk.data[0][0]))) or (), ()
+    )
+    assert [row for _, row in placed] == list(range(count))
+    sizes = np.bincount([device for device, _ in placed], minlength=3)
     assert max(sizes) - min(sizes) <= 1
 
 
@@ -26,21 +28,20 @@ def test_shares_have_the_rows_of_all(name, N, eagerly):
     """Sums, what is put together in order, and what is kept and read again."""
     rng = np.random.default_rng(0)
     sizes = np.array([1, N - 1]) if N < 5 else np.array([2, 3, 2, N - 7])
-    devices = Devices(HERE)
-    chunks = SingleRows(4, devices) if name == "single rows" else Blocks(rng.permutation(N), sizes, 4, devices)
+    chunks = SingleRows(4, HERE) if name == "single rows" else Blocks(rng.permutation(N), sizes, 4, HERE)
     data = tf.constant(rng.normal(size=(N, 2))), tf.constant(rng.normal(size=(N, 1)))
 
     def found():
-        spread = chunks.spread(data)
-        kept = chunks.keep(data, lambda chunk: (tf.transpose(chunks.rows(spread, chunk)[0]),), tf.float64, 1)
+        chunked = chunks.split(data)
+        kept = chunked.keep(lambda chunk: (tf.transpose(chunk.data[0]),), tf.float64, 1)
 
         def part(chunk):
-            X, Y = chunks.rows(spread, chunk)
+            X, Y = chunk.data
             (again,) = kept(chunk)
-            return (tf.matmul(again, Y) + 0.0 * tf.reduce_sum(X - chunks.take(data[0], chunk)),)
+            return (tf.matmul(again, Y) + 0.0 * tf.reduce_sum(X - chunk.take(data[0])),)
 
-        whole = chunks.concatenate(data, lambda chunk: chunks.rows(spread, chunk)[:1], tf.float64, [[None, 2]])[0]
-        return *chunks.sum(data, part, [tf.zeros([2, 1], tf.float64)]), chunks.in_order_of_data(whole)
+        whole = chunked.concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 2]])[0]
+        return *chunked.sum(part, [tf.zeros([2, 1], tf.float64)]), chunked.in_order_of_data(whole)
 
     total, whole = found() if eagerly else tf.function(found)()
     np.testing.assert_allclose(total, tf.matmul(*data, transpose_a=True), rtol=1e-13)

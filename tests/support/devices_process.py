@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.runtime.devices import Devices
-from gpflow_pep.training.step import training_step
+from gpflow_pep.runtime.devices import devices_of_strategy
+from gpflow_pep.training.objectives import training_step
 
 tf.debugging.set_log_device_placement("log" in sys.argv[1])
 (CPU,) = tf.config.list_physical_devices("CPU")
@@ -72,7 +72,7 @@ def _on_every_device(model):
 @contextmanager
 def _logged(name):
     """Mark what TensorFlow writes to its log meanwhile."""
-    devices = 1 if Devices.of_strategy() is None else len(Devices.of_strategy().names)
+    devices = len(devices_of_strategy() or [None])
     print(f"\nstep of {name} on {devices}", file=sys.stderr, flush=True)
     yield
     print("\nend of step", file=sys.stderr, flush=True)

@@ -10,7 +10,9 @@ from typing import Any
 
 import gpflow
 import numpy as np
+import pytest
 from gpflow.utilities import positive
+from quick import some_slow
 
 import gpflow_pep
 
@@ -115,4 +117,12 @@ ENTRIES = (
 
 REGRESSION = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.regression.items()}
 CLASSES = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.classes.items()}
+QUICK = ("PEPR alpha 0.5", "BTSGPR", "PEPClassifier of classes", "ARPEP", "TSVGP")
+"""Settings for which `make test` runs the contract; `make test-slow` runs the others."""
+
+IN_REGRESSION = pytest.mark.parametrize(
+    "subject", some_slow(REGRESSION, quick=["PEPR alpha 0.5", "BTSGPR", "PEP scale learned"]), indirect=True
+)
+"""Runs a test of the contract for models of regression only."""
+
 TRAINED = {entry.constructor.__name__: (entry, entry.training) for entry in ENTRIES if entry.training is not None}

@@ -53,9 +53,9 @@ def test_a_bad_plan_is_rejected_in_one_sentence(write):
     for changes, message in [
         (
             {"model": '["PEPR"]'},
-            "there is a key 'model'; accepted are experiment, datasets, splits, models, alphas, M,",
+            "unknown key 'model'; accepted are experiment, datasets, splits, models, alphas, M,",
         ),
-        ({"M": None}, "there is no key 'M'; needed are experiment, datasets"),
+        ({"M": None}, "missing key 'M'; required are experiment, datasets"),
         ({"experiment": '"streaming"'}, "experiment is 'streaming'; accepted are regression, classification"),
         ({"datasets": '["bostn"]'}, "datasets has 'bostn'; accepted are .*boston, "),
         ({"datasets": '["banana"]'}, "datasets has 'banana'; accepted are .*boston, "),

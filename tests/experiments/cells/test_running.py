@@ -49,7 +49,7 @@ def test_a_failing_and_a_dying_cell_are_recorded_and_take_no_other_with_them(run
     outcomes = run_cells(cells, runs, jobs=jobs)
     assert [outcome.status for outcome in outcomes] == ["completed", "killed", "failed", "failed", "completed"]
     assert [outcome.reason for outcome in outcomes[1:4]] == [
-        "the process was ended by SIGKILL, perhaps for want of memory",
+        "the process was ended by SIGKILL, perhaps for lack of memory",
         "ValueError: M is 500;\nwhole numbers are accepted.",
         "the process ended with exit code 3: the last words",
     ]
@@ -132,7 +132,7 @@ def test_places_that_do_not_find_the_experiments_are_named():
         def run(self, function, *arguments):
             return {"tcp://1": function(*arguments), "tcp://2": None}
 
-    with pytest.raises(ValueError, match="finds the package experiments, as its workers must, but tcp://2 does not"):
+    with pytest.raises(ValueError, match="must find the package experiments, but tcp://2 does not"):
         running._check_experiments_are_found(Client())
 
 
