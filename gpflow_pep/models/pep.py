@@ -364,10 +364,3 @@ class PEP(SiteProperties, SparseGP):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
         return {**super()._batch_variables(), "alpha": self._alpha, **sites}
-
-    @override
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Leave out compiled steps: an exported model has those that its own functions call."""
-        children = super()._trackable_children(save_type, **kwargs)
-        step, own = type(PEP._converge_step), type(self)
-        return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}

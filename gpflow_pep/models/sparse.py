@@ -26,7 +26,7 @@ from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
 from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
-from ..runtime.tracing import in_xla, no_autograph, resizable_copy, structure_of
+from ..runtime.tracing import in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from .kernels_and_inducing_variables import checked_inducing_variable
 from .posteriors import WhitenedPosterior
@@ -119,6 +119,11 @@ class InducingVariableGP(GPModel):
         attributes, resizable = state
         memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
         self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Leave out compiled methods: an exported model has the functions that its own functions call."""
+        children = super()._trackable_children(save_type, **kwargs)
+        return {name: child for name, child in children.items() if not is_compiled(type(self), name)}
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
         if self.max_jitter is None:

@@ -150,7 +150,7 @@ class _Compiled:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        structure = getattr(instance, "_structure", list)()
+        structure: list[Any] = getattr(instance, "_structure", list)()
         traces: _Traces | None = vars(instance).get(_TRACES)
         if traces is None or differ(structure, traces.structure):
             traces = vars(instance)[_TRACES] = _Traces(structure)
@@ -168,6 +168,11 @@ class _Traces:
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
+
+
+def is_compiled(owner: type, name: str) -> bool:
+    """Return True if an attribute of a class is a compiled method."""
+    return isinstance(getattr(owner, name, None), _Compiled)
 
 
 def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
