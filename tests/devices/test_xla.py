@@ -14,7 +14,19 @@ from gpflow.likelihoods import Bernoulli, Softmax
 from gpflow.utilities import positive
 from graph_nodes import nodes
 from quick import some_slow
-from small_models import LABELS, MAKERS, WITH_LABELS, X_NEW, X, Y, Z, classifier, collapsed, kernel, of_minibatches
+from small_models import (
+    LABELS,
+    MAKERS,
+    WITH_LABELS,
+    X_NEW,
+    X,
+    Y,
+    Z,
+    classifier,
+    collapsed,
+    kernel,
+    of_minibatches,
+)
 
 import gpflow_pep
 from gpflow_pep import APEP, ARPEP, BTSGPR, PEPR, RPAPEP, MultiClassRobustMax, StreamingSGPR
@@ -59,8 +71,6 @@ def evaluated(model, data, **options):
             loss = model.training_loss(*data)
         results = {"loss": loss, "gradient": tape.gradient(loss, model.trainable_variables)}
         results["f"] = model.predict_f(tf.constant(X_NEW))
-        if getattr(model, "has_sites", False):  # each prediction is another loop to compile
-            return results
         results["joint"] = model.posterior().predict_f(tf.constant(X_NEW[:5]), full_cov=True)
         if not isinstance(model.likelihood, Softmax):  # GPflow draws samples
             results["y"] = model.predict_y(tf.constant(X_NEW))
@@ -218,6 +228,16 @@ def test_datasets_are_refused():
     refused(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z).training_loss)
 
 
+def test_models_with_sites_are_refused():
+    model = classifier()
+    for function in (model.training_loss, lambda: model.predict_f(X_NEW), model.loo_log_predictive_density):
+        refused(function)
+    posterior = model.posterior()  # at sites that have converged
+    predict = tf.function(posterior.predict_f, jit_compile=True, autograph=False)
+    for actual, expected in zip(predict(X_NEW), model.predict_f(X_NEW), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-6)  # the tolerance of the sites
+
+
 @pytest.mark.parametrize("make", [lambda: collapsed(PEPR, blocks=7), lambda: collapsed(BTSGPR, blocks=10, shared=True)])
 def test_blocks_are_refused(make):
     refused(make().training_loss)
@@ -269,6 +289,8 @@ def test_training_recovers_as_usual():
 def test_training_refuses_what_xla_cannot_compile():
     with pytest.raises(NotImplementedError, match=r"tf\.data\.Dataset"):
         fit(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z), jit_compile=True)
+    with pytest.raises(NotImplementedError, match="XLA cannot compile expectation propagation"):
+        fit(classifier(), jit_compile=True)
     with pytest.raises(ValueError, match="jit_compile must be False with batch_size"):
         fit(classifier(), optimizer="adam", batch_size=20, jit_compile=True)
 
