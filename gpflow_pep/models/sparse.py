@@ -25,7 +25,7 @@ from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
-from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
+from ..runtime.distribution import Workers, local_variable
 from ..runtime.tracing import in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from .kernels_and_inducing_variables import checked_inducing_variable
@@ -349,7 +349,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return (self._workers or ONE_PROCESS).sum(count)
+        return count if self._workers is None else self._workers.sum(count)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """
