@@ -10,7 +10,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -45,8 +44,8 @@ from ..runtime.distribution import check_disjoint, local_variable
 from ..runtime.tracing import compiled, no_autograph, refuse_xla
 from ..runtime.transactions import lock_of
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
-from .kernels_and_inducing_variables import checked_inducing_variable, latent_functions
-from .sparse import SparseGP, check_chunk_size_for_dataset, columns
+from .kernels_and_inducing_variables import latent_functions
+from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
@@ -607,7 +606,7 @@ class PEP(SparseGP):
         return ~above & zero
 
     def _checked_alpha(self) -> tf.Tensor:
-        return validation.checked_power(self._alpha)
+        return checked_power(self._alpha)
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables in which the energy is differentiated."""
@@ -629,12 +628,6 @@ class PEP(SparseGP):
         X, Y = validation.regression_data(data)
         check_observations(likelihood, Y)
         return X, Y
-
-    @override
-    def _checked_inducing_variable(
-        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
-    ) -> InducingVariables:
-        return checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:

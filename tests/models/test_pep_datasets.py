@@ -129,7 +129,7 @@ def test_a_sweep_that_reads_other_rows_is_an_error():
 
 REFUSED = {
     "a label": (lambda: dataset(np.where(np.arange(N)[:, None] == 55, 3.0, Y["labels"])), r"got 3 in row 55 \("),
-    "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None where data is a dataset"),
+    "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None if data is a dataset"),
 }
 
 
