@@ -28,6 +28,7 @@ from ..ep import (
     Sites,
     SitesStatus,
     UpdatedPosterior,
+    leave_one_out,
     status_before_updates,
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
@@ -508,7 +509,7 @@ class PEP(SparseGP):
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        return self._inference().leave_one_out(sites, sums)
+        return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
