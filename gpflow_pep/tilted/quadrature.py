@@ -189,9 +189,9 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
         results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
 
         inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
-        shown = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
-        *shown, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in shown)
-        next_middle, next_half = next_window(*shown, half)
+        values = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
+        log_pi, x, peak, second_form, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in values)
+        next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
         # After the first few points more are tried on the same window, or on the next one if that is much wider or
         # narrower. Then rows are dropped whose window hardly changes any more: more points would not help.
         change = next_half / half
@@ -249,8 +249,8 @@ class _Integrals(NamedTuple):
     change: tf.Tensor  # of N (p^α - 1)/α, or N l if α = 0
 
 
-def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Resolved | None]:
-    """Compute the tilted distributions from panels about centers [R]; return these panels, too, if `keep`."""
+def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
+    """Compute the tilted distributions from panels about centers [R]; return these :class:`Resolved` if `keep`."""
     centered = _centered(density, rows, center)
     sums, resolved = _integrate(density, centered, rows, keep)
     return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), rows.alpha), resolved

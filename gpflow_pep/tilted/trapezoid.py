@@ -142,10 +142,11 @@ def on_shared_points(
     )
     of_pi, of_q = (_Moments(tf.reshape(sums_of @ f, [3, 5, -1]), zero, zero + HALF) for f in (tf.exp(z), T / (1.0 - T)))
     covers = tf.fill(tf.shape(m), True)
-    best = _best_form(of_pi, of_q, zero, rows.cavity, power, covers, negligible, tf.fill(tf.shape(m), alias))
+    alias = tf.fill(tf.shape(m), alias)
+    tilted, is_accurate, _ = _best_form(of_pi, of_q, zero, rows.cavity, power, covers, negligible, alias)
     limits = np.finfo(m.dtype.as_numpy_dtype)
     is_visible = of_pi.sums[0, 0] > limits.tiny / limits.eps**2  # above, underflow at some points does no harm
-    return best[0], is_narrow & best[1] & is_visible
+    return tilted, is_narrow & is_accurate & is_visible
 
 
 def trapezoid(
@@ -195,8 +196,8 @@ def trapezoid(
     is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= _STEP_OF_T)
     alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
     least = tf.cast(negligible, sd.dtype)
-    best = _best_form(of_pi, of_q, height, rows.cavity, power, covers, least, alias)
-    return Approximation(*best, x, weight, log_pi, peak)
+    tilted, is_accurate, is_second = _best_form(of_pi, of_q, height, rows.cavity, power, covers, least, alias)
+    return Approximation(tilted, is_accurate, is_second, x, weight, log_pi, peak)
 
 
 def next_window(
