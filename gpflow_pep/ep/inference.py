@@ -28,7 +28,7 @@ class SitesStatus:
     """How an update of the sites ended."""
 
     converged: bool
-    """Whether the last change was at most the tolerance."""
+    """True if the last change was at most the tolerance."""
 
     sweeps: int
     """

@@ -262,7 +262,7 @@ class PEP(SparseGP):
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound on the log evidence: alpha is 0."""
+        """True if the objective is a lower bound on the log evidence: alpha is 0."""
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
@@ -291,7 +291,7 @@ class PEP(SparseGP):
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
             q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps`
-            such sweeps, parallel ones follow.
+            such sweeps, parallel sweeps follow.
         :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
         :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there
