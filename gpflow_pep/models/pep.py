@@ -27,6 +27,7 @@ from ..ep import (
     Sites,
     SitesStatus,
     UpdatedPosterior,
+    leave_one_out,
     status_before_updates,
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
@@ -260,7 +261,7 @@ class PEP(SparseGP):
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound on the log evidence: alpha is 0."""
+        """True if the objective is a lower bound on the log evidence: alpha is 0."""
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
@@ -289,7 +290,7 @@ class PEP(SparseGP):
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
             q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps`
-            such sweeps, parallel ones follow.
+            such sweeps, parallel sweeps follow.
         :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
         :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there
@@ -507,7 +508,7 @@ class PEP(SparseGP):
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        return self._inference().leave_one_out(sites, sums)
+        return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:

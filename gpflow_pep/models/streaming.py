@@ -204,10 +204,10 @@ class StreamingPEP(PEP, Stream):
 
         q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
 
-    Its objective is the online log evidence of the batch, given the earlier ones; on the first batch it is that of
-    :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches are not
-    updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other the posterior of a
-    stream is an approximation of that of :class:`PEP` of all batches together.
+    Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
+    objective of :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches
+    are not updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other likelihood
+    its posterior approximates the posterior of :class:`PEP` of all batches together.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
