@@ -139,13 +139,12 @@ def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: An
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
     least = tf.cast(negligible, rows.alpha.dtype)
     least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
-    only_narrow = are_narrow(density, rows, hermite=False) & ~are_narrow(density, rows, hermite=True)
-    hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(only_narrow)
+    narrow, very_narrow = are_narrow(density, rows, hermite=False), are_narrow(density, rows, hermite=True)
+    hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
     results = _results(rows, *on_shared_points(density, rows, hermite, least))
+    rest = results[:, _FLAG] == 0.0
     results = tf.cond(
-        tf.reduce_all(results[:, _FLAG] > 0.0),
-        lambda: results,
-        lambda: with_windows(rows, only_narrow & hermite, results, least),
+        tf.reduce_any(rest), lambda: with_windows(rows, narrow & hermite & rest, results, least), lambda: results
     )
     *tilted, flag, center = tf.unstack(results, axis=1)
     return Located(Tilted(*tilted), flag > 0.0, center)
