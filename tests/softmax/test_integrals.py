@@ -70,7 +70,8 @@ def test_trapezoid_rule(C, spread, low, high, counts, monkeypatch):
             assert sum(rows for rows, _ in used[1:]) < 25 and "panels" not in dict(counts)
         else:
             assert len(used) == 2
-        assert_close(found, by_panels(monkeypatch, *rows))
+        with monkeypatch.context() as patched:
+            assert_close(found, by_panels(patched, *rows))
 
 
 def test_rows_that_need_panels(counts, monkeypatch):
