@@ -104,7 +104,7 @@ def train(asked: argparse.Namespace) -> dict[str, Any]:
 
     from gpflow_pep import PEPR, fit
     from gpflow_pep.data.readers import array_batches
-    from gpflow_pep.training.step import training_step
+    from gpflow_pep.training.objectives import training_step
 
     threads = max(1, (os.cpu_count() or 1) // asked.workers)
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -1,4 +1,8 @@
-"""Argument checks of data, inducing variables, blocks and powers; errors name the argument."""
+"""
+Check arguments: data, inducing variables, blocks, powers and numbers.
+
+Each function returns the checked value, or raises a ValueError that names the argument, its value and what is accepted.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,16 +22,12 @@ from .runtime.checks import asserted
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
-_LARGEST_SEED = 2**32 - 1  # that NumPy and scikit-learn both take
-_MOST_ROWS = 2**53  # that a number of 64 bits counts exactly; of a model of minibatches they need not be in memory
+_LARGEST_SEED = 2**32 - 1  # limit of NumPy and scikit-learn
+_MOST_ROWS = 2**53  # a float64 counts exactly up to here
 
 
 def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
-    """
-    A finite, non-empty [rows, columns] array of ``default_float()``.
-
-    :raises ValueError: naming the argument, what was given and what is accepted.
-    """
+    """Return a finite, non-empty array [rows, columns] of ``default_float()``."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
     array = _real(_numpy(values), name)
@@ -36,7 +36,7 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
         raise ValueError(f"{name} must have shape [rows, {columns}], got shape {list(array.shape)}{hint}.")
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
-    with np.errstate(over="ignore"):  # what does not fit into float32 is reported below
+    with np.errstate(over="ignore"):  # reported below
         array = array.astype(default_float(), copy=False)
     found = not_finite(array)
     if found:
@@ -45,7 +45,7 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
 
 
 def not_finite(values: Any) -> str:
-    """How many values [..., rows, columns] are not finite, and the first row that has one; "" if there are none."""
+    """Describe how many values [..., rows, columns] are not finite, and the first such row; "" if all are finite."""
     bad = np.atleast_1d(~np.isfinite(values))
     if not bad.any():
         return ""
@@ -54,11 +54,7 @@ def not_finite(values: Any) -> str:
 
 
 def real_numbers(values: Any, name: str) -> tf.Tensor:
-    """
-    A tensor of ``default_float()``; in a graph, too.
-
-    :raises ValueError: if there are other things than numbers, naming the argument and their type.
-    """
+    """Return real numbers as a tensor of ``default_float()``; in a graph, too."""
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
         values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
@@ -67,11 +63,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
 
 
 def inputs(values: Any, name: str) -> tf.Tensor:
-    """
-    A tensor of inputs [..., N, D]. In eager mode they are checked; in a graph what is computed from them is checked.
-
-    :raises ValueError: if there are other things than numbers or, in eager mode, NaN or infinity, naming the row.
-    """
+    """Return inputs as a tensor [..., N, D], finite if eager; a graph checks its results instead."""
     X = real_numbers(values, name)
     found = not_finite(X) if tf.executing_eagerly() else ""
     if found:
@@ -80,32 +72,24 @@ def inputs(values: Any, name: str) -> tf.Tensor:
 
 
 def _real(given: Any, name: str) -> AnyNDArray:
-    """
-    An array of numbers or booleans, also one whose objects all are such (as columns of pandas with missing values).
-
-    :raises ValueError: naming the argument, what it holds and, of a table, the column.
-    """
+    """Return an array of numbers or booleans, also from objects that are numbers (pandas with missing values)."""
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
     if array.dtype.kind != "O":
         raise ValueError(f"{name} must hold real numbers, got an array of dtype {array.dtype}.")
-    others = [place for place, value in np.ndenumerate(array) if not isinstance(value, _REAL)]
-    if others:
-        values = "value" if len(others) == 1 else "values"
-        column = f" in column {given.columns[others[0][1]]!r}" if hasattr(given, "columns") else ""
+    wrong = [place for place, value in np.ndenumerate(array) if not isinstance(value, _REAL)]
+    if wrong:
+        values = "value" if len(wrong) == 1 else "values"
+        column = f" in column {given.columns[wrong[0][1]]!r}" if hasattr(given, "columns") else ""
         raise ValueError(
-            f"{name} must hold real numbers, got {array[others[0]]!r}{column} ({len(others)} such {values})."
+            f"{name} must hold real numbers, got {array[wrong[0]]!r}{column} ({len(wrong)} such {values})."
         )
     return array.astype(np.float64)
 
 
 def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-    """
-    (X [N, D], Y [N, P]) as finite arrays of ``default_float()``.
-
-    :raises ValueError: naming ``data[0]`` or ``data[1]``.
-    """
+    """Return X [N, D] and Y [N, P] as finite arrays of ``default_float()``."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data must be a pair (X, Y), got {type(data).__name__}.")
     X, Y = matrix(data[0], "data[0] (X)", "D"), matrix(data[1], "data[1] (Y)", "P")
@@ -115,11 +99,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int | None) -> InducingVariables:
-    """
-    An inducing variable of GPflow, or an array Z [M, D] made into inducing points.
-
-    :raises ValueError: if it is empty, not finite, of another width than X, or meant for several outputs.
-    """
+    """Return a non-empty, finite inducing variable of one output, as wide as X; from an array Z [M, D], points."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(f"{name} must be shared by all outputs, got {type(inducing_variable).__name__}.")
@@ -135,35 +115,49 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
 
 
 def positive_number(value: Any, name: str) -> float:
-    """A finite number above 0."""
-    number = np.asarray(_numpy(value))
-    if number.ndim != 0 or number.dtype.kind not in "fiu" or not 0.0 < number < np.inf:
+    """Return a finite number above 0."""
+    number = _number(value)
+    if not 0.0 < number < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")
-    return float(number)
+    return number
+
+
+def fraction(value: Any, name: str) -> float:
+    """Return a number in (0, 1]."""
+    number = _number(value)
+    if not 0.0 < number <= 1.0:
+        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}.")
+    return number
 
 
 def seconds(value: Any, name: str) -> float:
-    """A duration, 0 or more; infinity is one."""
-    number = np.asarray(_numpy(value))
-    if number.ndim != 0 or number.dtype.kind not in "fiu" or not number >= 0.0:
+    """Return a duration, 0 to infinity."""
+    number = _number(value)
+    if not number >= 0.0:
         raise ValueError(f"{name} must be a number of at least 0 (math.inf: only at the end), got {value!r}.")
-    return float(number)
+    return number
+
+
+def _number(value: Any) -> float:
+    """Return a real number, NaN for anything else."""
+    number = np.asarray(_numpy(value))
+    return float(number) if number.ndim == 0 and number.dtype.kind in "fiu" else np.nan
 
 
 def seed(value: Any) -> int:
-    """A seed that NumPy and scikit-learn take."""
+    """Return a seed for NumPy and scikit-learn."""
     return whole_number(value, "seed", 0, _LARGEST_SEED)
 
 
 def gaussian(likelihood: Any) -> Gaussian:
-    """A Gaussian likelihood, whose noise may depend on x."""
+    """Return a Gaussian likelihood, whose noise may depend on x."""
     if not isinstance(likelihood, Gaussian):
         raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
     return likelihood
 
 
 def noise_variance(value: Any) -> float:
-    """The variance of a Gaussian likelihood, above GPflow's lower bound for it."""
+    """Return the variance of a Gaussian likelihood, above GPflow's lower bound."""
     smallest = default_likelihood_positive_minimum()
     variance = positive_number(value, "noise_variance")
     if variance <= smallest:
@@ -175,26 +169,22 @@ def noise_variance(value: Any) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """A whole number of at least 1 that TensorFlow can count to."""
+    """Return a whole number of at least 1 that TensorFlow can count to."""
     return whole_number(value, name, 1, _LARGEST)
 
 
 def chunk_size(value: Any) -> int | None:
-    """How many rows are worked on at a time: None, or any whole number of at least 1, also more than there are rows."""
+    """Return the number of rows per chunk: None or a whole number, possibly more than there are rows."""
     return None if value is None else whole_number(value, "chunk_size", 1, None)
 
 
 def num_data(value: Any) -> int:
-    """N of a model that is trained on minibatches."""
+    """Return N of a minibatch model."""
     return whole_number(value, "num_data", 1, _MOST_ROWS)
 
 
 def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> int:
-    """
-    A whole number from `smallest` to `largest`, of Python or NumPy.
-
-    :param largest: None: there is no limit.
-    """
+    """Return a whole number from `smallest` to `largest` (None: no limit), of Python or NumPy."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < smallest or (largest is not None and value > largest):
         accepted = f"of at least {smallest}" if largest is None else f"from {smallest} to {largest}"
@@ -203,7 +193,7 @@ def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> i
 
 
 class Partition(NamedTuple):
-    """Rows in the order of their blocks [N], and how many of them each block has [B]."""
+    """Rows in the order of their blocks [N], and the sizes of the blocks [B]."""
 
     rows: AnyNDArray
     sizes: AnyNDArray
@@ -211,10 +201,9 @@ class Partition(NamedTuple):
 
 def partition(blocks: Any, num_data: int) -> Partition:
     """
-    The blocks that N rows are divided into.
+    Return the blocks of N rows.
 
-    :param blocks: block size | integer labels [N], blocks in ascending order of them | list of arrays of row indices.
-    :raises ValueError: if that is no partition of the rows.
+    :param blocks: block size | integer labels [N], blocks in ascending order | list of arrays of row indices.
     """
     if isinstance(blocks, list | tuple) and any(np.ndim(block) > 0 for block in blocks):
         return _partition_of_indices([np.asarray(block) for block in blocks], num_data)
@@ -253,7 +242,7 @@ def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partit
 
 
 def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
-    """What GPflow calls the cache of a posterior; None is no cache."""
+    """Return GPflow's type of posterior cache; None is no cache."""
     accepted = {kind.value: kind for kind in PrecomputeCacheType}
     if value is None:
         return PrecomputeCacheType.NOCACHE
@@ -264,11 +253,7 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
 
 
 def scale(value: Any) -> Parameter:
-    """
-    The scale m as a parameter: one that is given, or a fixed one.
-
-    :raises ValueError: if it is no single positive number, or of another type.
-    """
+    """Return the positive scale m as a parameter of ``default_float()``: a number is fixed."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
     number = positive_number(value, "scale")
@@ -280,12 +265,7 @@ def scale(value: Any) -> Parameter:
 
 
 def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
-    """
-    Alpha as [] or one per block or row, [B] or [N].
-
-    :param count: B or N.
-    :raises ValueError: if a value is outside [0, 1] or their number is another one.
-    """
+    """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         raise ValueError(
             "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot be learned, since the "
@@ -305,11 +285,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
 
 
 def single_power(alpha: Any) -> AnyNDArray:
-    """
-    Alpha as [].
-
-    :raises ValueError: if it is not one number in [0, 1].
-    """
+    """Return alpha, one number in [0, 1]."""
     if np.ndim(_numpy(alpha)) != 0:
         raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
     return power(alpha, 1)
@@ -317,7 +293,7 @@ def single_power(alpha: Any) -> AnyNDArray:
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
     """
-    Alpha's value now, in a graph too; it is not differentiated.
+    Return the current value of alpha without gradient; in a graph, too.
 
     :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
     """
@@ -326,25 +302,13 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
-    """
-    A finite array of a given shape; `default` in place of None.
-
-    :raises ValueError: naming the argument, what was given and what is accepted.
-    """
+    """Return a finite array of a given shape; None gives `default`."""
     array: AnyNDArray = np.asarray(default if values is None else _numpy(values), dtype=default_float())
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got {(~np.isfinite(array)).sum()} NaN or infinite values.")
     return array
-
-
-def fraction(value: Any, name: str) -> float:
-    """A number above 0 and up to 1."""
-    number = positive_number(value, name)
-    if number > 1.0:
-        raise ValueError(f"{name} must be in (0, 1], got {value!r}.")
-    return number
 
 
 def _numpy(values: Any) -> Any:

@@ -131,7 +131,7 @@ def test_points_that_are_given():
 @pytest.mark.parametrize(
     ("M", "given", "message"),
     [
-        (2, np.zeros((2, 2)), "given must have less than M = 2 points, got 2"),
+        (2, np.zeros((2, 2)), "given must have fewer than M = 2 points, got 2"),
         (5, np.zeros((2, 3)), "given must have as many columns as X, 2, got 3"),
         (5, np.zeros(2), r"given must have shape \[rows, D\]"),
         (45, X[:4], "M must be at most the number of distinct rows of X and given points, 40, got 45"),

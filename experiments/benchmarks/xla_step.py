@@ -2,7 +2,7 @@
 Time loss with gradient, and predictions, with XLA (``jit_compile=True``) and without it, on one core, in float64.
 
 Warm times are CPU times; both take turns within a round, and the table has medians. The first call (tracing and
-compiling) is made once. Values are compared before timing. Sites of models with sites have converged.
+compiling) is made once. Values are compared before timing.
 
     python -m experiments.benchmarks.xla_step [--rows 2000] [--inducing 100] [--inputs 4] [--rounds 15] [--models ...]
 """
@@ -18,17 +18,11 @@ import tensorflow as tf
 from experiments.benchmarks.machine import machine, use_one_core
 from experiments.benchmarks.small_step import Problem, make_problem, seconds
 from experiments.benchmarks.tables import Table, parser_of, write
-from gpflow_pep import APEP, PEP, PEPR, PEPSVGP, TSGPR, PEPClassifier, StreamingSGPR
+from gpflow_pep import APEP, PEPR, PEPSVGP, TSGPR, StreamingSGPR
 
 Function = Callable[[], Any]
 LARGEST_DIFFERENCE = 1e-9  # between values with and without XLA, relative to the largest value
 NEW_ROWS = 1000
-
-
-def labels(problem: Problem) -> Any:
-    """Return X, and labels 1 for positive Y."""
-    X, Y = problem.data
-    return X, (Y > 0.0).astype(float)
 
 
 MODELS: dict[str, Callable[[Problem], Any]] = {
@@ -38,10 +32,8 @@ MODELS: dict[str, Callable[[Problem], Any]] = {
     "PEPR 0.5, blocks": lambda p: PEPR(p.data, p.kernel(), p.Z, noise_variance=0.1, blocks=20),
     "TSGPR": lambda p: TSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1),
     "StreamingSGPR": lambda p: in_midstream(StreamingSGPR(p.data, p.kernel(), p.Z, noise_variance=0.1), p),
-    "PEP, Gaussian": lambda p: PEP(p.data, p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z),
-    "PEPClassifier": lambda p: PEPClassifier(labels(p), p.kernel(), inducing_variable=p.Z),
     "PEPSVGP": lambda p: PEPSVGP(p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z, **own_q(p)),
-    "APEP, probit": lambda p: APEP(p.kernel(), gpflow.likelihoods.Bernoulli(), p.Z, **own_q(p)),
+    "APEP": lambda p: APEP(p.kernel(), gpflow.likelihoods.Gaussian(0.1), p.Z, **own_q(p)),
 }
 
 
@@ -83,14 +75,14 @@ def main() -> None:
         },
     )
     for name in arguments.models:
-        for what, function in functions(MODELS[name](problem), problem, "probit" in name):
+        for what, function in functions(MODELS[name](problem), problem):
             table.add(name, what, *compared(function, arguments.rounds))
     write([table], arguments.json)
 
 
-def functions(model: Any, problem: Problem, has_labels: bool) -> list[tuple[str, Function]]:
+def functions(model: Any, problem: Problem) -> list[tuple[str, Function]]:
     """Return the compiled functions, by name."""
-    data = () if hasattr(model, "data") else (labels(problem) if has_labels else problem.data,)
+    data = () if hasattr(model, "data") else (problem.data,)
     X_new = tf.constant(np.random.default_rng(1).uniform(0.0, 4.0, (NEW_ROWS, problem.Z.shape[1])))
 
     def loss_and_gradient() -> Any:

@@ -1,4 +1,4 @@
-"""The data sets there are, by name."""
+"""All data sets, by name."""
 
 from experiments.datasets.classification import CLASSIFICATION
 from experiments.datasets.info import DatasetInfo, Entry

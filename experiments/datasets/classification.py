@@ -49,7 +49,7 @@ _PUBLISHED_SPLITS = (
             "Inputs 0, 3, 4, 5, 7, 8, 10 and 11 are numbered categories; missing values were filled in by the donors. "
             "The classes are published as -1 and 1; their names here are the usual reading. "
             "Not the Australian of the archive that holds breast, crabs, iono, pima and sonar: there the target is "
-            "input 0, and the decision stands among the inputs. The splits are therefore not that archive's."
+            "input 0, and the decision is an input. The splits are therefore not that archive's."
         ),
     ),
     binary_entry(

@@ -1,4 +1,4 @@
-"""The sets of images of digits."""
+"""The data sets of images of digits."""
 
 from functools import partial
 
@@ -60,7 +60,7 @@ DIGITS = (
         TrainAndTest(_threes_and_fives(_USPS_TRAIN), _threes_and_fives(_USPS_TEST), files=(_USPS_TRAIN, _USPS_TEST)),
         notes=(
             "Images of 16 x 16 gray values from -1 to 1. Trains on 1214 and tests on 326 images, as published; the "
-            "test images are harder. The much-used split of the same images in 767 and 773 is another one."
+            "test images are harder. The much-used split of the same images in 767 and 773 is different."
         ),
     ),
     _usps_3_5(
@@ -84,7 +84,7 @@ DIGITS = (
         notes=(
             "Images of 28 x 28 gray values, divided by 255: from 0 to 1. Trains on 60,000 and tests on 10,000, as "
             "published. Many pixels are blank in nearly all images: standardized they reach hundreds, so that "
-            "standardize=False is usual. The training images are checked by what their file unpacks to."
+            "standardize=False is usual. The training images are checked after unpacking."
         ),
     ),
 )

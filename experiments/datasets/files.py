@@ -1,7 +1,7 @@
-"""Published data files: where each one comes from, and a copy on this machine whose sha256 is right.
+"""Published data files: their addresses, and checked copies on this machine.
 
-A file is taken from the directory that the environment variable ``GPFLOW_PEP_DATA`` names, if it is there, else from
-the user's cache, where it is downloaded once. Below either directory it lies at ``<owner>+<repository>/<path>``.
+A file is taken from the directory named by the environment variable ``GPFLOW_PEP_DATA`` if it is there, else from the
+user's cache, into which it is downloaded once. In both its path is ``<owner>+<repository>/<path>``.
 """
 
 import errno
@@ -21,7 +21,7 @@ HOST = "https://raw.githubusercontent.com"
 
 
 class ChecksumError(OSError):
-    """A data file is not the published one: its sha256 differs."""
+    """Raised if the sha256 of a data file differs from the published file's."""
 
 
 @dataclass(frozen=True)
@@ -32,40 +32,40 @@ class PublishedFile:
     """Owner and name, ``owner/name``."""
 
     commit: str
-    """The commit the file is downloaded from."""
+    """Commit to download from."""
 
     path: str
     """Path inside the repository."""
 
     sha256: str
-    """Digest of the file's bytes, in hexadecimal; where ``packed``, of what the file unpacks to."""
+    """Digest of the file's bytes, in hexadecimal; if ``packed``, of its unpacked content."""
 
     packed: bool = False
-    """True for a gzip file known by its content only: packed by another program, it has other bytes."""
+    """True for a gzip file that is identified by its content: another program packs it to other bytes."""
 
     elsewhere: str = ""
-    """A second place below ``GPFLOW_PEP_DATA`` that is looked into, after ``relative_path``; none where empty."""
+    """A second path below ``GPFLOW_PEP_DATA`` to search after ``relative_path``; empty for none."""
 
     @property
     def url(self) -> str:
-        """Address the file is downloaded from."""
+        """Address of the file."""
         return f"{HOST}/{self.repository}/{self.commit}/{self.path}"
 
     @property
     def relative_path(self) -> PurePosixPath:
-        """Where the file lies below ``GPFLOW_PEP_DATA`` and below the cache."""
+        """Path of the file below ``GPFLOW_PEP_DATA`` and below the cache."""
         return PurePosixPath(self.repository.replace("/", "+")) / self.path
 
 
 def local_copy(file: PublishedFile) -> Path:
     """
-    Path of a copy of ``file`` on this machine, downloaded if there is none yet.
+    Return the path of a copy of ``file`` on this machine; download it if there is none.
 
-    :param file: the file wanted.
-    :return: a path whose content has the published sha256.
-    :raises ChecksumError: if the copy below ``GPFLOW_PEP_DATA``, or what the address serves, has another sha256.
-    :raises ConnectionError: if the file must be downloaded and cannot be.
-    :raises OSError: naming the path, where the cache cannot be read or written.
+    :param file: the file to find.
+    :return: path of a file with the published sha256.
+    :raises ChecksumError: if the copy below ``GPFLOW_PEP_DATA``, or the download, has another sha256.
+    :raises ConnectionError: if the file cannot be downloaded.
+    :raises OSError: if the cache cannot be read or written.
     """
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if directory:
@@ -82,12 +82,12 @@ def _check_sha256(path: Path, file: PublishedFile) -> None:
     if digest != file.sha256:
         raise ChecksumError(
             f"{path} is not the published file: expected sha256 {file.sha256}, found {digest}. "
-            f"Replace it by what {file.url} serves, or remove it from the directory {DIRECTORY_VARIABLE} names."
+            f"Replace it by {file.url}, or remove it from the directory named by {DIRECTORY_VARIABLE}."
         )
 
 
 def _sha256(path: Path, packed: bool) -> str:
-    """Digest of a file, or where ``packed`` of what it unpacks to; of one that does not unpack, words that say so."""
+    """Return the digest of a file, if ``packed`` of its unpacked content; if it does not unpack, a message."""
     if not packed:
         return str(pooch.file_hash(str(path), alg="sha256"))
     digest = hashlib.sha256()
@@ -101,11 +101,11 @@ def _sha256(path: Path, packed: bool) -> str:
 
 
 def _cached(file: PublishedFile) -> Path:
-    """Path below the cache; downloads where it is absent or its sha256 is wrong, and keeps no wrong download."""
-    import pooch  # whose progress bar warns in notebooks when it is imported
+    """Return the path in the cache; download the file if it is absent or its sha256 is wrong; keep no wrong file."""
+    import pooch  # its progress bar warns in notebooks when it is imported
 
     path = Path(pooch.os_cache("gpflow_pep")) / file.relative_path
-    if path.exists() and not path.is_file():  # a pipe would be read for ever
+    if path.exists() and not path.is_file():  # reading a pipe would not end
         raise FileExistsError(errno.EEXIST, "Not a regular file, in the cache of data sets", str(path))
     retrieve = partial(pooch.retrieve, file.url, fname=path.name, path=path.parent)
     try:
@@ -120,22 +120,22 @@ def _cached(file: PublishedFile) -> Path:
             f"{file.relative_path} below a directory and name that directory in {DIRECTORY_VARIABLE} "
             f"(now {os.environ.get(DIRECTORY_VARIABLE)!r})."
         ) from error
-    except ValueError as error:  # how pooch reports a wrong hash; its message gives the expected and the found one
+    except ValueError as error:  # pooch's error for a wrong hash; its message has both hashes
         raise ChecksumError(
-            f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if it stays so, put "
+            f"{file.url} does not serve the published {file.relative_path}. {error} Try again; if it fails, put "
             f"the published file below a directory and name that directory in {DIRECTORY_VARIABLE}."
         ) from error
     except OSError as error:
         if error.errno is None:  # pooch's own, which names the folder
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # of a full disk it would name none
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the error of a full disk names no path
 
 
 def _download_packed(url: str, output_file: str, pooch_: object, *, sha256: str) -> None:
-    """Pooch's download, and its kind of error where the file unpacks to something else; pooch then removes it."""
+    """Download by pooch; raise pooch's error if the unpacked content is wrong, so that pooch removes the file."""
     import pooch
 
     pooch.HTTPDownloader()(url, output_file, pooch_)
     digest = _sha256(Path(output_file), packed=True)
     if digest != sha256:
-        raise ValueError(f"Unpacked, its sha256 should be {sha256}, and is {digest}.")
+        raise ValueError(f"Unpacked, its sha256 should be {sha256}, but is {digest}.")

@@ -26,9 +26,9 @@ _ON_TIME = 5.0  # minutes early or late
 
 def read_flights(flights: PublishedFile, planes: PublishedFile) -> Floats:
     """
-    Month, day of the month, day of the week (0 for Monday), minutes since midnight of departure and arrival, minutes in
-    the air, miles, years since the plane was built; last 0 for early, 1 for on time, 2 for late. Of planes built in a
-    known year.
+    Read flights of planes built in a known year: month, day of the month, day of the week (0 for Monday), minutes since
+    midnight of departure and arrival, minutes in the air, miles, years since the plane was built; last 0 for early, 1
+    for on time, 2 for late.
     """
     built = {plane["tailnum"]: plane["year"] for plane in _rows(planes) if plane["year"] not in {"", *MISSING}}
     rows = []
@@ -53,7 +53,7 @@ def read_flights(flights: PublishedFile, planes: PublishedFile) -> Floats:
 
 
 def _rows(file: PublishedFile) -> list[dict[str, str]]:
-    """Rows of a comma-separated table, by the names in its first line."""
+    """Read the rows of a comma-separated table, by the names in its first line."""
     with local_copy(file).open(newline="", encoding="ascii") as lines:
         return list(csv.DictReader(lines))
 
@@ -70,7 +70,7 @@ FLIGHTS = multiclass_entry(
         "A sample of the flights out of New York in 2013, in place of the airline set (2008, all of the US, two "
         "million rows) that has the same inputs: month, day, weekday (0 for Monday), departure and arrival (minutes "
         "since midnight, as they were, not as scheduled), minutes in the air, miles, age of the plane in years. The "
-        "5339 of 32,735 flights whose plane is not known, or not since when, are left out, most of them of two "
+        "5339 of 32,735 flights by planes without a known year of construction are left out, most of them of two "
         "carriers (AA and MQ)."
     ),
 )

@@ -1,4 +1,4 @@
-"""A set that is generated: three classes in the plane."""
+"""A generated data set: three classes in the plane."""
 
 from functools import partial
 
@@ -8,22 +8,22 @@ from experiments.datasets.info import multiclass_entry
 from experiments.datasets.sources import TrainAndTest
 from experiments.datasets.tables import Floats
 
-_HALF_WIDTH = 2.5  # of the square, in lengthscales
-_NUM_ROWS = 1000  # of either part
+_HALF_WIDTH = 2.5  # half the width of the square, in lengthscales
+_NUM_ROWS = 1000  # rows of the training and of the test part
 _NUM_WAVES = 500
-_NOISE = 0.05  # the fraction of labels that are drawn at random
+_NOISE = 0.05  # fraction of labels drawn at random
 
 
 def three_classes(part: int) -> Floats:
     """
-    Points spread evenly over a square, and last which of three functions is the largest there, for one row in twenty
-    any of the three.
+    Draw points uniformly in a square, and last the index of the largest of three functions; for one row in twenty a
+    random label.
 
     The functions are sums of 500 waves, with a random direction, phase and weight each: nearly draws from a GP with a
-    squared exponential kernel of lengthscale 1. Random numbers are those of ``numpy.random.RandomState``, whose stream
+    squared exponential kernel of lengthscale 1. Random numbers come from ``numpy.random.RandomState``, whose stream
     numpy has frozen.
 
-    :param part: 0 or 1; the functions are the same, the points are not.
+    :param part: 0 or 1: the same functions at different points.
     :return: [1000, 3].
     """
     rng = np.random.RandomState(0)
@@ -47,6 +47,6 @@ THREE_CLASSES = multiclass_entry(
     license="Apache-2.0",
     notes=(
         "Generated, like a synthetic set of Villacampa-Calvo and Hernández-Lobato (2020): a twentieth of the labels is "
-        "drawn at random, so that no method errs on less than a thirtieth but by chance."
+        "drawn at random, so that the expected error is at least a thirtieth."
     ),
 )

@@ -1,4 +1,4 @@
-"""What is known of a data set before any file of it is read."""
+"""Description of a data set, available without reading its files."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,13 +11,13 @@ Task = Literal["regression", "classification", "multiclass", "streaming"]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set before any file of it is read."""
+    """Description of a data set, available without reading its files."""
 
     name: str
     """Name that ``load`` accepts."""
 
     task: Task
-    """Whether numbers, labels of two classes, labels of more, or numbers that arrive in an order are predicted."""
+    """Targets: numbers, labels of two classes, labels of more classes, or ordered numbers."""
 
     N: int
     """Rows, training and test part together."""
@@ -26,25 +26,25 @@ class DatasetInfo:
     """Input columns."""
 
     target: str
-    """What the target column measures, with its unit and its place in the published table, counted from 0."""
+    """Meaning of the target column, its unit and its index in the published table, from 0."""
 
     classes: tuple[str, ...]
-    """Names of the classes: the target k means ``classes[k]``. Empty where numbers are predicted."""
+    """Names of the classes: the target k means ``classes[k]``. Empty for numeric targets."""
 
     num_splits: int
     """``load`` accepts the splits 0 ... num_splits - 1."""
 
     splits_published: bool
-    """True where the splits were published with the data, False where they are drawn here from the split's number."""
+    """True if the splits were published with the data, False if they are drawn here from the split's number."""
 
     license: str
-    """License of the place the files come from."""
+    """License of the source of the files."""
 
     notes: str
-    """What a user of the set should know."""
+    """Notes for users of the set."""
 
     files: tuple[PublishedFile, ...]
-    """The files read; none for a set that comes with an installed library."""
+    """The files; none for a set that comes with an installed library."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,26 @@ class Entry:
 
 
 def regression_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
-    """Entry of a set whose targets are numbers."""
+    """Return the entry of a set with numeric targets."""
     return _entry("regression", name, source, N, D, target, (), license, notes)
 
 
 def streaming_entry(name: str, source: Source, N: int, D: int, target: str, license: str, notes: str = "") -> Entry:
-    """Entry of a set whose targets are numbers, and whose rows have an order; test rows lie between training rows."""
+    """Return the entry of a set with numeric targets and ordered rows; test rows lie between training rows."""
     return _entry("streaming", name, source, N, D, target, (), license, notes)
 
 
 def binary_entry(
     name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, str], license: str, notes: str = ""
 ) -> Entry:
-    """Entry of a set whose targets are labels 0 and 1."""
+    """Return the entry of a set with labels 0 and 1."""
     return _entry("classification", name, source, N, D, target, classes, license, notes)
 
 
 def multiclass_entry(
     name: str, source: Source, N: int, D: int, target: str, classes: tuple[str, ...], license: str, notes: str = ""
 ) -> Entry:
-    """Entry of a set whose targets are labels 0, 1, ..., C - 1, of more than two classes."""
+    """Return the entry of a set with labels 0, 1, ..., C - 1 of more than two classes."""
     return _entry("multiclass", name, source, N, D, target, classes, license, notes)
 
 

@@ -35,24 +35,23 @@ class Dataset:
     """Test targets [N_test, 1]; labels 0.0, 1.0, ... of classes."""
 
     x_mean: Floats
-    """What was subtracted from each input column [D], in published units."""
+    """Subtracted from each input column [D], in published units."""
 
     x_scale: Floats
-    """What each input column was divided by after that [D], in published units."""
+    """Divisor of each centered input column [D], in published units."""
 
     y_mean: Floats
-    """What was subtracted from the targets [1], in published units; 0 where they are labels."""
+    """Subtracted from the targets [1], in published units; 0 for labels."""
 
     y_scale: Floats
     """
-    What the targets were divided by after that [1], in published units; RMSE times this is in published units.
-    1 where they are labels.
+    Divisor of the centered targets [1], in published units; 1 for labels. RMSE times this is in published units.
     """
 
 
 def names(*, task: Task | None = None) -> tuple[str, ...]:
     """
-    Names of the data sets that ``load`` and ``describe`` accept.
+    Return the names of the data sets.
 
     :param task: "regression", "classification" (two classes), "multiclass" (more) or "streaming" (regression, with rows
         in an order): only the sets of this task. None: all.
@@ -66,7 +65,7 @@ def names(*, task: Task | None = None) -> tuple[str, ...]:
 
 def describe(name: str) -> DatasetInfo:
     """
-    Say what a data set is: size, target, number of splits, license, files. Reads no file of it.
+    Describe a data set without reading its files: size, target, number of splits, license, files.
 
     :param name: one of ``names()``.
     :return: the description.
@@ -77,12 +76,12 @@ def describe(name: str) -> DatasetInfo:
 
 def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     """
-    One split of a data set; its files are downloaded when first needed.
+    Load one split of a data set; download its files when first needed.
 
-    Published splits are used as they are. Sets published whole have splits drawn here. Where there are 20, split k
-    trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest; where there are
-    10, split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on
-    the rest. ``describe(name)`` tells which.
+    Published splits are used as they are. Sets published without splits have splits drawn here. If there are 20, split
+    k trains on the first 90 % of ``numpy.random.RandomState(k).permutation(N)`` and tests on the rest; if there are 10,
+    split k tests on part k of ``numpy.array_split(numpy.random.RandomState(0).permutation(N), 10)`` and trains on the
+    rest. ``describe(name).num_splits`` is the number.
 
     >>> data = datasets.load("diabetes", split=3)
     >>> data.X_train.shape, data.X_test.shape
@@ -93,12 +92,12 @@ def load(name: str, split: int = 0, *, standardize: bool = True) -> Dataset:
     :param name: one of ``names()``.
     :param split: number of the split, from 0 to ``describe(name).num_splits - 1``.
     :param standardize: subtract from every input column and from numeric targets the training part's mean and divide by
-        its standard deviation (that of the population, not the sample); a column that is constant in the training part
+        its standard deviation (divided by N, not N - 1); a column that is constant in the training part
         is divided by 1. False leaves the published values.
     :return: training and test part, and the means and scales.
     :raises ValueError: if there is no such data set or no such split.
-    :raises ChecksumError: if a file is not the published one.
-    :raises ConnectionError: if a file must be downloaded and cannot be.
+    :raises ChecksumError: if a file differs from the published file.
+    :raises ConnectionError: if a file cannot be downloaded.
     """
     entry = _entry(name)
     _check_split(entry.info, split)
@@ -135,11 +134,11 @@ def _check_split(info: DatasetInfo, split: int) -> None:
 
 
 def _moments(columns: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column, 1 in place of a deviation that only rounding would make."""
+    """Return mean and standard deviation of each column; 1 if the deviation is rounding only."""
     constant = np.ptp(columns, axis=0) == 0.0
     return columns.mean(axis=0), np.where(constant, 1.0, columns.std(axis=0))
 
 
 def _identity(columns: Floats) -> tuple[Floats, Floats]:
-    """Mean and scale that leave the columns as they are."""
+    """Return mean 0 and scale 1 for each column."""
     return np.zeros(columns.shape[1]), np.ones(columns.shape[1])

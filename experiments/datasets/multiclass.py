@@ -1,4 +1,4 @@
-"""The sets of more than two classes: those of Villacampa-Calvo and Hernández-Lobato (2020) or like them, two of
+"""Data sets of more than two classes: from Villacampa-Calvo and Hernández-Lobato (2020) or like them, and two from
 scikit-learn.
 """
 
@@ -21,7 +21,7 @@ _ARCHIVE = PublishedFile(
 
 
 def _archived(name: str, *, N: int, D: int, target: str, classes: tuple[str, ...], notes: str = "") -> Entry:
-    """A set of the archive, with its 20 splits; codes of classes count from 1 there."""
+    """Return the entry of a set of the archive, with its 20 splits; its codes of classes count from 1."""
     return multiclass_entry(name, ArchivedArrays(_ARCHIVE, name), N, D, target, classes, "Apache-2.0", notes)
 
 
@@ -42,7 +42,7 @@ MULTICLASS = (
             "headlamps",
         ),
         notes=(
-            "The classes are types 1, 2, 3, 5, 6 and 7; of type 4 there is none. Some test parts lack classes. One "
+            "The classes are types 1, 2, 3, 5, 6 and 7; type 4 does not occur. Some test parts lack classes. One "
             "row repeats another, in some splits across training and test part."
         ),
     ),
@@ -58,7 +58,7 @@ MULTICLASS = (
         "satellite",
         N=6435,
         D=36,
-        target="soil of the middle one of 3 x 3 pixels, by their values in four spectral bands",
+        target="soil of the middle of 3 x 3 pixels, by their values in four spectral bands",
         classes=(
             "red soil",
             "cotton crop",
@@ -67,7 +67,7 @@ MULTICLASS = (
             "soil with vegetation stubble",
             "very damp gray soil",
         ),
-        notes="Trains on 20 % of the rows, as published. The last class is type 7; of type 6 there is none.",
+        notes="Trains on 20 % of the rows, as published. The last class is type 7; type 6 does not occur.",
     ),
     _archived("svmguide2", N=391, D=20, target="class of a protein, without a name", classes=("1", "2", "3")),
     _archived(
@@ -128,7 +128,7 @@ MULTICLASS = (
         target="which digit is written",
         classes=tuple("0123456789"),
         license="none stated",
-        notes="The images of mnist-even-odd, where standardize=False is usual too.",
+        notes="The images of mnist-even-odd; standardize=False is usual here too.",
     ),
     FLIGHTS,
     THREE_CLASSES,

@@ -1,4 +1,4 @@
-"""The classification sets of the paper on quantile propagation, in ten folds; its digits stand in ``digits``."""
+"""The classification sets of the paper on quantile propagation, in ten folds; its digits are in ``digits``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ BREAST_REPEATS = (
 
 
 def _words(file: PublishedFile, **codes: float) -> Callable[[], Floats]:
-    """Comma-separated numbers with the class, a word, last."""
+    """Return a reader of comma-separated numbers with the class, a word, last."""
     return partial(read_words, file, codes=codes, delimiter=",")
 
 
@@ -66,7 +66,7 @@ def _iris_pair(first: int, second: int, notes: str) -> Entry:
     )
 
 
-_SETOSA = "It has Fisher's values, where UCI's table errs in two rows of setosa."
+_SETOSA = "It has Fisher's values; UCI's table errs in two rows of setosa."
 _VIRGINICA = "Two rows of virginica are equal, in some splits one in the training and one in the test part."
 QUANTILE_PROPAGATION = (
     binary_entry(

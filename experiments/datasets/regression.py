@@ -23,7 +23,7 @@ _CENTERED = "Published with every column mean-centered and rounded to about five
 
 
 def _folds(name: str, *, table: str, mask: str) -> MaskedFolds:
-    """Source of a set of the repository of UCI tables, from the sha256 of its two files."""
+    """Return the source of a set in the repository of UCI tables, from the sha256 of its two files."""
     pinned = partial(
         PublishedFile, repository="treforevans/uci_datasets", commit="f0737523712fe66a1640e4b980b927e8490b58eb"
     )

@@ -1,4 +1,4 @@
-"""Readers of what arrives in an order: a signal, terrain, and functions of time that are generated.
+"""Readers of data that arrive in an order: a signal, terrain, and generated functions of time.
 
 A table has a row for each time or place, in the order of arrival, target last.
 """
@@ -15,7 +15,7 @@ _AUDIO_ROWS = slice(8_000, 26_000)
 
 
 def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> Floats:
-    """Training rows (part 0) of a table, or test rows (part 1): the last one in every `period` rows."""
+    """Return the training rows (part 0) of a table, or the test rows (part 1): the last of every `period` rows."""
     table = read_table()
     is_test = np.arange(len(table)) % period == period - 1  # [N]
     return np.compress(is_test == bool(part), table, axis=0)
@@ -23,9 +23,9 @@ def alternate(read_table: Callable[[], Floats], part: int, period: int = 2) -> F
 
 def read_audio(file: PublishedFile) -> Floats:
     """
-    18,000 samples of a band of sound, moved from its center frequency to 0, with some noise: time in seconds, value.
+    Read 18,000 samples of a band of sound, moved from its center frequency to 0, with noise: time in seconds, value.
 
-    The real part of the analytic signal times exp(-2πi μt), plus N(0, 0.02²), as Bui and Turner (2014) do it.
+    The real part of the analytic signal times exp(-2πi μt), plus N(0, 0.02²), as in Bui and Turner (2014).
     """
     from scipy.io import loadmat  # slow to import, needed here only
     from scipy.signal import hilbert
@@ -39,14 +39,14 @@ def read_audio(file: PublishedFile) -> Floats:
 
 
 def read_toy(inputs: PublishedFile, targets: PublishedFile) -> Floats:
-    """Two columns of numbers; the first and the last third of the inputs are moved apart by 1, as its authors do."""
+    """Read inputs and targets; the first and the last third of the inputs are moved apart by 1, as by the authors."""
     x, y = (np.loadtxt(local_copy(file)) for file in (inputs, targets))
     thirds = np.repeat([-1.0, 0.0, 1.0], len(x) // 3)
     return np.column_stack([x + thirds, y])  # [150, 2]
 
 
 def read_grid(file: PublishedFile, member: str) -> Floats:
-    """Heights (m) of an ESRI ASCII grid in a zip file, by columns from the west; places in km from its corner."""
+    """Read heights (m) of an ESRI ASCII grid in a zip file, by columns from the west; places in km from its corner."""
     with zipfile.ZipFile(local_copy(file)) as archive:
         lines = archive.read(member).decode("ascii").splitlines()
     header = {name: float(value) for name, value in (line.split() for line in lines[:5])}
@@ -54,7 +54,7 @@ def read_grid(file: PublishedFile, member: str) -> Floats:
 
 
 def read_jacksboro() -> Floats:
-    """The elevations that come with Matplotlib, every second one in either direction, by columns from the west."""
+    """Read Matplotlib's elevations, every second row and column, by columns from the west."""
     from matplotlib import cbook  # slow to import, needed here only
 
     with np.load(cbook.get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as content:
@@ -63,10 +63,10 @@ def read_jacksboro() -> Floats:
 
 def by_columns(heights: Floats, step: float) -> Floats:
     """
-    Places and heights of a map whose first row is in the north, column by column from the west, in each from the south.
+    Return places and heights of a map with its first row in the north, by columns from the west, each from the south.
 
     :param heights: [rows, columns].
-    :param step: between neighbors.
+    :param step: distance between neighbors.
     :return: [rows * columns, 3].
     """
     rows, columns = heights.shape
@@ -75,7 +75,7 @@ def by_columns(heights: Floats, step: float) -> Floats:
 
 
 def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
-    """Of a map by columns, every second place in either direction (part 0), or all others (part 1)."""
+    """Return every second place in either direction of a map by columns (part 0), or the rest (part 1)."""
     table = read_table()
     east, north = (np.unique(table[:, axis], return_inverse=True)[1] for axis in (0, 1))
     is_train = (east % 2 == 0) & (north % 2 == 0)
@@ -84,7 +84,7 @@ def every_second_place(read_table: Callable[[], Floats], part: int) -> Floats:
 
 def pseudo_periodic(num_rows: int = 24_000) -> Floats:
     """
-    The start of a series of 100,000 steps that never quite repeats itself (Keogh and Pazzani 1999): time, value.
+    Generate the start of a pseudo-periodic series of 100,000 steps (Keogh and Pazzani 1999): time, value.
 
         y(t) = Σ_{i=3}^{7} 2^-i sin(2π (2^(2+i) + r_i) t) + N(0, 0.005²),    r_i a whole number below 2^i, 0 ≤ t < 1
     """
@@ -95,7 +95,7 @@ def pseudo_periodic(num_rows: int = 24_000) -> Floats:
 
 
 def periodic(num_rows: int = 2_000) -> Floats:
-    """Two waves, of which one has ten periods and the other 23, with noise: time, value."""
+    """Generate two waves, with ten and 23 periods, and noise: time, value."""
     rng = np.random.RandomState(0)
     t = np.arange(num_rows) / num_rows
     f = np.sin(2.0 * np.pi * 10.0 * t) + 0.5 * np.sin(2.0 * np.pi * 23.0 * t)

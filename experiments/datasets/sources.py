@@ -1,4 +1,4 @@
-"""How each kind of publication stores a data set and its splits; every source reads one split of one set.
+"""Sources of data sets: each reads one split of one set from one kind of publication.
 
 All row and column numbers in the published files count from 0.
 """
@@ -17,11 +17,11 @@ from experiments.datasets.tables import Floats, as_labels, read_csv
 
 Rows = npt.NDArray[np.intp]
 
-SEEDED_TRAIN_FRACTION = 0.9  # the proportion of the published 20-split sets
+SEEDED_TRAIN_FRACTION = 0.9  # as in the published sets with 20 splits
 
 
 class SplitTable(NamedTuple):
-    """All rows of a data set and which of them train and test."""
+    """All rows of a data set, and the indices of training and test rows."""
 
     X: Floats  # [N, D]
     Y: Floats  # [N, 1]
@@ -30,7 +30,7 @@ class SplitTable(NamedTuple):
 
 
 class Source(Protocol):
-    """What reads a data set: the files it needs, and one numbered split of the table in them."""
+    """Reads a numbered split of a data set from its files."""
 
     @property
     def num_splits(self) -> int:
@@ -38,11 +38,11 @@ class Source(Protocol):
 
     @property
     def splits_published(self) -> bool:
-        """True where the splits come with the data, False where they are drawn from the split's number."""
+        """True if the splits come with the data, False if they are drawn from the split's number."""
 
     @property
     def files(self) -> tuple[PublishedFile, ...]:
-        """The published files read; none for a set that comes with a library."""
+        """The published files; none for a set that comes with a library."""
 
     def read(self, split: int) -> SplitTable:
         """Read the table and the rows of ``split``."""
@@ -53,8 +53,8 @@ class ArchivedSplits:
     """
     One folder of a tar archive: ``data.txt``, its feature and target columns, and two lists of rows per split.
 
-    Only the five members needed are read, in memory; nothing is extracted to disk. Features at the places ``dropped``
-    in their list are left out. Of a target that names classes, ``classes`` are the values that become 0 and 1.
+    Only five members are read, in memory; nothing is extracted to disk. Features at the positions ``dropped`` in their
+    list are left out. If the target names classes, the values ``classes`` become 0 and 1.
     """
 
     archive: PublishedFile

@@ -1,4 +1,4 @@
-"""The sets of the catalog whose rows have an order, and arrive in it."""
+"""The data sets with ordered rows, for streams."""
 
 from collections.abc import Callable
 from functools import partial
@@ -50,8 +50,8 @@ def _map(read_table: Callable[[], Floats], files: tuple[PublishedFile, ...] = ()
 
 
 _MAP = (
-    "Trains on every second place in either direction, tests on those in between; both in columns from the west, each "
-    "from the south."
+    "Trains on every second place in either direction, tests on the places in between; both in columns from the west, "
+    "each from the south."
 )
 STREAMING = (
     streaming_entry(
@@ -72,7 +72,7 @@ STREAMING = (
         license="MIT",
         notes=(
             "Samples 8,000 to 25,999 of 352,672, at 16 kHz; the input is the time in seconds. Tests on every second "
-            "one. Noise with standard deviation 0.02 is added, as in Bui and Turner (2014)."
+            "sample. Noise with standard deviation 0.02 is added, as in Bui and Turner (2014)."
         ),
     ),
     streaming_entry(

@@ -1,4 +1,4 @@
-"""Readers of published files as tables of numbers [N, columns], and the labels made of class codes.
+"""Readers of published files as tables of numbers [N, columns], with labels for class codes.
 
 All row and column numbers in the published files count from 0.
 """
@@ -14,11 +14,11 @@ from experiments.datasets.files import PublishedFile, local_copy
 
 Floats = npt.NDArray[np.float64]
 
-MISSING = {"?", "NA"}  # how text files write a value that was not observed
+MISSING = {"?", "NA"}  # missing values in text files
 
 
 def read_csv(file: PublishedFile, delimiter: str | None = ",") -> Floats:
-    """Numbers of a text file without a header, plain or gzipped; the delimiter None is white space."""
+    """Read the numbers of a text file without a header, plain or gzipped; the delimiter None is white space."""
     return np.loadtxt(local_copy(file), delimiter=delimiter)  # [N, columns]
 
 
@@ -26,12 +26,12 @@ def read_words(
     *files: PublishedFile, codes: Mapping[str, float], delimiter: str | None = None, num_header_lines: int = 0
 ) -> Floats:
     """
-    Text files with words among their numbers, one file below the other; rows with a missing value are left out.
+    Read text files with words among their numbers, one file below the other, without rows with a missing value.
 
-    :param files: the files, of equal columns.
-    :param codes: the number that stands for each word.
-    :param delimiter: what separates the columns; None is white space.
-    :param num_header_lines: lines to leave out at the top of each file.
+    :param files: files with the same columns.
+    :param codes: number for each word.
+    :param delimiter: separator of columns; None is white space.
+    :param num_header_lines: lines to skip at the top of each file.
     :return: the numbers [N, columns].
     :raises ValueError: if a word has no code.
     """
@@ -47,17 +47,17 @@ def read_words(
 
 
 def read_columns(inputs: PublishedFile, targets: PublishedFile) -> Floats:
-    """Two comma-separated files, side by side."""
+    """Read two comma-separated files side by side."""
     return np.column_stack([read_csv(inputs), read_csv(targets)])  # [N, D + 1]
 
 
 def stack(*readers: Callable[[], Floats]) -> Floats:
-    """The tables of several readers, one below the other."""
+    """Read the tables of several readers, one below the other."""
     return np.vstack([read() for read in readers])  # [N, columns]
 
 
 def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Gray values of MNIST's images, divided by 255, and last the digit."""
+    """Read the gray values of MNIST's images, divided by 255, and last the digit."""
     pixels, digit = _read_idx(images, num_axes=3), _read_idx(digits, num_axes=1)
     table = np.empty((len(pixels), pixels[0].size + 1))  # [N, D + 1]
     np.divide(pixels.reshape(len(pixels), -1), 255.0, out=table[:, :-1])
@@ -66,35 +66,35 @@ def read_images(images: PublishedFile, digits: PublishedFile) -> Floats:
 
 
 def read_parity(images: PublishedFile, digits: PublishedFile) -> Floats:
-    """Gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
+    """Read the gray values of MNIST's images, divided by 255, and last 1 for an odd and 0 for an even digit."""
     table = read_images(images, digits)
     table[:, -1] %= 2.0
     return table
 
 
 def read_diabetes() -> Floats:
-    """Scikit-learn's diabetes set in its original units, target last."""
+    """Read scikit-learn's diabetes set in its original units, target last."""
     from sklearn.datasets import load_diabetes  # slow to import, needed here only
 
     return np.column_stack(load_diabetes(return_X_y=True, scaled=False))  # [N, D + 1]
 
 
 def read_breast_cancer() -> Floats:
-    """Scikit-learn's breast cancer set, last 0 for malignant and 1 for benign."""
+    """Read scikit-learn's breast cancer set, last 0 for malignant and 1 for benign."""
     from sklearn.datasets import load_breast_cancer
 
     return np.column_stack(load_breast_cancer(return_X_y=True))  # [N, D + 1]
 
 
 def read_iris() -> Floats:
-    """Scikit-learn's iris set, last 0 for setosa, 1 for versicolor and 2 for virginica."""
+    """Read scikit-learn's iris set, last 0 for setosa, 1 for versicolor and 2 for virginica."""
     from sklearn.datasets import load_iris
 
     return np.column_stack(load_iris(return_X_y=True))  # [N, D + 1]
 
 
 def read_digits() -> Floats:
-    """Scikit-learn's digits, 8 x 8 gray values, last the digit."""
+    """Read scikit-learn's digits, 8 x 8 gray values, last the digit."""
     from sklearn.datasets import load_digits
 
     return np.column_stack(load_digits(return_X_y=True))  # [N, D + 1]
@@ -103,10 +103,10 @@ def read_digits() -> Floats:
 @dataclass(frozen=True)
 class TwoClasses:
     """
-    The rows of two classes of a table: first their inputs, last their label.
+    Reader of the rows of two classes of a table: inputs first, label last.
 
-    The label is 0 where the column ``target`` holds ``classes[0]`` and 1 where it holds ``classes[1]``. The columns
-    ``dropped`` are left out of the inputs.
+    The label is 0 for ``classes[0]`` in the column ``target`` and 1 for ``classes[1]``. The columns ``dropped`` are not
+    inputs.
     """
 
     read_table: Callable[[], Floats]
@@ -123,14 +123,14 @@ class TwoClasses:
 
 
 def as_labels(codes: Floats, classes: tuple[float, float]) -> Floats:
-    """0 where the code is ``classes[0]``, 1 where it is ``classes[1]``; another code is refused."""
+    """Return 0 for ``classes[0]`` and 1 for ``classes[1]``; refuse other codes."""
     if not np.isin(codes, classes).all():
         raise ValueError(f"codes of classes are {np.unique(codes).tolist()}; accepted are {list(classes)}.")
     return np.where(codes == classes[1], 1.0, 0.0)
 
 
 def _read_idx(file: PublishedFile, num_axes: int) -> npt.NDArray[np.uint8]:
-    """Array of a gzipped IDX file of bytes: four bytes of which the last is the number of axes, the shape, the data."""
+    """Read a gzipped IDX file of bytes: four bytes, of which the last is the number of axes, the shape, the data."""
     with gzip.open(local_copy(file)) as content:
         data = content.read()
     magic = int.from_bytes(data[:4], "big")

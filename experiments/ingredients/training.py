@@ -14,7 +14,7 @@ from gpflow_pep import BTSVGP
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.models.structured_svgp import StructuredSVGP
 from gpflow_pep.training import OPTIMIZERS, fit, uninterrupted
-from gpflow_pep.training.step import training_step
+from gpflow_pep.training.objectives import training_step
 
 training = Ingredient("training", save_git_info=SAVE_GIT_INFO)
 

@@ -1,7 +1,7 @@
 """Scores of Gaussian predictions of held-out targets.
 
-SMSE and SMLL are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5. Natural
-logarithms throughout. Arrays are [N] or [N, P], all alike: [N] is never broadcast against [N, 1].
+SMSE and SMLL follow Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5. Logarithms are
+natural. All arrays have the same shape, [N] or [N, P]: [N] is never broadcast against [N, 1].
 """
 
 import numpy as np
@@ -22,8 +22,7 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     :return: the error, 0 at best; it scales with ``y``.
     :raises ValueError: if an argument is empty, not finite or of another shape.
     """
-    y, mean = _finite("y", y), _finite("mean", mean)
-    _check_same_shape("mean", mean, y)
+    y, mean = _checked(y=y, mean=mean)
     return float(np.sqrt(np.mean(np.square(y - mean))))
 
 
@@ -44,9 +43,7 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     :return: the mean negative log density per entry; smaller is better.
     :raises ValueError: if an argument is empty, not finite or of another shape, or a variance is not positive.
     """
-    y, mean, variance = _finite("y", y), _finite("mean", mean), _finite("variance", variance)
-    _check_same_shape("mean", mean, y)
-    _check_same_shape("variance", variance, y)
+    y, mean, variance = _checked(y=y, mean=mean, variance=variance)
     _check_all("variance", variance, variance > 0.0, "positive numbers")
     return float(np.mean(_negative_log_density(y, mean, variance)))
 
@@ -55,29 +52,28 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     """
     Standardized mean squared error: mean((y - mean)^2) / var(y), without unit.
 
-    Each output's error is divided by the variance (that of the population) of its own test targets, then outputs are
-    averaged. Rescaling y and mean together changes nothing.
+    Each output's error is divided by the population variance of its test targets, then outputs are averaged. Rescaling
+    y and mean together changes nothing.
 
     >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
     1.0
 
-    :param y: test targets [N, P] or [N], no column of which is constant.
+    :param y: test targets [N, P] or [N], without constant columns.
     :param mean: predicted means, the shape of ``y``.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
     :raises ValueError: if an argument is empty, not finite or of another shape, or a column of ``y`` is constant.
     """
-    y, mean = _finite("y", y), _finite("mean", mean)
-    _check_same_shape("mean", mean, y)
+    y, mean = _checked(y=y, mean=mean)
     _check_varies("y", y)
     return float(np.mean(np.mean(np.square(y - mean), axis=0) / np.var(y, axis=0)))
 
 
 def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike) -> float:
     """
-    Standardized mean log loss: the predictions' ``nlpd`` minus that of a trivial Gaussian, in nats.
+    Standardized mean log loss: the ``nlpd`` of the predictions minus the ``nlpd`` of a trivial Gaussian, in nats.
 
-    The trivial Gaussian has mean and variance (that of the population) of the training targets, output by output, and
-    ignores the inputs. Rescaling all arguments together changes nothing.
+    The trivial Gaussian has the mean and population variance of the training targets, output by output, and ignores
+    the inputs. Rescaling all arguments together changes nothing.
 
     >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
     0.0
@@ -85,7 +81,7 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     :param y: test targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
     :param variance: predicted variances of the targets, noise included, the shape of ``y``.
-    :param y_train: training targets [N_train, P] or [N_train], no column of which is constant.
+    :param y_train: training targets [N_train, P] or [N_train], without constant columns.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
     :raises ValueError: if an argument is empty, not finite or of another shape, a variance is not positive, or a
         column of ``y_train`` is constant.
@@ -102,13 +98,23 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
 
 
 def _negative_log_density(y: Floats, mean: Floats, variance: Floats) -> Floats:
-    """-log N(y; mean, variance) of each entry."""
+    """Return -log N(y; mean, variance) of each entry."""
     density: Floats = 0.5 * (np.log(2.0 * np.pi * variance) + np.square(y - mean) / variance)
     return density
 
 
+def _checked(*, y: npt.ArrayLike, **predictions: npt.ArrayLike) -> list[Floats]:
+    """Return finite arrays of one shape, [N] or [N, P]."""
+    arrays = [_finite("y", y)]
+    for name, values in predictions.items():
+        arrays.append(_finite(name, values))
+        if arrays[-1].shape != arrays[0].shape:
+            raise ValueError(f"{name} has shape {arrays[-1].shape}; the shape of y, {arrays[0].shape}, is accepted")
+    return arrays
+
+
 def _finite(name: str, values: npt.ArrayLike) -> Floats:
-    """Values as float64 [N] or [N, P] with at least one entry, all finite."""
+    """Return values as float64 [N] or [N, P] with at least one entry, all finite."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -120,18 +126,13 @@ def _finite(name: str, values: npt.ArrayLike) -> Floats:
 
 
 def _check_all(name: str, array: Floats, accepted: npt.NDArray[np.bool_], kind: str) -> None:
-    """Raise where an entry is not accepted, with the number of such entries and the first of them."""
+    """Raise an error that gives the number of entries not accepted, and the first of them."""
     if not accepted.all():
         first = tuple(int(index) for index in np.argwhere(~accepted)[0])
         raise ValueError(
             f"{name} has {np.count_nonzero(~accepted)} of {array.size} entries that are not {kind}, the first in row "
             f"{first[0]}: {array[first]}; only {kind} are accepted"
         )
-
-
-def _check_same_shape(name: str, array: Floats, y: Floats) -> None:
-    if array.shape != y.shape:
-        raise ValueError(f"{name} has shape {array.shape}; the shape of y, {y.shape}, is accepted")
 
 
 def _check_varies(name: str, array: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Rows in minibatches, by number: the same ones for the same seed, whenever and wherever they are asked for."""
+"""Deterministic minibatches: row indices as a function of step and seed."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from .. import validation
 
 class Minibatches:
     """
-    The rows of each training step; a resumed training run continues with the next ones.
+    Rows of each training step; a resumed training run continues with the next step.
 
-    Rows come up once an epoch, in a new random order in every epoch; a minibatch may have the end of one and the
-    beginning of the next. With ``fixed=True`` they are divided into blocks once, at random, and it is the blocks that
-    come up once an epoch: what :class:`gpflow_pep.BTSVGP` is a bound for.
+    Each row is used once per epoch, in a new random order. A minibatch may span the end of one epoch and the start of
+    the next. With ``fixed=True`` the rows are divided into random blocks once, and each block is used once per epoch,
+    as the bound of :class:`gpflow_pep.BTSVGP` requires.
 
     >>> from gpflow_pep.data.minibatches import Minibatches
     >>> rows = Minibatches(6, 2, seed=0)
@@ -24,14 +24,14 @@ class Minibatches:
     """
 
     blocks: tuple[AnyNDArray, ...] | None
-    """The rows of each block; None where blocks are not fixed."""
+    """The rows of each block; None unless blocks are fixed."""
 
     def __init__(self, num_data: int, size: int, *, fixed: bool = False, seed: int = 0):
         """
         :param num_data: N, the number of rows.
-        :param size: rows of a minibatch, at most N. Fixed blocks have as many or one less where it does not divide N:
-            then the mean of N/n times a block's sum is that of all rows but for a fraction 1/n of how blocks differ.
-        :param fixed: whether blocks stay the same.
+        :param size: rows per minibatch, at most N. If it does not divide N, fixed blocks have `size` rows or one less,
+            and the mean of N/n times a block's sum equals the sum over all rows up to 1/n of the blocks' differences.
+        :param fixed: keep the blocks for all epochs.
         :param seed: seed for the orders.
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -40,12 +40,12 @@ class Minibatches:
         if self.size > self.num_data:
             raise ValueError(f"size must be at most num_data, {self.num_data}, got {self.size}.")
         self._seed = validation.seed(seed)
-        self._orders: dict[int, AnyNDArray] = {}  # of the last epochs
+        self._orders: dict[int, AnyNDArray] = {}  # for the last two epochs
         count = -(-self.num_data // self.size)
         self.blocks = tuple(np.array_split(self._order(self.num_data, 0), count)) if fixed else None
 
     def rows(self, step: int) -> AnyNDArray:
-        """The rows of a step, numbered from 0: [size] integers, or those of a block."""
+        """Return the rows of a step, numbered from 0: [size] integers, or the rows of a block."""
         if self.blocks is not None:
             epoch, place = divmod(step, len(self.blocks))
             return self.blocks[self._order(len(self.blocks), 1 + epoch)[place]]
@@ -56,10 +56,10 @@ class Minibatches:
 
     def dataset(self, data: RegressionData, *, first: int = 0) -> tf.data.Dataset:
         """
-        Minibatches of X [N, D] and Y [N, P] without end, for ``training_loss_closure(iter(...))``.
+        Return endless minibatches of X [N, D] and Y [N, P], for ``training_loss_closure(iter(...))``.
 
-        :param first: the number of the step that they begin with.
-        :raises ValueError: if there are not N rows, or `first` is no number of a step.
+        :param first: number of the first step.
+        :raises ValueError: if there are not N rows, or `first` is not a step.
         """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)

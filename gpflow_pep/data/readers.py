@@ -1,4 +1,4 @@
-"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for models of more rows than memory holds."""
+"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for more rows than memory holds."""
 
 import csv
 import itertools
@@ -13,20 +13,20 @@ from gpflow.config import default_float
 
 from .. import validation
 
-_ROWS = 8192  # of a batch
+_ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches
-_CHECKED = 1000  # rows of a CSV file, when it is opened
+_CHECKED = 1000  # rows of a CSV file checked when it is opened
 
 Columns = Sequence[str]
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
     """
-    Batches of two arrays, such as memory-mapped ones, ``np.load("X.npy", mmap_mode="r")``.
+    Return batches of two arrays, for example memory-mapped, ``np.load("X.npy", mmap_mode="r")``.
 
-    :param X: [N, D], anything of these ``shape`` and ``dtype`` whose slices of rows NumPy can convert.
+    :param X: [N, D], any object with ``shape`` and ``dtype`` whose row slices NumPy can convert.
     :param Y: [N, P].
-    :raises ValueError: if they are no matrices of numbers, or differ in their number of rows.
+    :raises ValueError: if X or Y is not a matrix of numbers, or their numbers of rows differ.
     """
     size = validation.positive_integer(batch_size, "batch_size")
     for name, values in (("X", X), ("Y", Y)):
@@ -61,11 +61,11 @@ def csv_batches(
     delimiter: str = ",",
 ) -> tf.data.Dataset:
     """
-    Batches of a CSV file whose first line names the columns. An empty field is read as NaN, which models refuse.
+    Return batches of a CSV file whose first line names the columns. An empty field is NaN, which models refuse.
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
-    :raises ValueError: if a column is not in the file, or one of its first 1000 rows holds other things than numbers.
+    :raises ValueError: if a column is missing, or holds anything but numbers in the first 1000 rows.
     """
     size, path = validation.positive_integer(batch_size, "batch_size"), os.fspath(path)
     with open(path, newline="") as file:
@@ -97,11 +97,11 @@ def parquet_batches(
     path: str | os.PathLike[str], *, inputs: Columns, outputs: Columns, batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
-    Batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
+    Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
-    :raises ValueError: if a column is not in the file, or holds no numbers.
+    :raises ValueError: if a column is missing or does not hold numbers.
     :raises ImportError: without pyarrow.
     """
     import pyarrow  # an extra
@@ -140,14 +140,14 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     Compute means and standard deviations in one pass, by the update of Chan, Golub and LeVeque (1983).
 
     :param dataset: batches (X [n, D], Y [n, P]).
-    :raises ValueError: if there are no rows, or a column is constant or has a value that is not finite.
+    :raises ValueError: if there are no rows, or a column is constant or not finite.
     """
     count, origins, means, squares = 0, list[AnyNDArray](), [np.zeros(())] * 2, [np.zeros(())] * 2
     for batch in dataset.as_numpy_iterator():
         n = len(batch[0])
         for part, values in enumerate(np.asarray(half, dtype=float) for half in batch):
             if len(origins) <= part:
-                origins.append(values[0])  # no digits are lost far from 0
+                origins.append(values[0])  # keeps digits of values far from 0
             mean = (values - origins[part]).mean(axis=0)
             difference = mean - means[part]
             squares[part] = squares[part] + np.square(values - origins[part] - mean).sum(axis=0)
@@ -160,13 +160,13 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     for name, deviation in zip(("X", "Y"), deviations, strict=True):
         wrong = np.flatnonzero(~(deviation > 0.0) | ~np.isfinite(deviation))
         if wrong.size:
-            raise ValueError(f"dataset must have columns that vary and are finite, but {name} has others: {wrong}.")
+            raise ValueError(f"dataset: column {wrong[0]} of {name} is constant or not finite.")
     X_mean, Y_mean = (origin + mean for origin, mean in zip(origins, means, strict=True))
     return Statistics(X_mean, deviations[0], Y_mean, deviations[1])
 
 
 def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
-    """Batches of which the columns have been shifted and scaled by these statistics, those of training data, say."""
+    """Shift and scale the columns of batches by statistics, for example of the training data."""
 
     @tf.autograph.experimental.do_not_convert
     def scaled(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -176,13 +176,13 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
 
 
-def _checked_columns(inputs: Columns, outputs: Columns, there: Sequence[str], path: str) -> list[str]:
+def _checked_columns(inputs: Columns, outputs: Columns, available: Sequence[str], path: str) -> list[str]:
     for argument, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str) or not names:
             raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")
-        missing = [name for name in names if list(there).count(name) != 1]
+        missing = [name for name in names if list(available).count(name) != 1]
         if missing:
-            raise ValueError(f"{argument} must be columns of {path}, {list(there)}, each once, got {missing}.")
+            raise ValueError(f"{argument} must be columns of {path}, {list(available)}, each once, got {missing}.")
     names = [*inputs, *outputs]
     if len(set(names)) < len(names):
         raise ValueError(f"inputs and outputs must name each column once, got {names}.")
@@ -190,7 +190,7 @@ def _checked_columns(inputs: Columns, outputs: Columns, there: Sequence[str], pa
 
 
 def _check_number(field: str, column: str, row: int, path: str) -> None:
-    """Check a field of a CSV file; an empty one is NaN."""
+    """Check that a field of a CSV file is a number or empty."""
     try:
         float(field or "nan")
     except ValueError:

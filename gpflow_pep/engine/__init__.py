@@ -2,16 +2,15 @@
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
-from .chunks import CHUNKS_IN_FLIGHT, AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
+from .chunks import AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
 from .covariances import Prior, independent_parts
 from .dataset_chunks import DatasetRows
-from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, factorize_B, log_gaussian, mahalanobis, precision_B
+from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import (
     RegressionRows,
     Rows,
-    RowSource,
     conditional_variance_of_f,
     floating_variables,
     watched,
@@ -21,7 +20,6 @@ from .sites import EvidenceTerms, IndependentSites, Powers, SiteAlgebra
 from .stationary_kernels import kernel_matrix
 
 __all__ = [
-    "CHUNKS_IN_FLIGHT",
     "AbsorbedPosterior",
     "AllRows",
     "BlockSites",
@@ -37,7 +35,6 @@ __all__ = [
     "Powers",
     "Prior",
     "RegressionRows",
-    "RowSource",
     "Rows",
     "SharedBlockSites",
     "SingleRows",
@@ -49,7 +46,6 @@ __all__ = [
     "conditional_variance_of_f",
     "default_chunk_size",
     "factored_log_det_ratio",
-    "factorize_B",
     "floating_variables",
     "independent_parts",
     "kernel_matrix",

@@ -205,9 +205,9 @@ class Chunks(tf.Module):
     Nothing that is computed from all chunks depends on the order of rows or blocks, or on how many rows a chunk has.
     """
 
-    @abstractmethod
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Number of blocks B, []."""
+        """Return the number of blocks B, []; by default every row is a block."""
+        return num_data
 
     @abstractmethod
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -216,10 +216,6 @@ class Chunks(tf.Module):
 
 class AllRows(Chunks):
     """Every row is a block, and all of them are one chunk, however many there are: nothing loops."""
-
-    @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        return num_data
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -246,10 +242,6 @@ class _Divided(Chunks):
     def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
         """Rows `begin` to `end` of `values` [N, ...], in the order in which they are visited: [n, ...]."""
 
-    def _blocks(self, number: tf.Tensor) -> dict[str, Any]:
-        """Fields of a chunk that describe its blocks, if rows are not blocks."""
-        return {}
-
     def _order(self, values: tf.Tensor) -> tf.Tensor:
         """Return values in the order in which rows are visited, [N], in the order of the data."""
         return values
@@ -268,7 +260,7 @@ class _Divided(Chunks):
         def take(values: tf.Tensor) -> tf.Tensor:
             return self._visited(values, *self._bounds(number))
 
-        return Chunk(tuple(map(take, data)), take, **self._blocks(number))
+        return Chunk(tuple(map(take, data)), take)
 
     def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> Loop:
         """The loop over chunks `first` to `stop` on a device, which gets their rows once."""
@@ -293,10 +285,6 @@ class SingleRows(_Divided):
         """
         super().__init__(devices)
         self.chunk_size = ROWS_PER_CHUNK if chunk_size is None else min(chunk_size, _MOST_ROWS)
-
-    @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        return num_data
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -408,12 +396,13 @@ class Blocks(_Divided):
         return tf.gather(values, self._rows[begin:end])
 
     @override
-    def _blocks(self, number: tf.Tensor) -> dict[str, Any]:
+    def _chunk(self, number: tf.Tensor, data: Sequence[tf.Tensor]) -> Chunk:
         _, block, groups, size = tf.unstack(self._table[number])
-        return {
-            "blocks": lambda values: tf.gather(values, self._numbers[block : block + groups]),
-            "shape": (groups, size),
-        }
+
+        def take_blocks(values: tf.Tensor) -> tf.Tensor:
+            return tf.gather(values, self._numbers[block : block + groups])
+
+        return super()._chunk(number, data)._replace(blocks=take_blocks, shape=(groups, size))
 
     @override
     def _order(self, values: tf.Tensor) -> tf.Tensor:

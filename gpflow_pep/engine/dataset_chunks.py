@@ -92,10 +92,6 @@ class DatasetRows(Chunks):
         raise TypeError("data: a model with a tf.data.Dataset cannot be pickled. Save its parameters instead.")
 
     @override
-    def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
-        return self.num_data
-
-    @override
     def split(self, data: Sequence[tf.Tensor] = ()) -> ChunkedData:
         """Read the dataset in chunks; `data` is not used."""
         return ChunkedData([_Pass(self._batches, self._checked)])

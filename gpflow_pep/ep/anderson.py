@@ -2,54 +2,45 @@
 
 With the undamped update f of the sites x, and the last K secants Δx and Δf,
 
-    γ = argmin |f - ΔF γ|,    Newton's step -ΔX γ for what they span,    f - ΔF γ what is left of f
+    γ = argmin |f - ΔF γ|,    x + β f - (ΔX + β ΔF) γ
 
-(Walker and Ni 2011). Anderson's move is that step and a fraction β of what is left: f itself where there is no secant.
-Norms are those of normalized changes (:meth:`.loop_state.Iterate.normalized`).
+(Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, and a fraction β of the remainder f - ΔF γ, which
+is f without secants. β adapts. Norms are of normalized changes (:meth:`.sweep.Iterate.normalized`).
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from ..runtime.tracing import in_xla
+from ..runtime.distribution import Workers
+from .sweep import Iterate, choose
 
-# The choice between two tensors by one condition.
-
-
-def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
-    """
-    Return one of two tensors of the same shape, or of two structures of them, by a scalar condition.
-
-    `tf.where` gives the same; but it broadcasts the condition to [N, 2, C], which takes 200 times as long.
-    """
-    return tf.nest.map_structure(
-        lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
-    )
-
-
+_DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered for at most so many sites; 1 for more: memory grows with both
+# A secant across a change this large, or growing this much, tells little of the Jacobian here; earlier secants go.
+_FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
+_LEAST_DAMPED = 0.02  # of the damping; oscillation does not make the fraction of an update smaller than this
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
 class Step(NamedTuple):
     """The step to the fixed point that the secants predict, [N, 2, C] each."""
 
-    newton: tf.Tensor  # Newton's step for what the secants span
-    left: tf.Tensor  # What is then left of the update
+    newton: tf.Tensor  # Newton's step in the span of the secants
+    remainder: tf.Tensor  # the update minus its prediction by the secants
 
     def move(self, fraction: tf.Tensor) -> tf.Tensor:
-        """Return Anderson's move from a fraction [] of what is left, [N, 2, C]."""
-        return self.newton + fraction * self.left
+        """Return Anderson's move with a fraction [] of the remainder, [N, 2, C]."""
+        return self.newton + fraction * self.remainder
 
 
 class Secants(NamedTuple):
-    """The last few secants: a ring of K places, and one more for what is not added."""
+    """The last K secants: a ring of K places, and one more to write secants to that are not added."""
 
     steps: tf.Tensor  # Δx, [K + 1, N, 2, C]
     changes: tf.Tensor  # Δf, [K + 1, N, 2, C]
-    count: tf.Tensor  # How many have been added since the last reset, []; the last K are remembered
+    count: tf.Tensor  # secants added since the last reset, []
 
     @classmethod
     def none(cls, depth: int, sites: tf.Tensor) -> "Secants":
@@ -79,28 +70,66 @@ class Secants(NamedTuple):
         sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     ) -> Step:
         """
-        Return the way to the fixed point from where the undamped update is given.
+        Return the step to the fixed point from the sites of this undamped update.
 
         :param sum_over_workers: adds up sums of the workers.
         """
         count = tf.minimum(self.count, self.depth)
-        places = self.depth + 1 if in_xla() else count  # XLA needs to know it beforehand
-        used = tf.range(places) < count
-        steps, changes = self.steps[:places], self.changes[:places]
-        F = tf.reshape(normalized(changes), [places, tf.size(update)])
+        steps, changes = self.steps[:count], self.changes[:count]
+        F = tf.reshape(normalized(changes), [count, tf.size(update)])
         f = tf.reshape(normalized(update), [1, -1])
         sums = tf.matmul(F, tf.concat([f, F], axis=0), transpose_b=True)  # [K, K + 1]
-        unused = self.depth + 1 - places
+        unused = self.depth + 1 - count
         sums = tf.pad(sums, [[0, unused], [0, unused]])  # workers add up tensors of the same shape in every sweep
-        sums = sum_over_workers(sums)[:places, : places + 1]
-        products = tf.where(tf.expand_dims(used, 1) & used, sums[:, 1:], tf.zeros([], F.dtype))
+        sums = sum_over_workers(sums)[:count, : count + 1]
+        products = sums[:, 1:]
         largest = tf.reduce_max(products)
         least = max(_RIDGE, 10.0 * float(np.finfo(F.dtype.as_numpy_dtype).eps))
         ridge = tf.where(largest > 0.0, least * largest, tf.ones_like(largest))
-        factor = tf.linalg.cholesky(products + ridge * tf.eye(places, dtype=F.dtype))
-        target = tf.where(tf.expand_dims(used, 1), sums[:, :1], tf.zeros([], F.dtype))
-        gamma = tf.linalg.cholesky_solve(factor, target)[:, 0]
+        factor = tf.linalg.cholesky(products + ridge * tf.eye(count, dtype=F.dtype))
+        gamma = tf.linalg.cholesky_solve(factor, sums[:, :1])[:, 0]
         step, change = (
             tf.reshape(gamma[None] @ tf.reshape(each, tf.shape(F)), tf.shape(update)) for each in (steps, changes)
         )
         return Step(-step, update - change)
+
+
+class Anderson(NamedTuple):
+    """State of the accelerated sweeps."""
+
+    secants: Secants
+    fraction: tf.Tensor  # β, at most the damping, []
+    follows: tf.Tensor  # the candidate follows the iterate at once: their updates can be compared, []
+    is_plain: tf.Tensor  # the candidate is not accelerated, []
+
+    @classmethod
+    def start(cls, sites: tf.Tensor, fraction: tf.Tensor, damping: tf.Tensor, num_sites: int) -> "Anderson":
+        """Start without secants; for a given fraction, within the limits of the damping."""
+        depth = next((depth for most, depth in _DEPTHS.items() if num_sites <= most), 1)
+        fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * damping, damping)
+        return cls(Secants.none(depth, sites), fraction, tf.constant(False), tf.constant(True))
+
+    def is_far(self, last: Iterate, evaluated: Iterate) -> tf.Tensor:
+        """Return whether the change is too large, or has grown too much, for the secants to be of use."""
+        limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
+        return evaluated.change > limit
+
+    def after(self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor) -> "Anderson":
+        """
+        Adapt the fraction after an accepted sweep. It is halved if an update undid much of the one before, or made the
+        remaining change larger (twice as large, if both went the same way), and otherwise grows by a fifth.
+        """
+        before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
+        norms = workers.norm(before) * workers.norm(now)
+        cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
+        tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)
+        halve = (cosine < -0.3) | (iterate.change > tolerated)
+        least = tf.minimum(tf.constant(_LEAST_DAMPED, largest.dtype), largest)
+        adapted = tf.where(halve, tf.maximum(0.5 * self.fraction, least), tf.minimum(1.2 * self.fraction, largest))
+        fraction = tf.where(self.follows, adapted, self.fraction)
+        return self._replace(fraction=fraction, is_plain=tf.equal(self.secants.count, 0))
+
+    def rejected(self, is_valid: tf.Tensor) -> "Anderson":
+        """Go on with a plain update instead of an accelerated one, then with a smaller fraction."""
+        fraction = tf.where(self.is_plain & is_valid, 0.5 * self.fraction, self.fraction)
+        return self._replace(fraction=fraction, follows=tf.constant(False), is_plain=tf.constant(True))

@@ -14,7 +14,7 @@ from ..maths.linalg import column_products
 from ..tilted import Cavity, Tilted
 from .rows import Projected
 
-_SMALLEST_VARIANCE = 1e-30  # of a cavity; where the prior's is 0 the likelihood is all but constant over it
+_SMALLEST_VARIANCE = 1e-30  # of a cavity, also if the prior's is 0: the likelihood is nearly constant over it
 
 
 class Site(NamedTuple):
@@ -34,8 +34,7 @@ class Marginals(NamedTuple):
 class CavityOfW(NamedTuple):
     """Moments of w under q without the fraction α of a site, [C, n] each."""
 
-    ratio: tf.Tensor
-    """r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper where it is positive."""
+    ratio: tf.Tensor  # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0
     mean: tf.Tensor
     variance: tf.Tensor
 
@@ -47,17 +46,17 @@ def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
 
 
 def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """V'b of every latent function, [C, n]; V is [M, n] where they share it or [C, M, n], b is [C, M]."""
+    """Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is [C, M]."""
     return tf.matmul(b, V) if V.shape.rank == 2 else tf.linalg.matvec(V, b, transpose_a=True)
 
 
 def accumulate_linear(V: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """V values of every latent function, [C, M]; the values are [C, n]."""
+    """Compute V values of every latent function, [C, M]; the values are [C, n]."""
     return tf.matmul(values, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, values)
 
 
 def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
-    """Compute N(w; (μ - α h s)/r, s/r); where r is not positive, return the marginal itself."""
+    """Compute N(w; (μ - α h s)/r, s/r); if r is not positive, return the marginal itself."""
     ratio = 1.0 - alpha * site.precision * marginal.variance
     improper = ratio <= 0.0
     safe = tf.where(improper, tf.ones_like(ratio), ratio)
@@ -66,7 +65,7 @@ def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
 
 
 def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
-    """Add what u does not determine: N(f; m(x) + mean, d + variance), [C, n]."""
+    """Add the variance given u: N(f; m(x) + mean, d + variance), [C, n]."""
     variance = w.variance + rows.conditional_variance
     return Cavity(w.mean + rows.mean, tf.maximum(variance, _SMALLEST_VARIANCE))
 

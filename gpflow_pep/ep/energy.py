@@ -1,10 +1,10 @@
-"""The PEP energy, an approximation to log p(y), and its derivatives where the sites have converged.
+"""The PEP energy, an approximation to log p(y), and its derivatives at converged sites.
 
     log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
 
-plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). Where the sites match
+plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). If the sites match
 their tilted distributions the energy is stationary in the sites and in the marginals of q (app. G), so that its
-derivatives are those of
+derivatives equal the derivatives of
 
     Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
 
@@ -13,7 +13,6 @@ derivatives of SVGP's bound at q.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -21,28 +20,15 @@ from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import TiltedRule
+from ..tilted import log_partition
 from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .rows import LatentRows, PriorRows, ProjectedRows
-from .solution import Iterate
-
-
-class EnergyInputs(NamedTuple):
-    """What the energy depends on besides sites and likelihood; differentiable in the parameters."""
-
-    rows: LatentRows
-    Kuu: tf.Tensor
-    L: tf.Tensor  # Its Cholesky factor
-    scale: tf.Tensor  # m of T-PEP, []
-    old: OldPosteriorSite | None  # The site of the old posterior in a stream; None in other models
-    terms: tf.Tensor  # scale_terms, []
+from .rows import LatentRows, PriorRows, project
+from .sweep import Iterate, Problem
 
 
 def energy_derivatives(
-    inputs: EnergyInputs,
+    problem: Problem,
     tape: tf.GradientTape,
-    projected: ProjectedRows,
-    rule: TiltedRule,
     iterate: Iterate,
     variables: Sequence[tf.Variable],
     likelihood_variables: Sequence[tf.Variable],
@@ -50,25 +36,25 @@ def energy_derivatives(
     """
     Compute the derivatives of the energy at converged sites, one for each of `variables`.
 
-    With P = B^-1 and b = B^-1 c those in V, d and m(x) of a row are
+    With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
         V_bar = -τ P V + (h - τ μ) b - 2 d_bar V,    d_bar = (d2 + α d1²)/2,    m_bar = d1,
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
-    :param tape: what recorded the inputs.
-    :param projected: the rows, to be differentiated in `variables`.
-    :param iterate: the converged sites, and what was computed at them.
-    :param likelihood_variables: those of `variables` that belong to the likelihood.
+    :param problem: its rows must be differentiable in `variables`.
+    :param tape: the tape that recorded how the problem was made.
+    :param iterate: the converged sites.
+    :param likelihood_variables: the likelihood's own among `variables`.
     """
-    (rows, Kuu, L, scale, old, terms), A, c = inputs, iterate.A, iterate.c
+    rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
     sources = [*rows.inputs, *variables]
     own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        here, pull_back = projected.watched(chunk)
+        here, pull_back = problem.projected.watched(chunk)
         V, d, mean = here
         site, alpha = Site(*rows.take_pair(iterate.sites, chunk)), rows.alpha(chunk)
         d1, d2 = rows.take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
@@ -83,7 +69,7 @@ def energy_derivatives(
         if own:
             w = cavity_of_w(marginals(q, V), site, alpha)
             one = tf.ones_like(mean[:1])
-            by_likelihood = rule.log_partition_vjp(
+            by_likelihood = problem.rule.log_partition_vjp(
                 cavity_of_f(w, here), rows.observations(chunk), alpha, one, [variables[number] for number in own]
             )
             for number, slope in zip(own, by_likelihood, strict=True):
@@ -95,8 +81,8 @@ def energy_derivatives(
     VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
     num_inputs = len(rows.inputs)
-    values = [Kuu, *rows.inputs, scale, terms]
-    bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(terms)]
+    values = [problem.Kuu, *rows.inputs, scale, problem.terms]
+    bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(problem.terms)]
     if old is not None:
         A_bar = -0.5 * (P + tf.matmul(q.b, q.b, transpose_b=True))
         values += old
@@ -110,23 +96,19 @@ def _is_one_of(variable: tf.Variable, variables: Sequence[tf.Variable]) -> bool:
 
 
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-    """[C, ...] summed over the latent functions where they share one Kuu."""
+    """Sum [C, ...] over the latent functions if they share one Kuu."""
     return tf.reduce_sum(values, axis=0) if L.shape.rank == 2 else values
 
 
-# Leave-one-out predictive densities from the cavities: q without the whole site, for any alpha.
-
-
-def leave_one_out(
-    rows: LatentRows, projected: ProjectedRows, rule: TiltedRule, sites: tf.Tensor, q: InducingPosterior
-) -> tf.Tensor:
+def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N].
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: the cavities of whole
+    sites, whatever alpha.
 
     :param sites: [N, 2, C].
     :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
     """
-    one = tf.ones([], q.L.dtype)
+    one, rows, rule, projected = tf.ones([], q.L.dtype), problem.rows, problem.rule, problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
@@ -137,3 +119,35 @@ def leave_one_out(
         return (tf.reduce_sum(density, axis=0),)
 
     return rows.concatenate(part, q.L.dtype, [[None]])[0]
+
+
+def minibatch_objective(
+    problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
+) -> tf.Tensor:
+    """
+    Return a value with derivatives that estimate the energy's, in the hyperparameters, []. It has no other meaning.
+
+    Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
+    distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is
+    improper, the marginal replaces it.
+
+    :param batch: the minibatch, in one chunk.
+    :param site: the sites of its rows.
+    :param q: held fixed.
+    """
+    chunk = batch.only_chunk
+    projected = project(problem.L, batch(chunk, *batch.inputs), problem.scale)
+    alpha, marginal = batch.alpha(chunk), marginals(q, projected.V)
+    w = cavity_of_w(marginal, site, alpha)
+    w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
+    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), batch.observations(chunk), alpha)
+    bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
+    weight = tf.cast(num_data, bilinear.dtype) / tf.cast(tf.shape(bilinear)[1], bilinear.dtype)
+    objective = weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z)) + problem.terms
+    if problem.old is None:
+        return objective
+    # The old posterior's part: E_q[c'v - v'Av/2] + terms
+    A, c, terms = problem.old
+    second = inverse_of_product(q.LB) + tf.matmul(q.b, q.b, transpose_b=True)  # E[v v']
+    linear = tf.reduce_sum(c * tf.stop_gradient(q.b))
+    return objective + linear - 0.5 * tf.reduce_sum(A * tf.stop_gradient(second)) + terms

@@ -1,69 +1,82 @@
-"""Newton's method where sweeps stop approaching a fixed point: steps of the loop of :mod:`.convergence`.
+"""Newton's method for fixed points that sweeps do not approach: an unstable one, if labels contradict each other, say.
 
 It starts at the best sites and sweeps at sites nearby (probes), which gives derivatives along the directions that
 matter (generalized conjugate residuals). Then it tries the step that follows from them, halved until it makes the
 update smaller.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
 from ..runtime.distribution import Workers
-from .anderson import Step, choose
-from .solution import NEWTON_STEP, PROBING, SWEEPING, ConvergenceOptions, Iterate, Loop, largest_fraction, rounding
+from .anderson import Anderson, Step
+from .sweep import Iterate
 
-_SOLVED = 0.1  # what probes may leave of an update, as a fraction
-_NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe from the iterate, which is that of the update
-_SMALLEST_STEP = 0.01  # of Newton's steps
+PATIENCE = 30
+"""Sweeps that do not halve the change before Newton's method begins; twice as many after it failed."""
+_LEAST_DEPTH = 5  # secants that must be remembered: with fewer, Newton's step is no better than Anderson's
+_SOLVED = 0.1  # the remainder at which probes end, as a fraction of the update
+_NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe: above rounding, and in the range of linearity
+_SMALLEST_STEP = 0.01  # fraction of Newton's step below which sweeps go on
 _LEAST_DECREASE = 0.01  # of the norm of the update, as a fraction, by a whole Newton step
 
 
-def returns_to_best(loop: Loop) -> tf.Tensor:
-    """Return whether the candidate is the best sites, where Newton's method begins."""
-    return tf.equal(loop.kind, NEWTON_STEP) & tf.equal(loop.step_size, 0.0)
+class Newton(NamedTuple):
+    """State of Newton's method, and of the decision to use it."""
+
+    step: tf.Tensor  # Newton's step from the iterate, [N, 2, C]
+    size: tf.Tensor  # fraction of the Newton step being tried; 0 before the first, []
+    stalled: tf.Tensor  # sweeps since the change was last halved, []
+    patience: tf.Tensor  # stalled sweeps allowed before Newton steps start, []
+    change: tf.Tensor  # the change when it was last halved, []
+
+    @classmethod
+    def start(cls, sites: tf.Tensor) -> "Newton":
+        """Start with sweeps."""
+        zero, inf = tf.zeros([], sites.dtype), tf.constant(np.inf, sites.dtype)
+        return cls(tf.zeros_like(sites), zero, tf.constant(0), tf.constant(PATIENCE), inf)
+
+    def after(self, iterate: Iterate) -> "Newton":
+        """Count an accepted sweep."""
+        halved = iterate.change < 0.5 * self.change
+        return self._replace(
+            size=tf.zeros_like(self.size),
+            stalled=tf.where(halved, 0, self.stalled + 1),
+            change=tf.where(halved, iterate.change, self.change),
+        )
+
+    def begins(self, anderson: Anderson) -> tf.Tensor:
+        """Return whether sweeps have stalled, and enough secants can be remembered."""
+        return (self.stalled >= self.patience) & (anderson.secants.depth >= _LEAST_DEPTH)
+
+    def is_acceptable(self, workers: Workers, is_bound: tf.Tensor, last: Iterate, iterate: Iterate) -> tf.Tensor:
+        """Return whether the step has made the update smaller, or a bound larger; the best sites are accepted."""
+        before, now = (workers.norm(there.normalized(there.update)) for there in (last, iterate))
+        gains = is_bound & (iterate.log_evidence > last.log_evidence + last.rounding())
+        return (now < (1.0 - _LEAST_DECREASE * self.size) * before) | gains | tf.equal(self.size, 0.0)
+
+    def halved(self) -> tuple["Newton", tf.Tensor]:
+        """Try half of the step; return also if that is too small, so that sweeps go on."""
+        size = 0.5 * self.size
+        fails = size < _SMALLEST_STEP
+        stalled, patience = tf.where(fails, 0, self.stalled), tf.where(fails, 2 * self.patience, self.patience)
+        return self._replace(size=size, stalled=stalled, patience=patience), fails
+
+    def probed(self, step: Step) -> "Newton":
+        """Take the whole step that the probes predict so far."""
+        return self._replace(step=step.newton, size=tf.ones_like(self.size))
 
 
-def is_nearer(workers: Workers, is_bound: tf.Tensor, loop: Loop, iterate: Iterate) -> tf.Tensor:
-    """Return whether a Newton step has made the update smaller, or a bound larger."""
-    before, now = (workers.norm(there.normalized(there.update)) for there in (loop.iterate, iterate))
-    gains = is_bound & (iterate.log_evidence > loop.iterate.log_evidence + rounding(loop.iterate))
-    return (now < (1.0 - _LEAST_DECREASE * loop.step_size) * before) | gains | returns_to_best(loop)
+def ends_probing(workers: Workers, iterate: Iterate, anderson: Anderson, step: Step) -> tf.Tensor:
+    """Return whether the probes explain enough of the update, or no more can be remembered."""
+    remainder, whole = (workers.norm(iterate.normalized(change)) for change in (step.remainder, iterate.update))
+    return (anderson.secants.count >= anderson.secants.depth) | (remainder < _SOLVED * whole)
 
 
-def _nearby(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
+def probe(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
     """Return sites near the iterate, in this direction."""
     size = tf.clip_by_value(iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
     largest = workers.largest(tf.reduce_max(tf.abs(iterate.normalized(direction))))
     return iterate.sites + tf.math.divide_no_nan(size, largest) * direction
-
-
-def follow(workers: Workers, loop: Loop, step: Step) -> Loop:
-    """Go on from the end of a Newton step: probe in the direction of the update."""
-    return loop._replace(candidate=_nearby(workers, loop.iterate, step.left), kind=tf.constant(PROBING))
-
-
-def halve(options: ConvergenceOptions, loop: Loop) -> Loop:
-    """Try half of a Newton step; go back to sweeps where that is too small."""
-    size = 0.5 * loop.step_size
-    fails = size < _SMALLEST_STEP
-    return loop._replace(
-        candidate=choose(fails, loop.iterate.sites, loop.iterate.sites + size * loop.newton),
-        kind=tf.where(fails, SWEEPING, NEWTON_STEP),
-        fraction=tf.where(fails, largest_fraction(options, loop.attempt), loop.fraction),
-        comparable=loop.comparable & ~fails,
-        step_size=size,
-        stalled=tf.where(fails, 0, loop.stalled),
-        patience=tf.where(fails, 2 * loop.patience, loop.patience),
-    )
-
-
-def probe_on(workers: Workers, loop: Loop, accepted: tf.Tensor, step: Step) -> Loop:
-    """Probe in the direction of what is left of the update, or try Newton's step if little is."""
-    iterate = loop.iterate
-    left, whole = (workers.norm(iterate.normalized(change)) for change in (step.left, iterate.update))
-    enough = ~accepted | (loop.secants.count >= loop.secants.depth) | (left < _SOLVED * whole)
-    return loop._replace(
-        candidate=choose(enough, iterate.sites + step.newton, _nearby(workers, iterate, step.left)),
-        kind=tf.where(enough, NEWTON_STEP, PROBING),
-        newton=step.newton,
-        step_size=tf.ones_like(loop.step_size),
-    )

@@ -10,7 +10,6 @@ from gpflow.mean_functions import MeanFunction
 
 from ..engine import Chunk, Chunks, Prior, conditional_variance_of_f, watched
 from ..runtime.distribution import ONE_PROCESS, Workers
-from ..runtime.tracing import in_xla
 from ..tilted import Observations
 
 
@@ -34,8 +33,8 @@ class WatchedRows(NamedTuple):
     """The rows of a chunk given u, and how to differentiate them."""
 
     projected: Projected
+    # From derivatives in the rows' prior to derivatives in the inputs of all rows and in variables.
     pull_back: Callable[[PriorRows], tuple[tf.Tensor, ...]]
-    """From derivatives in the prior of the rows to those in the inputs of all rows, and in variables."""
 
 
 class LatentRows:
@@ -148,7 +147,7 @@ class ProjectedRows:
     ):
         """
         :param keep: compute all chunks now and keep them, in memory that grows with N M.
-        :param variables: those in which :meth:`watched` rows will be differentiated; a single chunk is then computed
+        :param variables: :meth:`watched` rows will be differentiated in these; a single chunk is then computed
             once for both.
         """
         self._rows, self._L, self._scale, self._variables = rows, L, scale, variables or ()
@@ -157,7 +156,7 @@ class ProjectedRows:
         only_chunk = rows.only_chunk
         if only_chunk is not None and variables is not None:
             self._only = self.watched(only_chunk)
-        elif keep and (only_chunk is not None or not in_xla()):  # which has no arrays of chunks of several sizes
+        elif keep:
             self._kept = rows.keep(self._compute, L.dtype, len(Projected._fields))
 
     def __call__(self, chunk: Any) -> Projected:

@@ -1,4 +1,4 @@
-"""Base class of both estimators: kernel, inducing points, training, streams and the posterior."""
+"""Base class of the estimators: kernel, inducing points, training, streams and the posterior."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -12,7 +12,6 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
@@ -28,20 +27,22 @@ from ..models.stream import Stream
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
-from ..training import FitResult
-from ..training.declared import has_sites
-from ..training.fitting import OPTIMIZERS
+from ..selection.reuse import compiled_model
+from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
+from ..training.objectives import has_sites, without_warnings
 from ..training.result import FAILED, LIMIT
-from .training import PosteriorValues, trained, trained_in_place
 
 _MAX_JITTER = 1e-3
-_MAX_JITTER_RATIO = 10.0  # to the default jitter, where that is large, as that of single precision may be
+_MAX_JITTER_RATIO = 10.0  # to the default jitter, which is large in single precision
 
 _MOVING = 0.2  # fraction of a stream's inducing points that may move to each batch, once there are n_inducing
 
+PosteriorValues = tuple[AnyNDArray, ...]
+"""Cache of a `SitesPosterior`: needed for predictions besides kernel, inducing variable and mean function."""
+
 
 class SparseGPEstimator(BaseEstimator):
-    """Base class of the estimators; subclasses make models, and convert y to the model's Y and back."""
+    """Base class of the estimators. Subclasses construct models, and convert y to the model's Y and back."""
 
     kernel: Kernel | None
     alpha: float
@@ -56,10 +57,12 @@ class SparseGPEstimator(BaseEstimator):
     num_inducing_selection_: NumInducingSelection
 
     _posterior_values: PosteriorValues
+    _STREAM: type[Any]
+    """Class of the model from the second batch on."""
 
     @property
     def kernel_(self) -> Kernel:
-        """The trained kernel, that of `model_`."""
+        """The trained kernel of `model_`."""
         check_is_fitted(self)
         return self.model_.kernel
 
@@ -71,11 +74,7 @@ class SparseGPEstimator(BaseEstimator):
 
     @abstractmethod
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
-        """Construct a model of all data at once."""
-
-    @abstractmethod
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
-        """Construct a stream whose first batch has the data and alpha of a model; with its parts, its posterior too."""
+        """Construct a model of all data."""
 
     @abstractmethod
     def _initial_variance(self, Y: AnyNDArray) -> float:
@@ -83,7 +82,7 @@ class SparseGPEstimator(BaseEstimator):
 
     @contextmanager
     def _unchanged_on_failure(self) -> Iterator[None]:
-        """Restore all attributes if what follows fails or is interrupted."""
+        """Restore all attributes after an error or an interruption."""
         before = dict(self.__dict__)
         try:
             yield
@@ -94,42 +93,47 @@ class SparseGPEstimator(BaseEstimator):
             raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
-        """Construct and, if asked to, train the model of X [N, D] and Y [N, P]."""
+        """Construct the model of X [N, D] and Y [N, P], and train it if `train`."""
         options = self._training_options() if train else None
-        if isinstance(self.n_inducing, str):
-            self._select_model(X, Y, options)
+        if not isinstance(self.n_inducing, str):
+            model = self._make(X, Y, self._initial_kernel(X, Y), self._initial_points(X))
+            with compiled_model(model) as worker:
+                found = trained(worker, options)
+            self._keep(model, *found)
+            self.__dict__.pop("num_inducing_selection_", None)
             return
-        model = self._make(X, Y, self._initial_kernel(X, Y), self._initial_points(X))
-        self._keep(model, *trained(model, options))
-        self.__dict__.pop("num_inducing_selection_", None)
-
-    def _select_model(self, X: AnyNDArray, Y: AnyNDArray, options: dict[str, Any] | None) -> None:
-        """Train models with more and more inducing points, and keep the one selected."""
-        found = select_num_inducing(
+        selection = select_num_inducing(
             lambda data, Z: self._make(*data, self._initial_kernel(*data), Z),
             (X, Y),
-            train=lambda model: trained_in_place(model, options),
+            train=lambda model: trained(model, options),
         )
-        self._keep(found.model, *found.trainings[found.numbers.tolist().index(found.num_inducing)])
-        self.num_inducing_selection_ = found
+        self._keep(selection.model, *selection.trainings[selection.numbers.tolist().index(selection.num_inducing)])
+        self.num_inducing_selection_ = selection
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on a first batch; or absorb the posterior, and train on a further one. A failure changes nothing."""
+        """Train on the first batch, or absorb the posterior and train on another batch; a failure changes nothing."""
         if not hasattr(self, "model_"):
-            # A constant Y says nothing of hyperparameters: noise, or the correlation of f, goes to its limit.
+            # With a constant Y the noise, or the correlation of f, would be trained to its limit.
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
         if not isinstance(model, Stream):
-            parts = deepcopy((model.kernel, model.likelihood))
-            model = self._make_stream(model, *parts, model.inducing_variable.Z.numpy())
+            kernel, likelihood = deepcopy((model.kernel, model.likelihood))
+            model = self._STREAM(
+                tuple(values.numpy() for values in model.data),
+                kernel=kernel,
+                likelihood=likelihood,
+                inducing_variable=model.inducing_variable.Z.numpy(),
+                alpha=float(model.alpha),
+                max_jitter=max_jitter(),
+            )
         points = self._next_points(model, X)
         with atomic([model, *single_output_variables(model.inducing_variable)], model._changing_variables()):
             model.update((X, Y), **points)
-            self._keep(model, *trained_in_place(model, options))
+            self._keep(model, *trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
-        """Return arguments of `update`: more inducing points if there are too few, or the fraction that moves."""
+        """Return the arguments of `update`: more inducing points if there are too few, else the fraction that moves."""
         Z = model.inducing_variable.Z.numpy()
         missing = 0 if isinstance(self.n_inducing, str) else self._checked_number() - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
@@ -138,7 +142,7 @@ class SparseGPEstimator(BaseEstimator):
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
-        """Set the attributes of a fitted estimator, and warn of a failure or a limit of iterations."""
+        """Set the fitted attributes, and warn if training failed or reached its limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
@@ -147,7 +151,7 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
         if result is not None and result.status == FAILED:
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
-        if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have told
+        if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have warned
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
 
@@ -175,7 +179,7 @@ class SparseGPEstimator(BaseEstimator):
         return deepcopy(self.kernel)
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
-        """Return cluster centers of the scaled columns, or all distinct rows if there are not more of them."""
+        """Return cluster centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
         wanted, rows = self._checked_number(), distinct(X)
         if wanted >= len(rows):
             return X[rows].copy()
@@ -187,7 +191,7 @@ class SparseGPEstimator(BaseEstimator):
         return validation.positive_integer(self.n_inducing, "n_inducing")
 
     def _training_options(self) -> dict[str, Any] | None:
-        """Check parameters of training, and return the options of `fit`; None if nothing is to be trained."""
+        """Check the parameters of training, and return the options of `fit`, or None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.')
         if self.optimizer is None:
@@ -203,12 +207,24 @@ class SparseGPEstimator(BaseEstimator):
         }
 
 
-def max_jitter() -> float:
+def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
     """
-    Return the jitter up to which Kuu is factorized, above the default jitter.
+    Train a model; return the result, the objective in nats and the posterior.
 
-    An estimator meets copies of rows, and points that training moved together.
+    :param options: arguments of :func:`gpflow_pep.fit`; None: only the sites, if there are any, converge.
     """
+    result = None if options is None else uninterrupted(fit(model, **options))
+    with without_warnings(model):  # `_keep` warns
+        values = tuple(value.numpy() for value in model.posterior().cache)
+    if has_sites(model):
+        return result, model.sites_status.log_evidence, values
+    if result is not None and result.objective:
+        return result, result.objective[-1], values
+    return result, -float(model.training_loss()), values  # nothing was trained, or the first step failed
+
+
+def max_jitter() -> float:
+    """Return the largest jitter of Kuu: rows may be copies, and training may move points together."""
     return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
 
 
@@ -216,12 +232,12 @@ def check_unmasked(**arrays: Any) -> None:
     """
     Check that no array has a mask, which would be ignored.
 
-    :raises ValueError: naming the array that has one.
+    :raises ValueError: naming the masked array.
     """
     for name, values in arrays.items():
         if isinstance(values, np.ma.MaskedArray):
             raise ValueError(
-                f"{name} must be an array without a mask, got a masked one: leave out or fill these values."
+                f"{name} must be an array without a mask, got a masked array: leave out or fill these values."
             )
 
 

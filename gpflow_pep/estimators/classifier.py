@@ -26,18 +26,20 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     """
     Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of scikit-learn.
 
-    Use it as `GaussianProcessClassifier` of scikit-learn, with these differences. The kernel is one of
-    GPflow's. Several classes have one model with a latent function for each, not a binary model for each. Fitting costs
-    O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
+    Use it as `GaussianProcessClassifier` of scikit-learn, with these differences. The kernel is a
+    GPflow kernel. Several classes have one model with a latent function for each, not a binary model for each. Fitting
+    costs O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
     `sample_weight`.
 
     Fitted attributes: `classes_`, `model_` (:class:`gpflow_pep.PEPClassifier`, or from the second batch on
     :class:`gpflow_pep.StreamingPEP`; its labels are indices of `classes_`), `kernel_`, `n_inducing_`, `result_`
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
-    ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of
+    ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions use
     the posterior at the end of `fit`: changing `model_` afterwards is not supported.
     """
+
+    _STREAM = StreamingPEP
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
             scaled to standard deviation 1, and are trained. If there are not more distinct rows, these are the points.
             "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters keep their initial values.
+        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: parameters keep their initial values.
         :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
         :param learning_rate: the learning rate of Adam.
         :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
@@ -98,15 +100,15 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
         """
         Train on a further batch, by :class:`gpflow_pep.StreamingPEP`: the posterior of all earlier rows is kept, the
-        rows are not. Earlier rows may be those of :meth:`fit`.
+        rows are not. A call of :meth:`fit` may come first.
 
         While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
         of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones; not on a
         first batch of one class.
 
         :param X: inputs [N, D] of the batch.
-        :param y: its labels [N], not necessarily of all classes.
-        :param classes: all labels that there will be; needed at the first call, and the same later.
+        :param y: labels [N] of the batch, not necessarily of all classes.
+        :param classes: all labels of the stream; needed at the first call, and the same later.
         :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
         first = not hasattr(self, "model_")
@@ -178,16 +180,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         of_likelihood = 2 if isinstance(self.likelihood, _BINARY) else getattr(self.likelihood, "num_classes", count)
         if of_likelihood != count:
             raise ValueError(
-                f"likelihood must be one of {count} classes, as many as classes_, got {type(self.likelihood).__name__} "
-                f"of {of_likelihood}."
+                f"likelihood {type(self.likelihood).__name__} has {of_likelihood} classes, but classes_ has {count}."
             )
         return deepcopy(self.likelihood)
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
         likelihood = self._initial_likelihood()
         return PEPClassifier((X, Y), kernel, likelihood, Z, alpha=self.alpha, max_jitter=max_jitter())
-
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
-        data = tuple(values.numpy() for values in model.data)
-        alpha = float(model.alpha)
-        return StreamingPEP(data, kernel, likelihood, Z, alpha=alpha, max_jitter=max_jitter())

@@ -6,7 +6,6 @@ import numpy as np
 from gpflow.base import AnyNDArray
 from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
@@ -14,8 +13,8 @@ from sklearn.utils.validation import validate_data
 from ..models import PEPR, StreamingSGPR
 from .base import SparseGPEstimator, check_unmasked, max_jitter, spreads
 
-_NOISE = 0.1  # initial variance of the noise, as a fraction of the variance of y
-_LEAST_NOISE = 10.0  # times the smallest variance that GPflow's likelihood accepts
+_NOISE = 0.1  # initial noise variance, as a fraction of the variance of y
+_LEAST_NOISE = 10.0  # times the smallest noise variance that GPflow accepts, so that training can lower it
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
@@ -23,8 +22,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
 
     Use it as `GaussianProcessRegressor` of scikit-learn, with these differences. `alpha` is the power,
-    not the variance of the noise, which is learned. The kernel is one of GPflow's. Standard deviations and covariances
-    are those of new observations, noise included. Fitting costs O(N M²) time for M inducing points and N rows, not
+    not the noise variance, which is learned. The kernel is a GPflow kernel. Standard deviations and covariances
+    are for new observations, noise included. Fitting costs O(N M²) time for M inducing points and N rows, not
     O(N³). Weights of rows are not supported: `fit` has no `sample_weight`.
 
     Fitted attributes: `model_` (:class:`gpflow_pep.PEPR`, or from the second batch on
@@ -32,9 +31,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions are those of the posterior at the end of `fit`: changing
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing
     `model_` afterwards is not supported.
     """
+
+    _STREAM = StreamingSGPR
 
     def __init__(
         self,
@@ -59,9 +60,9 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
         :param noise_variance: the variance of the noise that training starts from, in the square of y's unit after
             normalization. None: a tenth of the variance of y.
-        :param normalize_y: whether the mean is subtracted from y, and y divided by its standard deviation, before
-            training. Predictions are in the units of y. The prior has mean 0 after this.
-        :param optimizer: that of :func:`gpflow_pep.fit`, "lbfgs" or "adam". None: parameters keep their initial values.
+        :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
+            of the normalized y is 0. Predictions are in the units of y.
+        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: parameters keep their initial values.
         :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
         :param learning_rate: the learning rate of Adam.
         :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
@@ -93,14 +94,14 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
         Train on a further batch, by :class:`gpflow_pep.StreamingSGPR`: the posterior of all earlier rows is kept, the
-        rows are not. The first call is :meth:`fit`, and earlier rows may be those of :meth:`fit`.
+        rows are not. The first call is :meth:`fit`; a call of :meth:`fit` may come first, too.
 
-        Normalization of y is that of the first batch. While there are fewer inducing points than `n_inducing`, rows of
+        The first batch sets the normalization of y. While there are fewer inducing points than `n_inducing`, rows of
         the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
         on each batch, given the earlier ones; not on a first batch of constant y, or of one row.
 
         :param X: inputs [N, D] of the batch.
-        :param y: its targets [N] or [N, P].
+        :param y: targets [N] or [N, P] of the batch.
         :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
         """
         first = not hasattr(self, "model_")
@@ -118,8 +119,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         Predict new observations.
 
         :param X: inputs [n, D].
-        :param return_std: whether their standard deviations are returned too.
-        :param return_cov: whether their covariance is returned too, that of all n rows.
+        :param return_std: also return standard deviations.
+        :param return_cov: also return the covariance of all n rows.
         :return: the mean, [n] or, for several outputs, [n, P]; with `return_std` also the standard deviations, of the
             same shape; with `return_cov` also the covariance, [n, n] or [n, n, P].
         :raises RuntimeError: if both are asked for.
@@ -150,7 +151,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         return X, Y[:, None] if Y.ndim == 1 else Y
 
     def _set_normalization(self, Y: AnyNDArray) -> None:
-        """Set what is subtracted from the columns of Y [N, P], and by what they are divided."""
+        """Set mean and scale of the columns of Y [N, P]."""
         self._y_mean, self._y_scale = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if not self.normalize_y:
             return
@@ -175,11 +176,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             least = _LEAST_NOISE * default_likelihood_positive_minimum()
             noise = max(_NOISE * self._initial_variance(Y), least)
         return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
-
-    def _make_stream(self, model: GPModel, kernel: Kernel, likelihood: Likelihood, Z: AnyNDArray) -> GPModel:
-        data = tuple(values.numpy() for values in model.data)
-        alpha = float(model.alpha)
-        return StreamingSGPR(data, kernel, Z, alpha=alpha, likelihood=likelihood, max_jitter=max_jitter())
 
 
 def _squeezed(values: AnyNDArray) -> AnyNDArray:

@@ -1,4 +1,4 @@
-"""Choosing inducing points as the centers of clusters."""
+"""Choose inducing points as centers of clusters."""
 
 import warnings
 from typing import Any
@@ -11,13 +11,13 @@ from threadpoolctl import threadpool_limits
 from .. import validation
 from .distinct import checked, distinct, first_distinct
 
-_MINIBATCH_FROM = 20_000  # rows
-_ROWS = 1024  # whose distances are computed together
+_MINIBATCH_FROM = 20_000  # rows from which k-means in minibatches is faster
+_ROWS = 1024  # rows per chunk of distances
 
 
 def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    Centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
+    Return the centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
 
     Scale the columns of X alike first. One thread is used: with more, the result may depend on their number.
 
@@ -40,16 +40,16 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
         return X.copy()
     method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of clusters without rows, which are mended here
+        warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without rows, which are moved below
         clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
     return _occupied(X, clusters.cluster_centers_, clusters.labels_)
 
 
 def _occupied(X: AnyNDArray, centers: AnyNDArray, labels: AnyNDArray) -> AnyNDArray:
     """
-    Return the centers [M, D], those of empty clusters moved to the rows of X [N, D] farthest from all others.
+    Return the centers [M, D], and move those without rows to the rows of X [N, D] farthest from the other centers.
 
-    Of two equal centers one has no rows. Of M distinct rows at least, one is always away from less than M centers.
+    With M distinct rows, some row differs from each of fewer than M centers.
     """
     kept = np.zeros(len(centers), dtype=bool)
     kept[np.intersect1d(labels, distinct(centers))] = True

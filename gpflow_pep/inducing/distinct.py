@@ -1,4 +1,4 @@
-"""Rows that are no copies of others: two equal inducing points make Kuu singular, and the second explains nothing."""
+"""Distinct rows. Duplicate inducing points make Kuu singular."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from .. import validation
 
 def checked(X: Any, M: Any) -> tuple[AnyNDArray, int]:
     """
-    The rows to choose from as a finite array [N, D] of ``default_float()``, and how many points.
+    Return the rows to choose from as a finite array [N, D] of ``default_float()``, and the number of points.
 
-    :raises ValueError: naming ``X`` or ``M``; copies are not looked for.
+    :raises ValueError: naming ``X`` or ``M``; copies are not detected.
     """
     X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
     if len(X) < M:
@@ -21,31 +21,20 @@ def checked(X: Any, M: Any) -> tuple[AnyNDArray, int]:
 
 
 def distinct(X: AnyNDArray) -> AnyNDArray:
-    """Indices of the rows of X [N, D] that equal none before them, in ascending order."""
+    """Return the ascending indices of the distinct rows of X [N, D], the first of equal rows."""
     return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
 def first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
     """
-    The first M of all `rows` [N] of X [N, D] that equal none before them; no more is looked at than is needed.
+    Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found.
 
-    :raises ValueError: if there are fewer, naming ``M``.
+    :raises ValueError: if there are fewer distinct rows, naming ``M``.
     """
-    size = M
-    while True:
-        some = rows[:size]
-        chosen = some[distinct(X[some])]
-        if len(chosen) >= M or size >= len(rows):
-            return enough(chosen, M)[:M]
+    chosen, size = rows[:0], M
+    while len(chosen) < M:
+        if size >= 2 * len(rows):
+            raise ValueError(f"M must be at most the number of distinct rows of X, {len(chosen)}, got {M}.")
+        chosen = rows[:size][distinct(X[rows[:size]])]
         size *= 2
-
-
-def enough(rows: AnyNDArray, M: int) -> AnyNDArray:
-    """
-    The distinct rows themselves.
-
-    :raises ValueError: if they are fewer than M, naming it.
-    """
-    if len(rows) < M:
-        raise ValueError(f"M must be at most the number of distinct rows of X, {len(rows)}, got {M}.")
-    return rows
+    return chosen[:M]

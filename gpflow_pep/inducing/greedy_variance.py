@@ -16,13 +16,13 @@ from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .distinct import checked, distinct
 
-_SMALLEST = 1e-12  # conditional variance relative to the largest variance: below it a row is a copy
-_ROWS_PER_CHUNK = 16_384  # of a single row of the kernel matrix
+_SMALLEST = 1e-12  # smallest pivot relative to the largest variance; a row below it is a copy
+_ROWS_PER_CHUNK = 16_384  # rows per kernel evaluation; one row of the kernel matrix is small
 _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
 )
-_PANEL = 16  # rows of the root that are worked on together
+_PANEL = 16  # rows of the root per panel
 
 
 def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
@@ -30,7 +30,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
 
     This keeps the largest entry of diag(Kff - Qff) small, and once M is enough for the lengthscales its sum too; with
-    fewer points it chooses outlying rows first. So hyperparameters matter: the closer they are to the learned ones, the
+    fewer points it chooses outlying rows first. So hyperparameters matter: the closer to the learned values, the
     better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
 
     >>> X = np.linspace(0.0, 1.0, 11)[:, None]
@@ -40,9 +40,9 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     :param kernel: a kernel of one output.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
-    :param given: points that there are already, [m, D] with m < M, rows of X or not: the first m of the result. The
-        others are chosen given these. None: no points.
-    :param chunk_size: number of rows at which the kernel is evaluated together; it does not change the result.
+    :param given: existing points [m, D], m < M, rows of X or not: the first m of the result. The rest is chosen given
+        these. None: no points.
+    :param chunk_size: rows per kernel evaluation; it does not change the result.
     :return: Z [M, D], in the order of the choice: the first m are the choice of m. Of equal variances the first row
         wins; once all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
@@ -51,7 +51,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     num_given = 0 if points is None else len(points)
     X, M = checked(X, M) if points is None else (validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"))
     if num_given >= M:
-        raise ValueError(f"given must have less than M = {M} points, got {num_given}.")
+        raise ValueError(f"given must have fewer than M = {M} points, got {num_given}.")
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
         raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
     chunk_size = validation.chunk_size(chunk_size)
@@ -62,8 +62,8 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     rows = distinct(X)
     rows = np.concatenate([np.arange(num_given), rows[rows >= num_given]])
     if len(rows) < M:
-        others = "" if points is None else " and given points"
-        raise ValueError(f"M must be at most the number of distinct rows of X{others}, {len(rows)}, got {M}.")
+        of = "X" if points is None else "X and given points"
+        raise ValueError(f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}.")
     if len(rows) < len(X):
         X = X[rows]
 
@@ -84,12 +84,12 @@ def greedy_conditional_variance(
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
-    For use in compiled functions: nothing is checked, and rows that are copies come last.
+    For compiled functions: arguments are not checked, and copies of rows come last.
     O(n count²) time and O(n count) memory. Of equal variances the first row wins.
 
     :param kernel: a kernel of one output.
     :param X: candidates [n, D].
-    :param first: this many rows are chosen first, only among the first `among` rows; the others among all.
+    :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.
     :param among: see `first`.
     """
     return _pivots(kernel, X, count, first, among, None)[0]
@@ -104,17 +104,17 @@ def _pivots(
     chunk_size: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    The rows chosen [count], and the variances left [n], negative where chosen, by a pivoted Cholesky factorization.
+    Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky.
 
-    The root R [count, n], RᵀR = Qff, is kept in panels that are never written to again once they are full: TensorFlow
-    copies what it updates, and a copy of all of R in every step takes longer than everything else.
+    The root R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies a tensor
+    that it updates, and a copy of all of R in every step would take longer than everything else.
     """
     n = tf.shape(X)[0]
     chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size).split([X])
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
-        """From the rows of X to a value of each, [n]."""
+        """Apply `part` to X in chunks, [n]."""
         return chunks.concatenate(lambda chunk: (part(chunk.data[0]),), X.dtype, [[None]])[0]
 
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
@@ -140,7 +140,7 @@ def _pivots(
             scale = tf.sqrt(tf.maximum(left[pivot], smallest))
             row = (by_chunks(lambda rows: kernel_matrix(kernel, X[pivot : pivot + 1], rows)[0]) - given) / scale  # [n]
             rest = asserted(left - row**2, ~tf.reduce_any((left >= 0.0) & (left - row**2 < -bound)), _CONTRADICTION)
-            # What has been chosen is behind everything else, also behind rows that nothing is left of.
+            # Chosen rows come last, also after rows without remaining variance.
             left = tf.where(position == pivot, -0.5 * tf.ones_like(left), tf.where(left < 0.0, left, tf.nn.relu(rest)))
             return (
                 number + 1,
@@ -164,5 +164,5 @@ def _pivots(
 
 
 def _explained(panel: tf.Tensor, pivot: tf.Tensor) -> tf.Tensor:
-    """What a panel [m, n] of the root has of Qff's row of the pivot, [n]."""
+    """Contribution of one panel [m, n] to row `pivot` of Qff, [n]."""
     return tf.matmul(panel[None, :, pivot], panel)[0]

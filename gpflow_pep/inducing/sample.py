@@ -1,4 +1,4 @@
-"""Choosing inducing points at random."""
+"""Choose inducing points at random."""
 
 from typing import Any
 
@@ -11,8 +11,7 @@ from .distinct import checked, first_distinct
 
 def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    M distinct rows of X, drawn one after the other, each row with the same probability; copies of a row that has been
-    drawn are passed over.
+    Draw M distinct rows of X, each row with the same probability. Copies of drawn rows are skipped.
 
     >>> inducing.uniform(np.arange(10.0)[:, None], 3, seed=0).shape
     (3, 1)

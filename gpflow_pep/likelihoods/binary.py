@@ -11,8 +11,6 @@ from typing_extensions import override
 from ..maths.normal import log_ndtr
 from ..runtime.tracing import no_autograph
 
-_LABELS = ((0, 1), (-1, 1))
-
 
 class _Binary(ScalarLikelihood):
     """
@@ -23,10 +21,10 @@ class _Binary(ScalarLikelihood):
 
     def __init__(self, *, labels: tuple[int, int] = (0, 1)):
         """
-        :param labels: how the classes are coded, (0, 1) or (-1, 1).
-        :raises ValueError: for any other coding.
+        :param labels: the codes of the classes, (0, 1) or (-1, 1).
+        :raises ValueError: for other codes.
         """
-        if tuple(labels) not in _LABELS:
+        if tuple(labels) not in ((0, 1), (-1, 1)):
             raise ValueError(f"labels must be (0, 1) or (-1, 1), got {labels!r}.")
         super().__init__()
         self.labels = tuple(int(label) for label in labels)
@@ -34,15 +32,15 @@ class _Binary(ScalarLikelihood):
     @staticmethod
     @abstractmethod
     def log_cdf(x: tf.Tensor) -> tf.Tensor:
-        """log S(x), elementwise."""
+        """Compute log S(x), elementwise."""
 
     def sign(self, Y: TensorType) -> tf.Tensor:
-        """-1 and +1 in place of the labels, the shape of Y."""
+        """Convert labels to -1 and +1."""
         Y = tf.convert_to_tensor(Y)
         return 2.0 * Y - 1.0 if self.labels == (0, 1) else Y
 
     def _moments(self, probability: tf.Tensor) -> MeanAndVariance:
-        """Mean and variance of y from the probability of the larger label."""
+        """Return mean and variance of y from the probability of the larger label."""
         low, high = self.labels
         width = float(high - low)
         return low + width * probability, width**2 * probability * (1.0 - probability)

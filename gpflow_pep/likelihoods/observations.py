@@ -1,6 +1,5 @@
-"""Check of the observations Y: what each likelihood accepts."""
+"""Check observations Y: the values that each likelihood accepts."""
 
-from collections.abc import Sequence
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from gpflow.likelihoods import (
 
 from ..maths.linalg import finite
 from ..runtime.checks import asserted
-from ..runtime.tracing import in_xla
 from ..validation import not_finite, positive_integer, real_numbers
 from . import Logit, MultiClassRobustMax, Probit
 
@@ -32,10 +30,10 @@ _ADVICE = "leaving out rows whose observation is missing"
 
 
 class Accepted(NamedTuple):
-    """What a likelihood accepts."""
+    """The values that a likelihood accepts."""
 
-    mask: tf.Tensor  # Which values it accepts, [N, P]
-    what: str  # What they are called
+    mask: tf.Tensor  # Which values of Y it accepts, [N, P]
+    values: str  # Their name in messages
     hint: str = ""
 
 
@@ -46,52 +44,61 @@ def check_observations(
     Refuse values that a likelihood would misinterpret, or that have probability 0 for every f.
 
     :param Y: observations [N, P]; in a graph, too.
-    :param num_outputs: how many functions of x the likelihood is given; None: what Y says.
-    :param first_row: the number of the first row.
+    :param num_outputs: the number of latent functions that the likelihood observes; None: not checked.
+    :param first_row: the number of the first row, for messages.
     :return: Y itself.
-    :raises ValueError: naming the first such value and what is accepted, or how many columns there must be.
-    :raises tf.errors.InvalidArgumentError: in a graph, naming what is accepted.
+    :raises ValueError: naming the first refused value and the accepted values, or the number of columns.
+    :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
     Y = real_numbers(Y, _NAME)
-    _check_columns(likelihood, Y.shape[1], num_outputs)
-    Y = _finite(Y)
-    values = tf.cast(Y, tf.float64)
-    mask, what, hint = accepted_observations(likelihood, values)
-    message = f"{_must_hold(likelihood, what)}, got"
+    columns = Y.shape[1]
+    if num_outputs is not None and columns is not None and isinstance(likelihood, ScalarLikelihood):
+        switches = isinstance(likelihood, SwitchedLikelihood)
+        if columns != num_outputs + switches:
+            also = ", and one that says which likelihood a row has" if switches else ""
+            raise ValueError(
+                f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
+            )
     if tf.executing_eagerly():
-        if not np.all(mask):
-            row, column = np.argwhere(~mask.numpy())[0]
-            count = int(np.sum(~mask.numpy()))
-            value, number = values[row, column].numpy(), first_row + row
-            raise ValueError(f"{message} {value:g} in row {number} ({count} such values).{hint}")
-        return Y
-    return asserted(Y, mask, *([] if in_xla() else [message, tf.boolean_mask(values, ~mask)]))
+        found = not_finite(Y)
+        if found:
+            raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
+    else:
+        Y = finite(Y, name=_NAME, advice=_ADVICE)
+    values = tf.cast(Y, tf.float64)
+    mask, accepted, hint = accepted_observations(likelihood, values)
+    message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}, got"
+    if not tf.executing_eagerly():
+        return asserted(Y, mask, message, tf.boolean_mask(values, ~mask))
+    refused = np.argwhere(~mask.numpy())
+    if len(refused):
+        row, column = refused[0]
+        value, count = float(Y[row, column]), len(refused)
+        raise ValueError(f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}")
+    return Y
 
 
 def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Refuse values that a likelihood does not accept, in a variable, to which anything may have been assigned.
+    Refuse values in a variable, to which anything may have been assigned.
 
     :param X: inputs [N, D] of the observations Y [N, P].
-    :return: X and Y themselves; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted: of NaN in Y
-        not all likelihoods make NaN.
-    :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming what is accepted.
+    :return: X and Y themselves; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted, because not
+        all likelihoods turn NaN in Y into NaN.
+    :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming the accepted values.
     """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
-        return X, Y  # all numbers, and what is not finite is found where it does harm
-    mask, what, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
-    return asserted(X, mask, f"{_must_hold(likelihood, what)}: set model.data = (X, Y) instead of assigning"), Y
-
-
-def _must_hold(likelihood: Likelihood, what: str) -> str:
-    return f"{_NAME} must hold {what} for {type(likelihood).__name__}"
+        return X, Y  # all real numbers; NaN makes the objective NaN, which is reported
+    mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
+    message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
+    return asserted(X, mask, f"{message}: set model.data = (X, Y) instead of assigning"), Y
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
     """
-    Refuse values that a likelihood does not accept, in a dataset of batches (X [n, D], Y [n, P]), in one pass.
+    Refuse values in a dataset of batches (X [n, D], Y [n, P]), in one pass.
 
-    :raises ValueError: naming the first such value of a batch and what is accepted.
+    :raises ValueError: naming the first refused value of a batch and the accepted values.
     """
     first = 0
     for _, Y in batches:
@@ -99,43 +106,18 @@ def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> N
         first += len(Y)
 
 
-def _check_columns(likelihood: Likelihood, columns: int | None, num_outputs: int | None) -> None:
-    """Check the number of columns of Y. Likelihoods of several outputs check their own."""
-    if num_outputs is None or columns is None or not isinstance(likelihood, ScalarLikelihood):
-        return
-    switches = isinstance(likelihood, SwitchedLikelihood)
-    if columns != num_outputs + switches:
-        also = ", and one that says which likelihood a row has" if switches else ""
-        raise ValueError(
-            f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
-        )
-
-
-def _finite(Y: tf.Tensor) -> tf.Tensor:
-    if not tf.executing_eagerly():
-        return finite(Y, name=_NAME, advice=_ADVICE)
-    found = not_finite(Y)
-    if found:
-        raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
-    return Y
-
-
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
     Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here.
 
-    Use operations of TensorFlow: compiled functions check, too, what has been assigned to a model's data.
+    Use operations of TensorFlow: compiled functions check values that were assigned to a model's data, too.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
 
-def _is_in(Y: tf.Tensor, values: Sequence[float]) -> tf.Tensor:
-    return tf.reduce_any(tf.equal(Y[..., None], tf.constant(values, Y.dtype)), axis=-1)
-
-
 def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
-    """Whether Y is one of 0, 1, ..., below - 1."""
+    """Compare Y with 0, 1, ..., below - 1."""
     return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
 
 
@@ -144,13 +126,13 @@ def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
 def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
     low, high = likelihood.labels
     hint = " Other codings: labels=(0, 1) or (-1, 1)."
-    return Accepted(_is_in(Y, likelihood.labels), f"the labels {low} and {high}", hint)
+    return Accepted(tf.equal(Y, low) | tf.equal(Y, high), f"the labels {low} and {high}", hint)
 
 
 @accepted_observations.register
 def _bernoulli(likelihood: Bernoulli, Y: tf.Tensor) -> Accepted:
     hint = " For -1 and 1 use gpflow_pep.likelihoods.Probit(labels=(-1, 1)) or Logit."
-    return Accepted(_is_in(Y, (0, 1)), "the labels 0 and 1", hint)
+    return Accepted(_is_whole(Y, 2), "the labels 0 and 1", hint)
 
 
 @accepted_observations.register
@@ -187,8 +169,5 @@ def _classes(likelihood: MultiClassRobustMax | MultiClass | Softmax, Y: tf.Tenso
 @accepted_observations.register
 def _switched(likelihood: SwitchedLikelihood, Y: tf.Tensor) -> Accepted:
     count = len(likelihood.likelihoods)
-    last = _is_whole(Y[:, -1:], count)
-    return Accepted(
-        tf.concat([tf.ones_like(Y[:, :-1], tf.bool), last], axis=1),
-        f"in its last column whole numbers from 0 to {count - 1}",
-    )
+    mask = tf.concat([tf.ones_like(Y[:, :-1], tf.bool), _is_whole(Y[:, -1:], count)], axis=1)
+    return Accepted(mask, f"in its last column whole numbers from 0 to {count - 1}")

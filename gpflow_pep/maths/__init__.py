@@ -1,4 +1,4 @@
-"""One-dimensional integrals of many rows at once, each on the panels that resolve it."""
+"""Numerical building blocks: checked linear algebra, log Φ, and one-dimensional integrals of many rows at once."""
 
 from .adaptive_quadrature import Evaluated, Panels, integrate
 from .largest import Largest, largest

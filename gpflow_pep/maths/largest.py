@@ -6,11 +6,11 @@ In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/
 
     g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
 
-is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically; what
-matters reaches from there at most as far to the left as the curvature at the mode says, and to the right as that of
-N(0, 1). Where variances are unequal the integrand may rise from nothing as sharply as the smallest ρ_k says. That is
-at its left end: there is nothing to the left of such a step. So places are counted from that end, and panels grow from
-it, then from the mode; they are divided until they are resolved.
+is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically. To the
+left of the mode the integrand reaches as far as the curvature at the mode says, to the right as far as N(0, 1). If
+variances are unequal, it may rise from nothing as sharply as the smallest ρ_k says. That is at its left end: there is
+nothing to the left of such a step. So places are counted from that end, and panels grow from it, then from the mode;
+they are divided until they are resolved.
 """
 
 from typing import NamedTuple
@@ -18,70 +18,53 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .adaptive_quadrature import LAST_COEFFICIENTS, LEGENDRE_NODES, LEGENDRE_WEIGHTS, Evaluated, Panels, integrate
+from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from .normal import log_ndtr_and_derivatives
 
-# The value of the observed class among those of all classes.
-
-
-def of_own_class(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
-    """From values [C, ...], and which of them is of the observed class, to that one, [...]."""
-    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
-
-
-_MAX_NEWTON = 100
-_NEAR_MODE = 0.1  # of the integrand's width there
-_FEW_NATS = 5.0
-_NEARER = 0.8  # Newton's steps go on while they shorten the reach by more than this
-_DROP = 30.0  # of g, below which 1e-13 of P is left out
-_GROWTH = 4.0  # how much farther each panel ends than the one before
-_GRADES_LEFT, _GRADES_RIGHT = 22, 12  # how many, at most
-_PLACES = 16  # for panels of a row, on average, where their number cannot change
-# Of the last coefficients of what P, its first and its second derivatives are made of, relative to the integral. All
-# are entire functions, whose integral's error is smaller by far than the square of these; measured it is 1e-10 or less.
+_MAX_NEWTON = 100  # steps; twenty or so are enough
+_NEAR_MODE = 0.1  # accepted distance to the mode, in units of the integrand's width
+_DROP = 30.0  # decrease of g beyond which 1e-13 of P is left out
+# Tolerances of the last coefficients, relative to the integral, of the integrands of P and of its first and second
+# derivatives. The integrands are entire functions: the errors are far below the squares of these, 1e-10 or less.
 _TOLERANCES = (5e-5, 3e-4, 5e-4)
-_NARROW = 0.5  # ratio of variances
-_SHARP = 10.0  # 1/ρ
-_OUT_OF_THE_WAY = 40.0  # Φ there is 1
-_SMALLEST_VARIANCE = 1e-30
-_SHARPEST = 500.0  # √v_k over √v_y, in units of rounding: sharper steps change P by less than that
+_RULE = gauss_legendre(32)
 
 
 class Largest(NamedTuple):
-    """log P [R] and its derivatives."""
+    """log P and its derivatives."""
 
-    log_prob: tf.Tensor
-    slope: tf.Tensor
-    """d log P / dm_k, [C, R]; P's derivative in v_k is half its second one in m_k."""
-    curvature: tf.Tensor
-    """d² log P / dm_k², [C, R]."""
-    ratio: tf.Tensor
-    """Variance of f_k, given that f_y is the largest, over v_k, [C, R]: 1 + v_k curvature without cancellation."""
+    log_prob: tf.Tensor  # [R]
+    slope: tf.Tensor  # d log P / dm_k, [C, R]; the derivative of P in v_k is half its second one in m_k
+    curvature: tf.Tensor  # d² log P / dm_k², [C, R]
+    ratio: tf.Tensor  # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation
 
 
 class _Units(NamedTuple):
-    """All rows in units of their own f_y, [C, R] or [R]."""
+    """Rows in units of their own f_y."""
 
-    place: tf.Tensor  # μ, far to the left where k = y
-    inverse: tf.Tensor  # 1/ρ, 1 where k = y
-    mode: tf.Tensor
-    height: tf.Tensor  # g(mode)
+    place: tf.Tensor  # μ, far to the left for k = y, [C, R]
+    inverse: tf.Tensor  # 1/ρ, 1 for k = y, [C, R]
+    mode: tf.Tensor  # [R]
+    height: tf.Tensor  # g(mode), [R]
 
 
 class _Reach(NamedTuple):
-    """What of the integrand matters, [R] each."""
+    """The part of the integrand that matters, [R] each."""
 
-    left: tf.Tensor
-    """From the mode to the left end."""
-    right: tf.Tensor
-    """From the mode to the right end."""
-    rise: tf.Tensor
-    """In what distance from the left end g rises by _DROP or more, at the slope it has there or a little farther."""
+    left: tf.Tensor  # From the mode to the left end
+    right: tf.Tensor  # From the mode to the right end
+    rise: tf.Tensor  # Distance from the left end within which g rises by _DROP or more, by its slope near that end
+
+
+def of_own_class(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+    """Select the observed class, which `own` marks, from values [C, ...]."""
+    return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
-    To a relative error of 1e-10, whatever the variances; not differentiable by TensorFlow.
+    Compute log P and its derivatives with a relative error of 1e-10, for any variances; TensorFlow cannot
+    differentiate the result.
 
     :param label: y, integers [R] from 0 to C - 1.
     :param mean: m, [C, R].
@@ -89,12 +72,11 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
     C, dtype = tf.shape(mean)[0], mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
-    sharpest = tf.constant(_SHARPEST * np.finfo(dtype.as_numpy_dtype).eps, dtype)
-    sd = tf.sqrt(tf.maximum(variance, tf.constant(_SMALLEST_VARIANCE, dtype)))
+    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # a variance of 0 is divided by
     m, s = (of_own_class(value, own) for value in (mean, sd))
-    sd = tf.maximum(sd, sharpest * s)
+    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)  # sharper steps change P by less than this
     one = tf.ones_like(mean)
-    place = tf.where(own, -_OUT_OF_THE_WAY * one, (mean - m) / s)
+    place = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
     inverse = tf.where(own, one, s / sd)
     mode, height, curvature = _mode(place, inverse)
     units = _Units(place, inverse, mode, height)
@@ -104,8 +86,8 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Σ_k log Φ(z_k), every h(z_k) and -(log Φ)'' = h (z + h), of z [C, ...]. One logarithm for all classes, unless the
-    product underflows.
+    Return Σ_k log Φ(z_k), h(z_k) and -(log Φ)'' = h (z + h), of z [C, ...]. One logarithm serves all classes, unless
+    the product underflows.
     """
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
@@ -123,43 +105,45 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 def _derivatives(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """g, g' and -g'' at x [R]."""
+    """Return g, g' and -g'' at x [R]."""
     log_product, h, curvature = _log_product((x - place) * inverse)
     slope = tf.reduce_sum(h * inverse, axis=0) - x
     return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
 
 
+def _goes_on(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
+    """Return whether a row needs another step of Newton's method."""
+    return (number < _MAX_NEWTON) & tf.reduce_any(state[-1])
+
+
 def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    A point near the mode, on its left, with g and -g'' there, [R] each.
+    Return a point near the mode, on its left, with g and -g'' there, [R] each.
 
-    Newton's method starts from where it would be if h were max(0, -z) for one class and 0 for the others, whichever
-    puts it farthest to the right: no sharp step of one class, behind which g'' says little, is then before those of
-    others.
+    Newton's method starts from the mode that the integrand would have if h were max(0, -z) for one class and 0 for all
+    other classes; of these modes from the one farthest to the right. The start is then past the sharp steps of other
+    classes, behind which g'' says little.
     """
 
     def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = x + move
         g, slope, curvature = _derivatives(place, inverse, x)
         slope = tf.nn.relu(slope)
-        # From here g may rise by slope²/2 or Σ log 1/Φ, not more.
-        is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > _FEW_NATS)
+        # From here g rises by at most slope²/2 and at most Σ log 1/Φ: by less than 5 if it is not low.
+        is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > 5.0)
         return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
-
-    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
 
     start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
     zero = tf.zeros_like(start)
     _, x, _, g, curvature, _ = tf.while_loop(
-        is_far, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
+        _goes_on, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
     )
     return x, g, curvature
 
 
 def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     """
-    Where g is lower than at the mode by _DROP, or a little more: Newton's method from outside, for both sides at once.
+    Find the points at which g is lower than at the mode by _DROP or a little more: Newton's method from outside.
 
     :param curvature: -g'' at the mode.
     """
@@ -171,44 +155,40 @@ def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
         g, slope, _ = _derivatives(place, inverse, mode + side * t)
         drop, slope = height - g, -side * slope
         nearer = t - tf.nn.relu((drop - _DROP) / slope)
-        return number + 1, nearer, drop / slope, (nearer < _NEARER * t) | (drop > 2.0 * _DROP)
-
-    def is_far(number: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
-        return (number < _MAX_NEWTON) & tf.reduce_any(values[-1])
+        # A step that shortens the reach by less than a fifth is not worth another evaluation.
+        return number + 1, nearer, drop / slope, (nearer < 0.8 * t) | (drop > 2.0 * _DROP)
 
     farthest = np.sqrt(2.0 * _DROP)
     start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
-    _, reach, rise, _ = tf.while_loop(is_far, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    _, reach, rise, _ = tf.while_loop(_goes_on, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
     return _Reach(reach[0], reach[1], rise[0])
 
 
-def _first_panels(reach: _Reach) -> tuple[Panels, tf.Tensor]:
+def _first_panels(reach: _Reach) -> Panels:
     """
-    The first panels, and which of them there are: some may have no width.
-
-    They grow from the left end up to the mode, and on from there by the distance of the two: what rises or bends
-    sharply does so on the left.
+    Return the first panels. They grow from the left end up to the mode, and on from there by the distance of the two:
+    the integrand rises or bends sharply on the left only.
     """
     left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
-    dtype = left.dtype
-    grades = (tf.constant(_GROWTH ** np.arange(number), dtype) for number in (_GRADES_LEFT, _GRADES_RIGHT))
-    of_left, of_right = grades
-    rising = tf.minimum(_GROWTH * reach.rise[:, None] * of_left, left)
-    falling = tf.minimum(left + 2.5 * left * of_right, end)
+    # Each panel ends four times as far as the one before; 4^21 spans the steepest rise, 4^11 the longest tail.
+    growth = tf.constant(4.0 ** np.arange(22), left.dtype)
+    rising = tf.minimum(4.0 * reach.rise[:, None] * growth, left)
+    falling = tf.minimum(left + 2.5 * left * growth[:12], end)
     ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
     starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
-    row = tf.broadcast_to(tf.range(tf.shape(left)[0])[:, None], tf.shape(starts))
-    row, starts, ends = (tf.reshape(value, [-1]) for value in (row, starts, ends))
-    return Panels(row, starts, 0.5 * (ends - starts)), ends > starts
+    used = tf.where(ends > starts)  # [W, 2]
+    return Panels(
+        tf.cast(used[:, 0], tf.int32), *(tf.gather_nd(value, used) for value in (starts, 0.5 * (ends - starts)))
+    )
 
 
 def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
-    """Integrals over t = x - mode of exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h."""
+    """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
     dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
     nodes, weights, last, tolerances = (
-        tf.constant(value, dtype) for value in (LEGENDRE_NODES + 1.0, LEGENDRE_WEIGHTS, LAST_COEFFICIENTS, _TOLERANCES)
+        tf.constant(value, dtype) for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients, _TOLERANCES)
     )
-    of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ as panels count places
+    of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ from the left end
     of_rows = tf.stack([units.mode, units.height, reach.left])
 
     def evaluate(panels: Panels) -> Evaluated:
@@ -219,9 +199,8 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         x = mode + t
         z = (from_end - place) * inverse  # [C, W, K]
         log_product, h, curvature = _log_product(z)
-        w = tf.exp(
-            tf.minimum(log_product - 0.5 * tf.square(x) - height, 2.0 * _FEW_NATS)
-        )  # more is rounding, of a huge g
+        # The height is g near the mode; more than 10 above it is rounding of a huge g.
+        w = tf.exp(tf.minimum(log_product - 0.5 * tf.square(x) - height, 10.0))
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
         S2 = tf.reduce_sum(curvature * tf.square(inverse), axis=0)
@@ -235,18 +214,16 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
-    first, used = _first_panels(reach)
-    sums, _ = integrate(evaluate, first, R, shape=(5 + 2 * C, 3), keep=False, places=_PLACES, used=used)
-    return sums
+    return integrate(evaluate, _first_panels(reach), R, shape=(5 + 2 * C, 3))[0]
 
 
 def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
     """
-    What the integrals make; E is a mean under the integrand. For k ≠ y, and for y itself.
+    Compute the result from the integrals. With E the mean under the integrand, for k ≠ y and for y itself.
 
         P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
 
-    Q is z, or, integrated by parts, ρ_k (S1 - x) - h, of which that is taken which does not cancel.
+    Q is z or, integrated by parts, ρ_k (S1 - x) - h, whichever does not cancel.
     """
     C = sd.shape[0]
     mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
@@ -257,7 +234,8 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
     slope_own = tf.reduce_sum(of_h * units.inverse, axis=0)  # E[S1]: h = 0 for y itself
     spread = of_S1_S2 - of_S2 - tf.square(slope_own)  # Var[S1]
     ratio_own = of_tt - tf.square(of_t)
-    cancels_less = (ratio_own > _NARROW) & (tf.reduce_max(units.inverse, axis=0) < _SHARP)
+    # Two forms of the same: the spread has large terms for sharp steps, the ratio cancels if f_y hardly narrows.
+    cancels_less = (ratio_own > 0.5) & (tf.reduce_max(units.inverse, axis=0) < 10.0)
     curvature_own = tf.where(cancels_less, spread - of_S2, ratio_own - 1.0)
     ratio = tf.nn.relu(1.0 - of_Qh - tf.square(of_h))
     return Largest(

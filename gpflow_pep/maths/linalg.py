@@ -1,8 +1,8 @@
-"""Cholesky factorization that never returns NaN silently.
+"""Cholesky factorization that never returns NaN silently, and products and inverses of factors.
 
-TensorFlow's Cholesky fills its result with NaN on CPU when a matrix is not positive definite, and goes on. Here the
-same operation stops with a message that names the matrix, says how it is conditioned and what to try. In functions that
-XLA compiles, which cannot raise errors, the result and what is computed from it are NaN.
+On CPUs TensorFlow's Cholesky fills its result with NaN if a matrix is not positive definite, and goes on. Here the same
+operation raises an error that names the matrix, its conditioning and a remedy. In functions that XLA compiles, which
+cannot raise errors, the result and all that is computed from it are NaN.
 """
 
 import sys
@@ -17,24 +17,21 @@ from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, shared
 
-_GROWTH = 10.0  # of the jitter, per attempt
-_HALVINGS = 2  # of a triangular factor that is inverted
-_STRIP = 64  # rows; narrower products are slower than what they save
-_FEW_ROWS = 3 * _STRIP  # below, one plain operation is quicker than several that do less arithmetic
+_STRIP = 64  # rows of a strip; products of fewer rows are slower than the work that they save
+_FEW_ROWS = 3 * _STRIP  # below, one operation is faster than several with less arithmetic
 
 
 @check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    Lower Cholesky factor of a symmetric positive definite matrix, or an error: eagerly, compiled and in gradients.
-
-    It is differentiated once, with fewer products than TensorFlow's.
+    Compute the lower Cholesky factor of a symmetric positive definite matrix, or raise an error: eagerly, compiled and
+    in gradients. It can be differentiated once, with fewer products than TensorFlow's.
 
     :param matrix: symmetric matrix, or a batch of them.
-    :param name: what the error message calls the matrix.
-    :param advice: what the reader of that message can try; a string or a string tensor [].
-    :return: the lower triangular factor; always finite, except with ``jit_compile=True``, where all of it is NaN if a
-        matrix is not positive definite.
+    :param name: the matrix in the error message.
+    :param advice: the remedy in the error message; a string or a string tensor [].
+    :return: the lower triangular factor; always finite, but with ``jit_compile=True`` all of it is NaN if a matrix is
+        not positive definite.
     :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
     """
 
@@ -60,12 +57,11 @@ def cholesky_with_growing_jitter(
     matrix: TensorType, *, jitter: float, max_jitter: float, name: str, advice: str
 ) -> tf.Tensor:
     """
-    :func:`cholesky` of a matrix whose diagonal already carries `jitter`, which is raised tenfold until the
-    factorization succeeds. A raise is reported on standard error, but not with ``jit_compile=True``; past `max_jitter`
-    the error is :func:`cholesky`'s.
+    Call :func:`cholesky` with a jitter that is raised tenfold until the factorization succeeds. A raise is reported on
+    standard error, but not with ``jit_compile=True``; past `max_jitter` :func:`cholesky` raises its error.
 
-    :param jitter: what the diagonal carries (units of the matrix).
-    :param max_jitter: the largest jitter that may be used instead.
+    :param jitter: the jitter that the diagonal already carries (units of the matrix).
+    :param max_jitter: the largest jitter to try.
     """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
     present = tf.constant(jitter, matrix.dtype)
@@ -75,12 +71,12 @@ def cholesky_with_growing_jitter(
 
     def fails(total: tf.Tensor) -> tf.Tensor:
         attempt = tf.linalg.cholesky(fixed + (total - present) * identity)
-        return tf.logical_and(~_succeeded(attempt), _GROWTH * total <= max_jitter)
+        return tf.logical_and(~_succeeded(attempt), 10.0 * total <= max_jitter)
 
     total = tf.cond(
         _succeeded(tf.linalg.cholesky(fixed)),
         lambda: present,
-        lambda: tf.while_loop(fails, lambda total: [_GROWTH * total], [start])[0],
+        lambda: tf.while_loop(fails, lambda total: [10.0 * total], [start])[0],
     )
 
     def report() -> tf.Tensor:
@@ -100,7 +96,7 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
 
 
 def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
-    """What the error says of a matrix, or of the first of a batch that failed."""
+    """Return the error message for a matrix, or for the first matrix of a batch that failed."""
     if matrix.shape.rank == 2:
         matrices, succeeded = tf.expand_dims(matrix, 0), tf.expand_dims(succeeded, 0)  # [B, M, M], [B]
     else:
@@ -112,15 +108,15 @@ def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | t
 @shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
-    The message: the size of the first matrix that failed, its smallest eigenvalue, its condition number, and what has
-    to be added to its diagonal: rounding changes eigenvalues λ by up to M eps max|λ|.
+    Describe the first matrix that failed: its size, extreme eigenvalues and condition number, and the number to add to
+    its diagonal; rounding changes eigenvalues λ by up to M eps max|λ|.
 
-    No branch: where none failed, this is about an empty batch and costs next to nothing, and less to trace.
+    There is no branch: if no matrix failed, this handles an empty batch, which costs little and traces faster.
     """
     size = tf.shape(matrices)[-1]
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
     is_finite = tf.math.is_finite(culprit)
-    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as all that follows
+    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as everything below
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
     dtype = matrices.dtype.as_numpy_dtype
@@ -128,41 +124,26 @@ def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advic
     rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
     missing = tf.pow(tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
-    numbers = (
-        lowest,  # not the first: a matrix [0, 0] has none
-        tf.reduce_max(eigenvalues, axis=1),
-        greatest_size / tf.reduce_min(sizes, axis=1),
-    )
+    # The lowest is not the first of the eigenvalues: a matrix [0, 0] has none.
+    numbers = lowest, tf.reduce_max(eigenvalues, axis=1), greatest_size / tf.reduce_min(sizes, axis=1)
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = tf.strings.format("{} x {}", (size, size))
+    more = tf.strings.as_string(missing, scientific=True, precision=0)
     heading = ["Cholesky decomposition was not successful: ", name, " has size ", shape, ", "]
-    broken = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
+    not_finite = " of its entries are not finite, so an input or a parameter is NaN, infinite or overflowing"
+    spectrum = ["smallest eigenvalue ", smallest, ", largest ", largest, ", condition number about ", condition]
     end = [". Try: ", advice]
     return tf.where(
         num_broken > 0,
-        tf.strings.join([*heading, tf.strings.as_string(num_broken), broken, *end]),
-        tf.strings.join(
-            [
-                *heading,
-                "smallest eigenvalue ",
-                smallest,
-                ", largest ",
-                largest,
-                ", condition number about ",
-                condition,
-                "; it succeeds with ",
-                tf.strings.as_string(missing, scientific=True, precision=0),
-                " more on the diagonal",
-                *end,
-            ]
-        ),
+        tf.strings.join([*heading, tf.strings.as_string(num_broken), not_finite, *end]),
+        tf.strings.join([*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]),
     )
 
 
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """
-    `value` itself, or an error that names it where an entry is NaN or infinite; with ``jit_compile=True`` all is NaN.
+    Return `value`, or raise an error that names it if an entry is not finite; with ``jit_compile=True`` return NaN.
 
     :raises tf.errors.InvalidArgumentError: eagerly and compiled.
     """
@@ -178,7 +159,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., N]")
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
-    """diag(left' right). Many rows are summed by a product with ones, which is faster than a reduction over them."""
+    """Return diag(left' right). Many rows are summed by a product with ones, which is faster than a reduction."""
     if left.shape[-2] is not None and left.shape[-2] < _STRIP:
         return tf.reduce_sum(left * right, axis=-2)
     return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
@@ -187,10 +168,10 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
-    left right' where that is known to be symmetric (right = left diag(w), say), and symmetric to the last bit: of many
-    rows strips up to the diagonal, and their mirror image, which for many strips is half the work of a product.
+    Return left right' for factors with a symmetric product (right = left diag(w), say), symmetric to the last bit. Of
+    many rows only strips up to the diagonal are computed, with half the work of a product.
 
-    :param upper: whether both are upper triangular, [..., M, M], which for many strips is a sixth of it.
+    :param upper: whether both are upper triangular, [..., M, M], with a sixth of the work.
     """
     if _has_few_rows(left):
         whole = tf.matmul(left, right, transpose_b=True)
@@ -212,18 +193,18 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
 
 @check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
-    """(L L')^-1 of a lower triangular L, for where every entry is needed, as of the derivative of a log det."""
-    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else _HALVINGS))
+    """Return (L L')^-1 of a lower triangular L, if every entry is needed, as in the derivative of a log det."""
+    root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else 2))
     return symmetric_product(root, root, upper=True)
 
 
 def _has_few_rows(matrix: tf.Tensor) -> bool:
-    """Whether it is known to have few."""
+    """Return whether the static number of rows is below `_FEW_ROWS`."""
     return matrix.shape[-2] is not None and matrix.shape[-2] < _FEW_ROWS
 
 
 def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
-    """L^-1 by halves: of [A 0; B C] it is [A^-1 0; -C^-1 B A^-1  C^-1], mostly products, which are quicker."""
+    """Return L^-1 by halves, mostly products, which are faster: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1  C^-1]."""
     size = L.shape[-1] or tf.shape(L)[-1]
     if halvings == 0:
         return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype))
@@ -238,8 +219,8 @@ def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     """
-    Derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1), Phi the lower triangle with half the diagonal
-    (Murray 2016, eq. 10). The upper triangle of L_bar never matters, since L' times it is strictly upper triangular.
+    Return the derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1); Phi is the lower triangle with half
+    the diagonal (Murray 2016, eq. 10). The upper triangle of L_bar has no effect: L' times it is strictly upper.
     """
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
     Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))

@@ -1,22 +1,22 @@
-"""The logarithm of the normal distribution function, and its derivatives, right far into both tails."""
+"""log Φ and its derivatives, accurate in both tails."""
 
 import numpy as np
 import tensorflow as tf
 
 from ..runtime.tracing import on_demand, shared
 
-_SERIES_BELOW, _SERIES_TERMS = -12.0, 12  # where x + h, which is 1/|x|, loses digits
-_UNDERFLOW_BELOW, _UNDERFLOW_TERMS = -37.0, 6  # where erfc, good to x² roundings of itself, leaves the normal numbers
-_UNDERFLOW_BELOW_IN_SINGLE = -12.5  # where it leaves those of 32 bits
-# The first terms of the series that are neglected are 25!!/12^26 = 7e-16, three times machine epsilon, and
-# 13!!/37^14 = 1.5e-17; 13!!/12.5^14 = 6e-11 in single precision.
+# Below, x + h, which is about 1/|x|, loses digits, and the series of Mills' ratio is used. Its first neglected term is
+# 25!!/12^26 = 7e-16, three times machine epsilon.
+_SERIES_BELOW, _SERIES_TERMS = -12.0, 12
+# Below, erfc leaves the normal numbers. First neglected terms: 13!!/37^14 = 1.5e-17; 13!!/12.5^14 = 6e-11 in float32.
+_UNDERFLOW_BELOW, _UNDERFLOW_TERMS = {tf.float64: -37.0, tf.float32: -12.5}, 6
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     """
-    Compute log Phi(x), to machine precision *relative* to log Phi: also where Phi(x) is nearly 1 or underflows.
+    Compute log Phi(x) to machine precision *relative* to log Phi, also if Phi(x) is nearly 1 or underflows.
 
-    Above 0 log1p(-erfc(x/√2)/2), below it log(erfc(-x/√2)/2); where that underflows the series of Mills' ratio.
+    Above 0 it is log1p(-erfc(x/√2)/2), below 0 log(erfc(-x/√2)/2); if that underflows, the series of Mills' ratio.
     """
     x = tf.convert_to_tensor(x)
     return _in_shape_of(x, _log_ndtr(_flat(x)))
@@ -32,7 +32,7 @@ def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 @shared
 def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
-    limit = _UNDERFLOW_BELOW_IN_SINGLE if x.dtype == tf.float32 else _UNDERFLOW_BELOW
+    limit = _UNDERFLOW_BELOW[x.dtype]
     far = x < limit
     near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
 
@@ -47,7 +47,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
     """
     Compute log Phi(x), h = phi(x)/Phi(x) and h (x + h), in (0, 1): the first and minus the second derivative.
 
-    In the tail from the series of Mills' ratio (1 - g)/|x|, where x + h = |x| g/(1 - g).
+    In the tail they follow from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
     """
     log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(_flat(x)))
     return log_cdf, slope, drop
@@ -83,12 +83,12 @@ def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
 
 
 def _log_of_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
-    """log Phi from Mills' ratio (1 - g)/|x|."""
+    """Return log Phi from Mills' ratio (1 - g)/|x|."""
     return -0.5 * tf.square(x) - tf.math.log(-x) - 0.5 * np.log(2.0 * np.pi) + tf.math.log1p(-g)
 
 
 def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:
-    """g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule; without cancellation."""
+    """Return g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule; nothing cancels."""
     z = 1.0 / tf.square(x)
     total = tf.ones_like(x)
     for term in range(terms, 1, -1):

@@ -26,7 +26,7 @@ class PEPClassifier(PEP):
     """
     :class:`PEP` for class labels.
 
-    The arguments are those of :class:`PEP`, except `likelihood`: None chooses it from the labels. Labels 0 and 1, or -1
+    Takes the arguments of :class:`PEP`; `likelihood` None chooses the likelihood from the labels. Labels 0 and 1, or -1
     and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C > 2 get
     :class:`gpflow_pep.MultiClassRobustMax`.
 
@@ -105,7 +105,7 @@ def _refuse_one_hot(data: RegressionData | DatasetRows) -> None:
     if columns(data)[1] == 1 or not all(_is_one_hot(np.asarray(Y)) for _, Y in batches):
         return
     raise ValueError(
-        "data[1] (Y) must be one column of labels where likelihood is None, got rows that each hold a single 1: give "
+        "data[1] (Y) must be one column of labels if likelihood is None, got rows that each hold a single 1: give "
         "np.argmax(Y, axis=1)[:, None]; or, for several outputs with two classes each, likelihood=Probit()."
     )
 
@@ -134,12 +134,12 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
         if len(labels) < num_classes:
             missing = np.flatnonzero(labels != np.arange(len(labels)))[0]
             raise ValueError(
-                "data[1] (Y) must hold every label 0, 1, ..., C - 1 where likelihood is None, got labels up to "
+                "data[1] (Y) must hold every label 0, 1, ..., C - 1 if likelihood is None, got labels up to "
                 f"{num_classes - 1} but none of class {missing}; give gpflow_pep.MultiClassRobustMax({num_classes}) if "
                 "that is intended."
             )
         return MultiClassRobustMax(num_classes)
     raise ValueError(
-        "data[1] (Y) must hold the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 where "
+        "data[1] (Y) must hold the labels 0 and 1, or -1 and 1, or one column of labels 0, 1, ..., C - 1 if "
         f"likelihood is None, got {', '.join(f'{value:g}' for value in labels[:5])} among {len(labels)} values."
     )

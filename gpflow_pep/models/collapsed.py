@@ -163,6 +163,11 @@ class CollapsedRegression(SparseGP):
         return *super()._resizable_variables(), *self._chunks.variables
 
     @override
+    def _run_identity(self) -> dict[str, Any]:
+        labels = self._chunks.variables if isinstance(self._chunks, Blocks) else ()
+        return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
+
+    @override
     def _settings(self) -> tuple[Any, ...]:
         return *super()._settings(), self.single_chunk, self.mixed_precision
 

@@ -1,8 +1,11 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
@@ -12,27 +15,49 @@ from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
-from tensorflow.python.eager import record
 from typing_extensions import override
 
 from .. import validation
 from ..engine import AllRows, Chunks, DatasetRows, Prior, SingleRows, SiteSums, floating_variables, scale_terms
-from ..ep import ConvergenceOptions, EnergyInputs, LatentRows, ProjectedRows, Sites, leave_one_out
+from ..ep import (
+    RUNNING,
+    ConvergenceOptions,
+    Inference,
+    LatentRows,
+    Problem,
+    Sites,
+    SitesStatus,
+    UpdatedPosterior,
+    status_before_updates,
+)
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
-from ..runtime.checks import asserted
-from ..runtime.custom_gradients import once_differentiable
+from ..runtime.checks import asserted, warn, with_plain_errors
+from ..runtime.custom_gradients import (
+    derivatives,
+    may_be_recorded,
+    once_differentiable,
+    recording_is_stopped,
+    unrecorded,
+)
+from ..runtime.devices import in_replica
 from ..runtime.distribution import check_disjoint, local_variable
-from ..runtime.tracing import compiled, no_autograph
-from ..tilted import Observations, Projection, TiltedRule, rule_for
-from . import batch_updates, site_updates
+from ..runtime.tracing import compiled, no_autograph, refuse_xla
+from ..runtime.transactions import lock_of
+from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import checked_inducing_variable, latent_functions
-from .site_properties import SiteProperties, status_before_updates
 from .sparse import SparseGP, check_chunk_size_for_dataset, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
+_EAGER_SWEEPS = 40  # of one chunk, without a graph: together they take less time than tracing one
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
+_NOT_CONVERGED = (
+    "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
+    "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
+)
+_ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
+_FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 
 
 class Surrogate(NamedTuple):
@@ -44,7 +69,7 @@ class Surrogate(NamedTuple):
     """v, [N, C]."""
 
 
-class PEP(SiteProperties, SparseGP):
+class PEP(SparseGP):
     r"""
     Sparse power EP for any likelihood (Bui, Yan and Turner 2017, sec. 3.8), with a Gaussian site for every observation.
 
@@ -54,8 +79,8 @@ class PEP(SiteProperties, SparseGP):
         \qquad w_n = K_{nu} K_{uu}^{-1} u
 
     The cavity is q without the fraction α of a site. Times p(y_n|f_n)^α it is the tilted distribution. Sites make q
-    match the moments of its tilted distributions ("kl"), or those of the Gaussians nearest to them in L2 Wasserstein
-    distance ("wasserstein", quantile propagation).
+    match the moments of its tilted distributions ("kl"), or the moments of the Gaussians nearest to them in L2
+    Wasserstein distance ("wasserstein", quantile propagation).
 
     =====================================  ==========================================================
     alpha = 0                              variational: the optimum of `gpflow.models.SVGP`
@@ -68,7 +93,7 @@ class PEP(SiteProperties, SparseGP):
     hyperparameters, data and alpha, and every optimizer and sampler of GPflow and TensorFlow Probability can be used.
     If there are several fixed points, the results depend on the initial sites.
 
-    The gradient is that of the converged energy, exactly for "kl"; for "wasserstein" see
+    The gradient is the derivative of the converged energy, exactly for "kl"; for "wasserstein" see
     :meth:`maximum_log_likelihood_objective`. Predictions can be differentiated: exactly in the inputs; derivatives in
     hyperparameters are partial, with q held fixed. :class:`StreamingPEP` is this model for data that arrive in batches.
 
@@ -84,21 +109,8 @@ class PEP(SiteProperties, SparseGP):
         {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
 
-    update_sites = site_updates.update_sites
-    minibatches = batch_updates.minibatches
-    _converged = site_updates.converged
-    _converged_in_graph = site_updates.converged_in_graph
-    _converge_step = site_updates.converge_step
-    _differentiate_step = site_updates.differentiate_step
-    _sum_sites_step = batch_updates.sum_sites_step
-    _sweep_in_batches_step = batch_updates.sweep_in_batches_step
-    _minibatch_step = batch_updates.minibatch_step
-
-    _eager_sweeps = 40
-    """Sweeps at one chunk that may still run without a graph: together they take about as long as tracing one."""
-
     has_sites = True
-    """Declared for training: see `gpflow_pep.training.declared.ModelWithSites`."""
+    """Declared for training: see `gpflow_pep.training.objectives.ModelWithSites`."""
 
     def __init__(
         self,
@@ -129,7 +141,7 @@ class PEP(SiteProperties, SparseGP):
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`; X itself for a full GP.
         :param alpha: the power in [0, 1]: a number, or one for each row [N].
-        :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
+        :param scale: m of T-PEP, which gives f given u the covariance m D in place of D (Bui and Titsias 2025): a
             positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
         :param projection: "kl", "wasserstein", or a projection of your own.
         :param tol: convergence tolerance: the largest change of a marginal by an update of its own site, as a fraction
@@ -184,6 +196,180 @@ class PEP(SiteProperties, SparseGP):
         )
         self._status = local_variable(status_before_updates(self.damping), trainable=False, dtype=default_float())
         self._warned = local_variable(False, trainable=False)
+        self._eager_sweeps = _EAGER_SWEEPS
+
+    @property
+    def alpha(self) -> tf.Variable:
+        """
+        The power, [] or [N]. Set it, or ``.assign`` to it: compiled functions see the new value.
+
+        :raises ValueError: when it is set to a value outside [0, 1], or to one number if it has one for each row.
+        """
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: Any) -> None:
+        powers = validation.power(alpha, self._num_rows, "row")
+        if powers.ndim != self._alpha.shape.rank:
+            kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
+            given = f"an array of shape {list(powers.shape)}" if powers.ndim else "one number"
+            raise ValueError(f"alpha must stay {kept}, as it was given to the constructor, got {given}.")
+        self._alpha.assign(powers)
+
+    @property
+    def tol(self) -> float:
+        """Convergence tolerance of the sites; see the constructor. Compiled functions see a new value."""
+        return float(self._options.tol)
+
+    @tol.setter
+    def tol(self, tol: float) -> None:
+        self._options.tol.assign(validation.positive_number(tol, "tol"))
+
+    @property
+    def max_sweeps(self) -> int:
+        """The largest number of sweeps in one update. Compiled functions see a new value."""
+        return int(self._options.max_sweeps)
+
+    @max_sweeps.setter
+    def max_sweeps(self, max_sweeps: int) -> None:
+        self._options.max_sweeps.assign(validation.positive_integer(max_sweeps, "max_sweeps"))
+
+    @property
+    def damping(self) -> float:
+        """The largest fraction of an update that is taken. Compiled functions see a new value."""
+        return float(self._options.damping)
+
+    @damping.setter
+    def damping(self, damping: float) -> None:
+        self._options.damping.assign(validation.fraction(damping, "damping"))
+
+    @property
+    def sites(self) -> Sites:
+        """Natural parameters of the sites: ``precision`` τ and ``linear`` h, variables [N, C]."""
+        return self._sites
+
+    @property
+    def sites_status(self) -> SitesStatus:
+        """Status of the last update of the sites, in a compiled function too."""
+        converged, sweeps, change, log_evidence, damping = self._status.numpy().tolist()
+        return SitesStatus(bool(converged), int(sweeps), change, log_evidence, damping)
+
+    @property
+    def sites_variables(self) -> dict[str, tf.Variable]:
+        """The sites and their status, which holds the damping that the next sweeps start with."""
+        return {"precision": self._sites.precision, "linear": self._sites.linear, "status": self._status}
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the objective is a lower bound on the log evidence: alpha is 0."""
+        return bool(self._is_bound())
+
+    def reset_sites(self) -> None:
+        """Make q the prior; the next update starts from there. The status is that the sites have not converged."""
+        self._sites.reset(self._num_rows)
+        self._status.assign(status_before_updates(self.damping))
+
+    @contextmanager
+    def without_warnings(self) -> Iterator[None]:
+        """Do not warn of sites that have not converged."""
+        before = bool(self._warned)
+        self._warned.assign(True)
+        try:
+            yield
+        finally:
+            self._warned.assign(before)
+
+    def update_sites(
+        self, *, batch_size: int | None = None, callback: Callable[[SitesStatus], None] | None = None
+    ) -> SitesStatus:
+        """
+        Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
+
+        Objective and predictions do this themselves. The fraction of an update to take is adaptive. An update that
+        makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
+
+        :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
+            q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps`
+            such sweeps, parallel ones follow.
+        :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
+        :return: the status: whether the sites have converged, and the log evidence.
+        :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there
+            are several workers.
+        :raises RuntimeError: in a compiled function.
+        :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
+        """
+        if not tf.executing_eagerly():
+            raise RuntimeError("update_sites returns a Python object: call it outside of a tf.function.")
+        callback = callback or (lambda _: None)
+        if batch_size is not None:
+            self._check_in_memory()
+            size = tf.constant(min(validation.positive_integer(batch_size, "batch_size"), self._num_rows))
+            self._update_in_batches(size, callback)
+        self._converge()
+        callback(self.sites_status)
+        return self.sites_status
+
+    def _update_in_batches(self, size: tf.Tensor, callback: Callable[[SitesStatus], None]) -> None:
+        """Sweep over batches in random order until the sites have converged, or max_sweeps is reached."""
+        rng, limit = np.random.default_rng(0), self.max_sweeps
+        try:
+            for _ in range(limit):
+                self._options.max_sweeps.assign(0)  # only the status
+                self._converge_compiled()
+                if self.sites_status.converged:
+                    break
+                callback(self.sites_status)
+                order = tf.constant(rng.permutation(self._num_rows), tf.int32)
+                with_plain_errors(self._sweep_in_batches_step, order, size)
+        finally:
+            self._options.max_sweeps.assign(limit)
+
+    def minibatches(self, batch_size: int, *, damping: float | None = None, seed: int = 0) -> Iterator[list[tf.Tensor]]:
+        """
+        Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
+
+        The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
+        of the other rows to q follows them at the next call, for the next epoch.
+
+        :param batch_size: rows of a minibatch.
+        :param damping: the fraction of an update to take, reduced if B would not be positive definite. None: the
+            model's.
+        :param seed: seed for the partition.
+        :return: for each minibatch the derivatives, in the order of `trainable_variables`.
+        :raises ValueError: naming the argument that cannot be used.
+        :raises RuntimeError: while iterating, if the data have changed since the epoch began.
+        """
+        refuse_xla(_FOR_XLA)
+        self._check_in_memory()
+        batch_size = validation.positive_integer(batch_size, "batch_size")
+        damping = self.damping if damping is None else validation.fraction(damping, "damping")
+        return self._epoch(batch_size, tf.constant(damping, default_float()), validation.seed(seed))
+
+    def _epoch(self, batch_size: int, damping: tf.Tensor, seed: int) -> Iterator[list[tf.Tensor]]:
+        order = np.random.default_rng(seed).permutation(self._num_rows).astype(np.int32)
+        data, sites = [tf.convert_to_tensor(values) for values in self._data], None
+        for start in range(0, len(order), batch_size):
+            if _differ(data, self._data):
+                raise RuntimeError(_ANOTHER_EPOCH)
+            if sites is None or _differ(sites, self._sites.values()):  # predictions may have updated the sites
+                A, c = with_plain_errors(self._sum_sites_step)
+            indices = tf.constant(order[start : start + batch_size])
+            A, c, gradients = with_plain_errors(self._minibatch_step, A, c, indices, damping)
+            sites = self._sites.values()
+            yield gradients
+
+    def _check_in_memory(self) -> None:
+        """Raise a ValueError if data is a dataset, or there are several workers."""
+        if isinstance(self._data, DatasetRows):
+            raise ValueError(
+                "data must be arrays for updates of a batch of sites at a time, got a tf.data.Dataset: use "
+                "update_sites() without batch_size."
+            )
+        if self._workers is not None:
+            raise ValueError(
+                "updates of a batch of sites at a time need all rows in one process, got "
+                f"{self._workers.count} workers: use update_sites() without batch_size."
+            )
 
     @no_autograph
     def surrogate(self) -> Surrogate:
@@ -191,10 +377,10 @@ class PEP(SiteProperties, SparseGP):
         Return the regression problem whose exact sparse posterior is q(u) (Bui, Yan and Turner 2017, app. H).
 
         Its likelihood is N(y_n; m(x_n) + K_nu Kuu⁻¹ u, v_n), with targets y_n and noise v_n = 1/τ_n from the sites,
-        [N, C] each. A site of negative precision has a negative noise variance; one of precision 0 has an infinite one,
-        and the mean function in the place of a target.
+        [N, C] each. A site of negative precision has a negative noise variance; a site of precision 0 has an infinite
+        noise variance, and the mean function as its target.
         """
-        precision, linear = tf.unstack(self._converged().iterate.sites, axis=1)
+        precision, linear = tf.unstack(self._converge().sites, axis=1)
         mean = self._rows().means()
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
@@ -205,20 +391,21 @@ class PEP(SiteProperties, SparseGP):
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
         Under the KL projection it is stationary in the sites, so that derivatives at fixed sites are total derivatives.
-        Under the Wasserstein projection it is not: the gradient is that of the published code (Rasmussen and Williams
+        Under the Wasserstein projection it is not: the gradient follows the published code (Rasmussen and Williams
         2006, sec. 5.5.2), which treats the sites' moments as matched. It is close to the derivative of the converged
         energy.
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
         # Without a tape there is nothing to differentiate; in a graph there may be, later.
-        if tf.executing_eagerly() and not record.could_possibly_record():
-            return finite(self._converged().log_evidence, name="the energy", advice=_ADVICE)
+        if tf.executing_eagerly() and not may_be_recorded():
+            return finite(self._converge().log_evidence, name="the energy", advice=_ADVICE)
         floating = self._floating_variables()
 
         @tf.custom_gradient
         def energy(*_: tf.Tensor) -> Any:
-            value, derivatives = site_updates.differentiated_energy(self)
+            with self._updating():
+                value, derivatives = with_plain_errors(unrecorded, self._energy_and_gradient_step)
 
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in floating]
@@ -228,7 +415,7 @@ class PEP(SiteProperties, SparseGP):
 
             return tf.identity(value), gradient
 
-        # Arguments, whether or not they are trainable: that may be another when they are differentiated.
+        # All are arguments, trainable or not: that may have changed when they are differentiated.
         return finite(energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE)
 
     @check_shapes("return: [N]")
@@ -242,35 +429,143 @@ class PEP(SiteProperties, SparseGP):
 
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
-        posterior = self._converged()
-        densities = self._leave_one_out(posterior.iterate.sites, posterior.total)
+        posterior = self._converge()
+        densities = self._leave_one_out_step(posterior.sites, posterior.total)
         return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
     @override
     def _sums(self) -> SiteSums:
-        L, A, c = self._converged().total
+        L, A, c = self._converge().total
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
-    @compiled(reduce_retracing=True)
-    def _leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        inputs = self._energy_inputs()
-        return leave_one_out(inputs.rows, self._projected(inputs), self._rule, sites, sums.posterior())
+    def _converge(self) -> UpdatedPosterior:
+        """Update the sites until they converge or max_sweeps is reached; warn once if they have not converged."""
+        with self._updating():
+            posterior = self._converge_eager()
+            return self._converge_compiled() if posterior is None else posterior
 
-    def _energy_inputs(self) -> EnergyInputs:
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        """Update the sites in one thread at a time; warn if they have not converged."""
+        refuse_xla(_FOR_XLA)
+        with lock_of(self) if tf.executing_eagerly() else nullcontext():
+            yield
+            self._warn_unless_converged()
+
+    def _warn_unless_converged(self) -> None:
+        if not tf.executing_eagerly():
+            tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
+        elif not self.sites_status.converged and not self._warned:
+            self._warned.assign(True)
+            warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
+
+    def _print_warning(self) -> tf.Tensor:
+        said = tf.print("gpflow_pep:", _NOT_CONVERGED, output_stream=sys.stderr)
+        with tf.control_dependencies([said, self._warned.assign(True)]):
+            return tf.constant(True)
+
+    def _converge_eager(self) -> UpdatedPosterior | None:
+        """
+        Converge the sites without a graph while that takes less time than tracing one: in a model's first calls, and in
+        the first ones after training, whose graph serves no prediction.
+
+        :return: None, with the sites as they were, if a gradient tape records, rows belong to a dataset or to several
+            devices or workers, or too many sweeps would be taken.
+        """
+        in_one_place = isinstance(self._chunks, SingleRows) and self._workers is None and self._devices is None
+        if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
+            return None
+        if may_be_recorded() or recording_is_stopped():  # tapes in densities have stopped, too
+            return None
+        chunks = -(-self._num_rows // self._chunk_size)
+        most = self._eager_sweeps // chunks
+        if most == 0:
+            return None
+        inference = self._inference()
+        solution = inference.solve(interrupt_after=most)
+        self._eager_sweeps -= chunks * (int(solution.sweeps) + 1)
+        return None if solution.status == RUNNING else inference.accept(solution)
+
+    def _converge_compiled(self) -> UpdatedPosterior:
+        """Update the sites in a graph, without a warning."""
+        if tf.executing_eagerly():
+            self._eager_sweeps = 0  # the graph is faster from now on
+        posterior: UpdatedPosterior = with_plain_errors(unrecorded, self._converge_step)
+        return posterior
+
+    @compiled
+    def _converge_step(self) -> UpdatedPosterior:
+        return self._inference().converge()
+
+    @compiled
+    def _energy_and_gradient_step(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Converge the sites; return the energy and its derivatives in the model's floating variables."""
+        variables = self._floating_variables()
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            inference = self._inference()
+        return inference.energy_and_gradient(tape, variables, floating_variables(self.likelihood))
+
+    @compiled(reduce_retracing=True)
+    def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+        return self._inference().leave_one_out(sites, sums)
+
+    @compiled
+    def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._inference().sum_sites()
+
+    @compiled(reduce_retracing=True)
+    def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
+        self._inference().sweep_in_batches(order, size)
+
+    @compiled(reduce_retracing=True)
+    def _minibatch_step(self, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        result: tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]] = in_replica(self._update_minibatch, *args)
+        return result
+
+    def _update_minibatch(
+        self, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
+        variables = self.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping, self.num_data)
+            loss = -objective - self.log_prior_density()
+        return A, c, list(derivatives(tape, loss, variables))
+
+    def _inference(self) -> Inference:
         prior = Prior(self.inducing_variable, self.kernel)
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
         rows, scale = self._rows(prior), tf.convert_to_tensor(self.scale)
         alpha = rows.alpha_of_all
         count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
-        terms = self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum)
-        return EnergyInputs(rows, Kuu, L, scale, self._old_site(L, alpha), terms)
+        problem = Problem(
+            rows=rows,
+            rule=rule_for(self.likelihood, self.projection),
+            Kuu=Kuu,
+            L=L,
+            scale=scale,
+            old=self._old_site(L, alpha),
+            terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum),
+            is_bound=self._is_bound(),
+            keep=self._keeps_projections(),
+        )
+        return Inference(
+            problem=problem,
+            sites=self._sites,
+            status=self._status,
+            options=self._options,
+            num_data=self._num_rows_of_all_workers,
+            batch=lambda indices: self._rows(prior, indices),
+        )
 
     def _rows(self, prior: Prior | None = None, indices: tf.Tensor | None = None) -> LatentRows:
         """
         All rows, or some in one chunk.
 
-        :param prior: that of kernel and inducing variable, where it is at hand.
+        :param prior: the model's prior, if already computed.
         """
         data, alpha = self._checked_data(), self._checked_alpha()
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
@@ -291,10 +586,6 @@ class PEP(SiteProperties, SparseGP):
         message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
         return check_assigned(self.likelihood, asserted(X, same, message), Y)
 
-    def _projected(self, inputs: EnergyInputs, variables: Sequence[tf.Variable] | None = None) -> ProjectedRows:
-        keep = self._keeps_projections()
-        return ProjectedRows(inputs.rows, inputs.L, inputs.scale, keep=keep, variables=variables)
-
     @override
     def _default_chunk_size(self, **options: int) -> int:
         entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps  # of V, for each row
@@ -307,15 +598,19 @@ class PEP(SiteProperties, SparseGP):
         in_memory = isinstance(self._chunks, SingleRows)
         return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _KEPT
 
-    @property
-    def _rule(self) -> TiltedRule:
-        return rule_for(self.likelihood, self.projection)
+    def _is_bound(self) -> tf.Tensor:
+        projection = self.projection
+        zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
+        above = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
+        if self._workers is not None and self._alpha.shape.rank == 1:
+            above = self._workers.any(above)
+        return ~above & zero
 
     def _checked_alpha(self) -> tf.Tensor:
         return validation.checked_power(self._alpha)
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
-        """Return the variables that the energy is differentiated with respect to."""
+        """Return the variables in which the energy is differentiated."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
@@ -372,9 +667,7 @@ class PEP(SiteProperties, SparseGP):
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
         return {**super()._batch_variables(), "alpha": self._alpha, **sites}
 
-    @override
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Leave out compiled steps: an exported model has those that its own functions call."""
-        children = super()._trackable_children(save_type, **kwargs)
-        step, own = type(PEP._converge_step), type(self)
-        return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), step)}
+
+def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:
+    """Return whether a tensor differs from its counterpart in shape or value; NaN equals NaN."""
+    return not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, map(tf.convert_to_tensor, b), strict=True))

@@ -130,6 +130,10 @@ class PEPR(UpperBound, CollapsedRegression):
         self._alpha.assign(values)
 
     @override
+    def _run_identity(self) -> dict[str, Any]:
+        return super()._run_identity() | {"optimal_scale": self._optimal_scale}
+
+    @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         count = self._alpha.shape[0] if self._alpha.shape.rank == 1 else len(sizes)
         if len(sizes) != count:

@@ -151,6 +151,11 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
+    def _run_identity(self) -> dict[str, Any]:
+        """Return private settings and arrays, by name, that a training run depends on."""
+        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
+        return {"chunk_size": self._chunk_size, "dataset": dataset, "old_posterior": self._old_variables()}
+
     @override
     def _settings(self) -> tuple[Any, ...]:
         return *super()._settings(), self.max_jitter

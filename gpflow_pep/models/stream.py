@@ -17,7 +17,7 @@ from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
 from ..runtime.tracing import CompiledModel, compiled
 from ..runtime.transactions import atomic
-from ..saving.run_identity import difference, settings_of
+from ..saving.run_identity import differing, settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
 from .kernels_and_inducing_variables import (
     are_inducing_points,
@@ -192,11 +192,11 @@ class Stream(CompiledModel):
             raise ValueError(f"cannot make a {cls.__name__} of this state and these parts: {error}") from error
         variables = model._state_variables()
         state.check_names(variables)
-        setting = difference(model._settings_of_parts(), state.settings)
-        if setting is not None:
+        names = differing(model._settings_of_parts(), state.settings)
+        if names:
             raise ValueError(
-                f"the state must be that of a model with the same kernel, likelihood and mean function; they differ in "
-                f"{setting}."
+                f"the state must come from a model with the same kernel, likelihood and mean function; they differ in "
+                f"{', '.join(names)}."
             )
         state.assign_to(variables)
         return model
@@ -206,9 +206,9 @@ class Stream(CompiledModel):
         """Construct a model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[call-arg]
 
-    def _settings_of_parts(self) -> list[list[str]]:
-        """Return classes and settings of kernel, likelihood and mean function."""
-        return [list(setting) for setting in settings_of(self.kernel, self.likelihood, self.mean_function)]
+    def _settings_of_parts(self) -> dict[str, str]:
+        """Return classes and settings of kernel, likelihood and mean function, by path."""
+        return settings_of({name: getattr(self, name) for name in ("kernel", "likelihood", "mean_function")})
 
     def _state_variables(self) -> dict[str, tf.Variable]:
         """Return the variables of the state, by name: old posterior, batch, and parameters but the inducing points."""

@@ -104,6 +104,9 @@ class StreamingSVGP(MinibatchSVGP, Stream):
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) - q.divergence() + self._log_ratio(L, q)
         return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
 
+    def _run_identity(self) -> dict[str, Any]:
+        return {"old_posterior": self._old.variables}
+
     def _log_ratio(self, L: tf.Tensor, q: WhitenedQ) -> tf.Tensor:
         """E_q[log q_old(a)/p_old(a)], []."""
         return self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())

@@ -151,6 +151,10 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         return SharedBlockSites(self._shared_size)
 
     @override
+    def _run_identity(self) -> dict[str, Any]:
+        return super()._run_identity() | {"shared": self._shared}
+
+    @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         if self._shared and (sizes != self._shared_size).any():
             raise ValueError(

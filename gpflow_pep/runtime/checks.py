@@ -26,8 +26,8 @@ _CREATE_OPERATION = frozenset(
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
-    Check that all of `accepted` holds, and return `value`. In a function that XLA compiles, where no error can be
-    raised, return NaN, also in the derivatives, if the check fails.
+    Check that all of `accepted` holds, and return `value`. If the check fails under XLA, which cannot raise
+    errors, return NaN, also in the derivatives.
 
     :param value: floating point numbers, if XLA is to compile this.
     :param message: strings and tensors.

@@ -1,7 +1,4 @@
-"""
-Derivatives that are written out: for first ones, and a second one stops here rather than come out wrong; and functions
-that no tape records, since their derivatives are written out.
-"""
+"""Hand-written gradients: first order only; a second derivative raises an error. Functions that no tape records."""
 
 import contextvars
 from collections.abc import Callable, Sequence
@@ -10,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
 
 from .tracing import no_autograph
@@ -18,10 +16,10 @@ from .tracing import no_autograph
 @no_autograph
 def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -> tuple[tf.Tensor, ...]:
     """
-    `derivatives` themselves, which cannot be differentiated again.
+    Return `derivatives`, which cannot be differentiated again.
 
-    :param of: what they depend on, if tapes do not see it.
-    :raises NotImplementedError: when a tape or ``tf.gradients`` tries to (at trace time, in a compiled function).
+    :param of: tensors that they depend on, if tapes do not see it.
+    :raises NotImplementedError: if they are differentiated (at trace time, in a compiled function).
     """
     count = len(derivatives)
 
@@ -40,7 +38,7 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
 
 def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:
     """
-    Of `value`, tensors, in each of `sources`; zero where they do not depend on one.
+    Compute the gradient of `value`, tensors, in each source; zero if unconnected.
 
     :param bar: the derivatives in `value`, tensors of its shapes; ones by default.
     """
@@ -50,20 +48,30 @@ def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: 
 
 def unrecorded(compiled: Any, *args: Any) -> Any:
     """
-    Call a compiled function that no tape of the caller is to record.
+    Call a compiled function without recording it on the caller's tapes.
 
-    It is traced before recording stops, since tapes in it do record; but in a thread of its own, to which the tapes of
-    the caller do not belong. Where a persistent tape or two tapes recorded the trace, each function that is called in
-    it would be differentiated several times over, which takes minutes.
+    It is traced before recording stops, since tapes in it do record; but in a thread of its own, to which the caller's
+    tapes do not belong. If a persistent tape or two tapes recorded the trace, each function that is called in it would
+    be differentiated several times over, which takes minutes.
     """
     concrete = _apart(lambda: compiled.get_concrete_function(*args))
     with record.stop_recording():
         return concrete(*args)
 
 
+def may_be_recorded() -> bool:
+    """Return whether a tape may record operations in this thread."""
+    return bool(record.could_possibly_record())
+
+
+def recording_is_stopped() -> bool:
+    """Return whether tapes, also new ones, record nothing in this thread."""
+    return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
+
+
 def _apart(function: Callable[[], Any]) -> Any:
     """Call a function in another thread if a tape may record in this one."""
-    if not record.could_possibly_record() or tf.distribute.has_strategy():
+    if not may_be_recorded() or tf.distribute.has_strategy():
         return function()
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 

@@ -63,11 +63,7 @@ def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any
 
 
 def sync_trainable(variables: Sequence[tf.Variable]) -> None:
-    """
-    Copy `trainable`, as `gpflow.set_trainable` sets it on mirrored variables, to their components on the devices.
-
-    TensorFlow reads the attribute from the components.
-    """
+    """Copy `trainable`, as `gpflow.set_trainable` sets it, to the per-device components, which TensorFlow reads."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy in variable.distribute_strategy.experimental_local_results(variable):
@@ -95,5 +91,5 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
 
 def _strategy_of_scope() -> tf.distribute.Strategy | None:
     """Return the strategy in whose scope this is called; None if there is none, or this is in a replica already."""
-    is_in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
-    return tf.distribute.get_strategy() if is_in_scope else None
+    in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
+    return tf.distribute.get_strategy() if in_scope else None

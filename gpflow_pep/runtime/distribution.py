@@ -70,8 +70,8 @@ class Workers:
         """Add up tensors of one type over the workers, in one operation."""
         if self.count == 1:
             return tuple(values)
-        flat = tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
-        parts = tf.split(self._all_reduce(flat), [tf.size(value) for value in values])
+        total = self._all_reduce(tf.concat([tf.reshape(value, [-1]) for value in values], axis=0))
+        parts = tf.split(total, list(map(tf.size, values)))
         return tuple(
             tf.ensure_shape(tf.reshape(part, tf.shape(value)), value.shape)
             for part, value in zip(parts, values, strict=True)
@@ -97,10 +97,9 @@ class Workers:
 
     def gather(self, *values: int) -> AnyNDArray:
         """Return the whole numbers of all workers, [workers, n], given this worker's."""
-        mine = np.zeros((self.count, len(values)), np.int64)
-        mine[self.index] = values
-        everyone: AnyNDArray = self.sums([tf.constant(mine)])[0].numpy()
-        return everyone
+        everyone = np.zeros((self.count, len(values)), np.int64)
+        everyone[self.index] = values
+        return np.asarray(self.sums([tf.constant(everyone)])[0])
 
     def _all_reduce(self, value: tf.Tensor, operation: str = "Add") -> tf.Tensor:
         return collective_ops.all_reduce_v2(
@@ -174,8 +173,8 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
     for first, second in itertools.combinations(range(workers.count), 2):
         reach = min(samples[first].max(), samples[second].max())  # up to here both list all that they have
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
-        are_distinct = all(len(np.unique(values)) == len(values) for values in (some, others))
-        shared = np.isin(others, some).sum()
+        shared = len(np.intersect1d(some, others))
+        are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
         if are_distinct and shared > _SHARED * min(len(some), len(others)):
             raise ValueError(
                 f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "

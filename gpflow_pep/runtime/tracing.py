@@ -1,11 +1,10 @@
 """
-How TensorFlow traces what models compute, and how the graphs are released with the models.
+Compiled functions and models: when they are traced, and how their graphs are released.
 
-TensorFlow registers every custom gradient that is traced in a graph, under a name of its own ("CustomGradient-12"), and
-never drops it. The gradient holds tensors of the graph. So the graph, the graphs nested in it and what was compiled
-from them stay in memory. TensorFlow Probability's cache of what bijectors have transformed keeps tensors of graphs,
-too. Every graph that reads a GPflow parameter is concerned: the transform of a parameter is a bijector, and softplus
-has a custom gradient. :func:`release_graphs` says what is done about it.
+TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12"), and never drops it. The
+gradient holds tensors of the graph, so that the graph and its compiled copy stay in memory. TensorFlow Probability's
+cache of transformed values keeps tensors of graphs, too. Every graph that reads a GPflow parameter is concerned: its
+transform is a bijector, and softplus has a custom gradient. See :func:`release_graphs`.
 """
 
 import functools
@@ -43,11 +42,9 @@ def no_autograph(function: _Function) -> _Function:
     """
     Decorate a function that users may call in functions that they compile.
 
-    AutoGraph leaves the function, and all that it calls, as it is. Nothing here branches or loops in Python on the
-    values of tensors, so that there is nothing to convert; and to find that out by reading the source of everything
-    would take most of the time that tracing an objective takes.
-
-    Custom gradients that were traced are handed over to their graphs (see :func:`release_graphs`).
+    AutoGraph does not convert the function, nor any that it calls. Nothing here branches or loops in Python on the
+    values of tensors, and reading the source of everything would take most of the time of tracing an objective.
+    Graphs become collectable (see :func:`release_graphs`).
     """
 
     @functools.wraps(function)
@@ -63,25 +60,20 @@ def no_autograph(function: _Function) -> _Function:
 
 def in_xla() -> bool:
     """
-    Whether the operations that are made now belong to a function that XLA compiles (``jit_compile=True``).
+    Return whether XLA compiles the operations that are made now (``jit_compile=True``).
 
-    There nothing can be printed, no error can be raised while the function runs, and shapes do not depend on values.
-    Known when the function is traced, also in functions, loops, branches and gradients nested in it. False when
-    functions run eagerly.
-
-    (TensorFlow marks the graph of such a function, and graphs know which one they are nested in. The function that
-    looks for the mark is private to TensorFlow.)
+    Under XLA nothing can be printed, no error can be raised while the function runs, and shapes do not depend on
+    values. It is known when a function is traced, also in functions, loops, branches and gradients nested in it.
     """
-    if tf.executing_eagerly():
-        return False
-    return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+    graph = tf.compat.v1.get_default_graph()
+    return not tf.executing_eagerly() and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
 def refuse_xla(what: str) -> None:
     """
-    Raise an error where XLA compiles what is traced now.
+    Raise an error under XLA.
 
-    :param what: what XLA cannot compile.
+    :param what: the subject that XLA cannot compile, in words.
     :raises NotImplementedError: in a function with ``jit_compile=True``.
     """
     if in_xla():
@@ -133,23 +125,21 @@ class _Compiled:
 
     def __init__(self, function: Callable[..., Any], **options: Any):
         functools.update_wrapper(self, function)
-        self._new = functools.partial(_Compiled, function, **options)
         self._traced, self._options = no_autograph(function), options
-        # Functions that XLA compiles need graphs of their own, but tf.function would give them existing ones.
-        self._functions: dict[bool, Any] = {}  # by whether it is for XLA
+        self._functions: dict[tuple[str, bool], Any] = {}
 
-    def _function(self) -> Any:
-        """Return the ``tf.function`` for the context of the call."""
-        of_xla = in_xla()
-        if of_xla not in self._functions:
+    def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
+        """Return the ``tf.function`` for the context of the call, and keep it in `functions`."""
+        key = self._name, in_xla()  # XLA needs graphs of its own, but tf.function would give it existing ones
+        if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
             # TensorFlow counts how often all instances of a class trace a method, and warns after a few models.
             function._omit_frequent_tracing_warning = True
-            self._functions.setdefault(of_xla, function)
-        return self._functions[of_xla]
+            functions.setdefault(key, function)
+        return functions[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function()(*args, **kwargs)
+        return self._function(self._functions)(*args, **kwargs)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"{owner.__qualname__}.{name}"
@@ -157,12 +147,11 @@ class _Compiled:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        structure = getattr(instance, "_structure", list)()
+        structure: list[Any] = getattr(instance, "_structure", list)()
         traces: _Traces | None = vars(instance).get(_TRACES)
         if traces is None or differ(structure, traces.structure):
             traces = vars(instance)[_TRACES] = _Traces(structure)
-        method = traces.methods.get(self._name) or traces.methods.setdefault(self._name, self._new())
-        bound = method._function().__get__(instance, owner)
+        bound = self._function(traces.functions).__get__(instance, owner)
         bound._omit_frequent_tracing_warning = True
         return bound
 
@@ -171,7 +160,7 @@ class _Traces:
     """The compiled methods of an instance of one structure. Copying or pickling the instance drops them."""
 
     def __init__(self, structure: list[Any]):
-        self.structure, self.methods = structure, dict[str, _Compiled]()
+        self.structure, self.functions = structure, dict[tuple[str, bool], Any]()
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
@@ -203,6 +192,12 @@ class CompiledModel:
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables whose number of rows may change."""
         return ()
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Leave out compiled methods: an exported model has the functions that its own functions call."""
+        children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
+        own = type(self)
+        return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), _Compiled)}
 
     def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
         """Copy the model and all that it holds."""
@@ -287,15 +282,14 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
 
 def release_graphs() -> None:
     """
-    Let all graphs that have been traced up to now be garbage collected.
+    Make traced graphs collectable.
 
-    Custom gradients go from TensorFlow's registry to the graphs that they belong to. A function stays in the registry
-    that looks the gradient up in its graph and is dropped with the graph; so a graph that exists can be differentiated
-    and exported as before. Tensors of graphs are dropped from TensorFlow Probability's cache of transformed values,
-    which a bijector computes again where they are missing.
+    Custom gradients move from TensorFlow's registry to their graphs. The registry keeps a function that looks the
+    gradient up in its graph and goes with the graph, so that a graph can be differentiated and exported as before.
+    Tensors of graphs are dropped from TensorFlow Probability's cache, which computes missing values again.
 
-    Registry and cache are private to TensorFlow and TensorFlow Probability. Where another version keeps them, or the
-    gradients in them, in another way, they are left alone, and graphs stay in memory.
+    Registry and cache are private to TensorFlow and TensorFlow Probability. If another version keeps them in another
+    way, they are left alone, and graphs stay in memory.
     """
     entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     for name, entry in _registered_since(entries):
@@ -308,7 +302,7 @@ def release_graphs() -> None:
 
 
 class _InGraph:
-    """What is registered in the place of a custom gradient which its graph keeps."""
+    """A registered custom gradient that its graph keeps."""
 
     def __init__(self, name: str, graph: tf.Graph, entries: dict[str, Any]):
         self._name = name
@@ -320,11 +314,7 @@ class _InGraph:
 
 
 def _registered_since(entries: dict[str, Any]) -> list[tuple[str, Any]]:
-    """
-    Custom gradients that are still in the registry, the first one first.
-
-    Those that have been handed over come before them: the registry is in the order of registration.
-    """
+    """Return custom gradients that are still in the registry, in the order of registration, after all moved ones."""
     found = []
     for name in reversed(list(entries)):  # a list: entries may go at any time, with a graph
         entry = entries.get(name)
@@ -337,13 +327,13 @@ def _registered_since(entries: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _graph_of(gradient: Any) -> tf.Graph | None:
-    """The graph in which a custom gradient was traced; None if it is not one as tf.custom_gradient registers them."""
+    """Return the graph in which a custom gradient was traced; None if the registration is not tf.custom_gradient's."""
     results = tf.nest.flatten(_enclosed(_enclosed(gradient, "tape_grad_fn"), "result"), expand_composites=True)
     return next((each.graph for each in results if tf.is_symbolic_tensor(each)), None)
 
 
 def _enclosed(function: Any, name: str) -> Any:
-    """The value of a variable that a function encloses; None if there is none."""
+    """Return the value of a variable in a function's closure, or None."""
     if not isinstance(function, types.FunctionType) or name not in function.__code__.co_freevars:
         return None
     return (function.__closure__ or ())[function.__code__.co_freevars.index(name)].cell_contents
@@ -360,7 +350,7 @@ def _forget_transformed() -> None:
 
 
 def _tensors(key: Any, entry: Any) -> Iterator[Any]:
-    """All that an entry of the cache refers to, weakly or not."""
+    """All tensors that an entry of the cache refers to, weakly or not."""
     for reference in (key, getattr(entry, "input_ref", None), getattr(entry, "output_ref", None)):
         yield from tf.nest.flatten(reference() if reference else None)
     yield from getattr(entry, "attributes", {}).values()

@@ -1,51 +1,27 @@
-"""One lock per model: predictions that change the model, by updating its sites, run in one thread at a time."""
+"""One thread at a time, and all or nothing: locks and atomic changes of models."""
 
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-_KEY = "_lock"
+_LOCKS = WeakKeyDictionary[tf.Module, Any]()
 _MAKING = threading.Lock()
 
 
-class _Lock:
-    """A reentrant lock. Copying or pickling a model drops it."""
-
-    def __init__(self) -> None:
-        self._held = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._held.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.release()
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()
-
-
-def lock_of(model: Any) -> _Lock:
-    """Return a model's lock, created at first use."""
+def lock_of(model: tf.Module) -> Any:
+    """Return the reentrant lock of a model: predictions may update its sites. Copies have locks of their own."""
     with _MAKING:
-        if vars(model).get(_KEY) is None:
-            vars(model)[_KEY] = _Lock()
-        lock: _Lock = vars(model)[_KEY]
-        return lock
-
-
-# Atomic changes of a model: complete, or undone.
+        return _LOCKS.setdefault(model, threading.RLock())
 
 
 @contextmanager
 def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
-    Undo a change that does not complete: because of Ctrl-C between two assignments, say.
+    Undo a change that does not complete, because of Ctrl-C between two assignments, say.
 
     :param modules: modules whose attributes the change may replace.
     :param variables: variables that the change may assign to.

@@ -1,1 +1,1 @@
-"""Files that are written whole, the identity of a run, and the state of a stream."""
+"""Files: arrays written atomically, the identity of a training run, and the state of a stream."""

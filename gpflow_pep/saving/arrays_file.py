@@ -1,4 +1,4 @@
-"""Write arrays to one file atomically; read it without trusting it."""
+"""Write arrays to one file atomically, and read such a file without trusting it."""
 
 import contextlib
 import errno
@@ -11,32 +11,30 @@ import tokenize
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from gpflow.base import AnyNDArray
 
-# What zipfile and NumPy raise of files that are damaged, encrypted or of something else.
+# Errors that zipfile and NumPy raise for files that are damaged, encrypted or of another kind.
 _DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
 DIGEST = "sha256"
-"""The member that holds the digest of all others; earlier files have none."""
-ALTERED = "its arrays are not those that were written"
+"""The member with the digest of all other members; files of early versions have none."""
 _LONGEST = 300  # characters of a reason
-_VERSIONS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
     """
-    Write an npz file: an earlier one at `path`, or where a link at `path` leads, stays until it is complete.
+    Write an npz file. An existing file at `path`, or at the target of a link, stays until the new one is complete.
 
-    The new file has the mode of the earlier one, or else that of any new file.
+    The new file keeps the permissions of the existing file.
 
-    :raises OSError: if that fails, also where `path` is a device, a pipe or a folder, which would be replaced.
+    :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder, which would be replaced.
     """
     path = _replaceable(path)
     temporary = None
     try:
-        mode = _mode(path)
+        mode = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
         handle, temporary = _new_file(path, 0o666 if mode is None else 0o600)
         with os.fdopen(handle, "wb") as file:
             if mode is not None:
@@ -49,66 +47,56 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None:  # it may have no path, or that of the temporary file
+        if isinstance(error, OSError) and error.errno is not None:  # its path may be missing or the temporary one
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """
-    Find out now whether :func:`save_arrays` can write there later.
+    Check now that :func:`save_arrays` can write to `path` later.
 
     :raises OSError: if it cannot.
     """
-    path = _replaceable(path)
-    handle, temporary = _new_file(path, 0o600)
+    handle, temporary = _new_file(_replaceable(path), 0o600)
     os.close(handle)
     os.unlink(temporary)
 
 
-def load_arrays(path: str | os.PathLike[str], what: str) -> dict[str, AnyNDArray]:
+def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray]:
     """
-    Read what :func:`save_arrays` wrote. Pickles are refused, and no more memory is allocated than the file has bytes.
+    Read a file that :func:`save_arrays` wrote. Pickles are refused, and no more memory is allocated than the file has
+    bytes.
 
-    :param what: name of the file in error messages.
-    :raises ValueError: if it is damaged or another kind of file, saying why.
+    :param name: name of the file in error messages.
+    :raises ValueError: with the reason, if the file is damaged, altered or of another kind.
     """
-    arrays, are_those_written = read_arrays(path, what)
-    if not are_those_written:
-        raise unusable(path, what, ALTERED)
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe might wait forever
+        raise unusable(path, name, "it is not a regular file")
+    try:
+        with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
+            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # of the opened file: another may replace it
+            arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
+    except _DAMAGE as error:
+        raise unusable(path, name, str(error)) from error
+    digest = arrays.pop(DIGEST, None)
+    if digest is not None and str(digest) != _digest(arrays):
+        raise unusable(path, name, "its contents were changed after it was saved")
     return arrays
 
 
-def read_arrays(path: str | os.PathLike[str], what: str) -> tuple[dict[str, AnyNDArray], bool]:
-    """
-    Do the same for one who knows more of the arrays and can say what is wrong with altered ones.
-
-    :return: the arrays, and whether they are those that were written.
-    """
-    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe might wait for ever
-        raise unusable(path, what, "it is not a regular file")
-    try:
-        with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
-            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # not of a file that has replaced it since
-            arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
-    except _DAMAGE as error:
-        raise unusable(path, what, str(error)) from error
-    digest = arrays.pop(DIGEST, None)
-    return arrays, digest is None or str(digest) == _digest(arrays)
-
-
-def unusable(path: str | os.PathLike[str], what: str, reason: str) -> ValueError:
-    """Say that a file cannot be used, and what to do."""
-    reason = " ".join(reason.split()).rstrip(".")  # in one line
-    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."  # it may quote what is damaged
-    return ValueError(f"{what} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
+def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
+    """Return an error that gives the reason, in one line, and the remedy."""
+    reason = " ".join(reason.split()).rstrip(".")
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."  # it may quote the damaged file
+    return ValueError(f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
 
 
 def _replaceable(path: str | os.PathLike[str]) -> Path:
-    """Where a path leads; an error where something is there that a file must not replace."""
+    """Follow links; raise an error for anything but a regular file."""
     try:
         path = Path(path).resolve()
-    except RuntimeError as error:  # how pathlib reports a link that leads to itself
+    except RuntimeError as error:  # from pathlib, for a link to itself
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path)) from error
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -128,7 +116,7 @@ def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
 
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
-    """What is declared is at most what is there: members are not compressed."""
+    """Check that the members are uncompressed arrays and declare no more bytes than there are."""
     members = file.infolist()
     names = [info.filename for info in members]
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
@@ -141,38 +129,27 @@ def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
 
 
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
+    """Read an array whose header declares exactly the bytes of its member."""
     with file.open(info) as member:
-        _check_header(member, info)
+        version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
+        if version not in _HEADERS:
+            raise ValueError(f"{info.filename} has an unknown format")
+        shape, _, dtype = _HEADERS[version](member)  # type: ignore[no-untyped-call]
+        if dtype.hasobject:
+            raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
+        declared, available = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
+        if declared != available or min(shape, default=0) < 0:
+            raise ValueError(f"{info.filename} declares {declared} bytes and has {available}")
     with file.open(info) as member:
         array: AnyNDArray = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
         return array
 
 
-def _check_header(member: IO[bytes], info: zipfile.ZipInfo) -> None:
-    version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
-    if version not in _VERSIONS:
-        raise ValueError(f"{info.filename} is of an unknown format")
-    shape, _, dtype = _VERSIONS[version](member)  # type: ignore[no-untyped-call]
-    if dtype.hasobject:
-        raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
-    declared = math.prod(shape) * dtype.itemsize
-    if declared != info.file_size - member.tell() or min(shape, default=0) < 0:
-        raise ValueError(f"{info.filename} declares {declared} bytes and has {info.file_size - member.tell()}")
-
-
-def _mode(path: Path) -> int | None:
-    """Who may read and write the file that is there; None where there is none."""
-    try:
-        return stat.S_IMODE(path.stat().st_mode) & 0o777
-    except FileNotFoundError:
-        return None
-
-
 def _new_file(path: Path, mode: int) -> tuple[int, str]:
     """
-    Create a file beside `path`, open for writing, of the given mode but for the umask.
+    Create a file beside `path`, open for writing, with the given mode under the umask.
 
-    The kernel takes the umask off: a process can read its own only by setting it, which other threads would see.
+    The kernel applies the umask: a process can read its own only by setting it, for all threads.
     """
     while True:
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))

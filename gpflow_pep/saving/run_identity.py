@@ -1,10 +1,10 @@
-"""Identity of a model and of a training run: classes, settings, functions, priors and data, alike in every process."""
+"""Identity of a training run: classes, settings, priors, fixed parameters and data, equal in every process."""
 
 import enum
 import functools
 import types
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,266 +12,142 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_jitter
-from gpflow.models import GPModel
+from gpflow.kernels import Kernel
+from gpflow.models import BayesianModel
 from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import parameter_dict
 
-from ..engine import DatasetRows
-
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
-_OF_PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
-# Names, and attributes that change while a model is used.
-_IGNORED = frozenset(
-    {
-        "_eager_sweeps",
-        "_name",
-        "_name_scope",
-        "_num_points",
-        "_num_rows",
-        "_num_rows_of_all_workers",
-        "_traces",
-        "_training_step",
-    }
-)
-_IGNORED_PREFIXES = ("_self_",)
-_IN_VARIABLES = ("alpha", "num_data", "tol", "max_sweeps", "damping")
-"""Settings that models hold in variables, so that compiled functions see them change."""
-_INSTALLED = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability", "tf_keras", "keras", "numpy", "builtins")
-"""Packages whose functions and classes are known by name."""
+_SAME = "same as "
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range, tf.DType)
+_PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 
 
 def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
     """
-    Return the identity of a training run as JSON data: equal exactly if parameters have the same meaning in both runs.
+    Return the identity of a training run as JSON data by name; trained values do not count.
 
-    :param data: X and Y for a model without data of its own; of a dataset only the types and shapes of its batches
-        count, since each pass may shuffle.
+    A run depends on the model's public attributes, settable properties, parameters and data, and on the settings that
+    it declares (:func:`declared_settings`).
+
+    :param data: X and Y for a model without data of its own. Only the types and shapes of a dataset's batches count,
+        since each pass may shuffle.
     """
-    parameters = parameter_dict(model)
-    fixed = {name: parameter for name, parameter in parameters.items() if not parameter.trainable}
-    held = [getattr(model, name, None) for name in ("_chunks", "_old")]
-    variables = [variable for part in held if part is not None for variable in part.variables]
-    values = {name: getattr(model, name, None) for name in _IN_VARIABLES}
-    return {
-        "model": type(model).__name__,
-        "settings": [list(setting) for setting in settings_of(model)],
-        "shapes of parameters": {name: list(p.shape) for name, p in parameters.items() if p.trainable},
-        "fixed parameters": {name: fingerprint(np.asarray(parameter)) for name, parameter in fixed.items()},
-        **{name: None if value is None else _values(value).tolist() for name, value in values.items()},
-        "blocks or old posterior": fingerprint(*map(_values, variables)),
-        "data": _identity_of_data(model, data),
-        "jitter": default_jitter(),
-    }
+    identity: dict[str, Any] = settings_of({"model": model}) | declared_settings(model)
+    for name in dir(type(model)):
+        attribute = getattr(type(model), name)
+        if isinstance(attribute, property) and attribute.fset is not None and name != "data":
+            identity[f"model.{name}"] = describe(getattr(model, name))
+    for path, parameter in parameter_dict(model).items():
+        value = list(parameter.shape) if parameter.trainable else fingerprint(np.asarray(parameter))
+        identity[f"parameter{path}"] = value
+    held: Any = getattr(model, "data", ()) if data is None else data
+    is_dataset = isinstance(held, tf.data.Dataset)
+    identity["data"] = f"batches {held.element_spec}" if is_dataset else fingerprint(*map(np.asarray, held))
+    return identity | {"jitter": default_jitter()}
 
 
-def _values(value: Any) -> AnyNDArray:
-    """The value of a variable, also of a mirrored one, or of anything that NumPy converts."""
-    array: AnyNDArray = value.numpy() if isinstance(value, tf.Variable) else np.asarray(value)
-    return array
+def declared_settings(model: tf.Module) -> dict[str, str]:
+    """Describe the private settings and arrays, by name, that the model's method ``_run_identity()`` returns."""
+    declared = model._run_identity() if hasattr(model, "_run_identity") else {}
+    return {f"model.{name}": describe(value) for name, value in declared.items()}
 
 
-def _identity_of_data(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> Any:
-    chunks = getattr(model, "_chunks", None)
-    if isinstance(chunks, DatasetRows):
-        return list(chunks.identity)
-    if isinstance(data, tf.data.Dataset):
-        return f"batches {data.element_spec}"
-    return fingerprint(*map(np.asarray, model.data if data is None else data))
+def settings_of(whole: tf.Module | Mapping[str, tf.Module]) -> dict[str, str]:
+    """
+    Describe the classes, public settings and priors of a module and its parts, by path; no values of parameters.
+
+    A part or parameter with several paths is described at the first one.
+    """
+    settings: dict[str, str] = {}
+    _add_settings(whole, "", settings, {})
+    return settings
 
 
-def settings_of(*parts: tf.Module) -> Iterator[tuple[str, ...]]:
-    """Classes and settings of the parts and all parts of theirs, priors, and what is shared; no parameter values."""
-    for part in _with_submodules(parts):
-        kind = type(part).__qualname__
-        yield (kind, *_code_of_class(type(part)))
-        if isinstance(part, tfp.bijectors.Bijector):  # its attributes are private to another version's
-            yield f"{kind}.parameters", described(part)
-            continue
-        for name, value in attributes_of(part):
-            if _is_setting(value):
-                yield f"{kind}.{name}", described(value)
-        if isinstance(part, Parameter) and part.prior is not None:
-            yield f"{kind}.prior", described(part.prior)
-    for paths in shared(*parts):
-        yield "what is shared", *paths
+def shared_paths(module: tf.Module) -> list[str]:
+    """Return the paths of parts and parameters that have an earlier path, too."""
+    return [path for path, setting in settings_of(module).items() if setting.startswith(_SAME)]
 
 
-def attributes_of(part: tf.Module) -> list[tuple[str, Any]]:
-    """Names and values of what the part holds, sorted, without names of the part and what changes in use."""
-    held = sorted(vars(part).items())
-    return [(name, value) for name, value in held if name not in _IGNORED and not name.startswith(_IGNORED_PREFIXES)]
-
-
-def shared(*parts: tf.Module) -> list[tuple[str, ...]]:
-    """The paths to each variable and each part that several paths lead to; those to what these hold are left out."""
-    found: dict[int, list[str]] = {}
-    for number, part in enumerate(parts):
-        _find_paths(part, str(number), found)
-    return [tuple(paths) for paths in found.values() if len(paths) > 1]
-
-
-def _find_paths(value: Any, path: str, found: dict[int, list[str]]) -> None:
-    """Add the paths to all variables and parts in the value, by their `id`."""
-    if isinstance(value, Mapping):
-        value = {str(key): part for key, part in value.items()}
-    elif isinstance(value, list | tuple):
-        value = {str(number): part for number, part in enumerate(value)}
-    elif isinstance(value, (tf.Module, tf.Variable)) and not isinstance(value, _OF_PROBABILITY):
-        value = value.unconstrained_variable if isinstance(value, Parameter) else value
-        paths = found.setdefault(id(value), [])
-        paths.append(path)
-        if isinstance(value, tf.Variable) or len(paths) > 1:
-            return
-        own = isinstance(value, GPModel)  # whose private attributes are data, sites and what is computed from them
-        value = {name: part for name, part in attributes_of(value) if not (own and name.startswith("_"))}
-    else:
-        return
-    for name, part in value.items():
-        _find_paths(part, f"{path}.{name}", found)
-
-
-def difference(some: Iterable[Iterable[str]], others: Iterable[Iterable[str]]) -> str | None:
-    """Name the first setting in which two models differ, or None if they agree."""
-    ours, theirs = ([list(setting) for setting in settings] for settings in (some, others))
-    for one, other in zip(ours, theirs, strict=False):
-        if one != other:
-            return one[0] if one[0] == other[0] else f"{one[0]} or {other[0]}"
-    rest = max(ours, theirs, key=len)[min(len(ours), len(theirs)) :]
-    return rest[0][0] if rest else None
+def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Return the sorted names of entries that differ or that one of the two lacks."""
+    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name, ...) != theirs.get(name, ...))
 
 
 def fingerprint(*values: AnyNDArray) -> int:
     """Compute a CRC-32 checksum of the values."""
-    total = 0
-    for value in values:
-        total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)
-    return total
+    return functools.reduce(lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0)
 
 
-def described(value: Any, outer: tuple[int, ...] = ()) -> str:
+def public_attributes(module: tf.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the sorted public attributes of a module and their values."""
+    return ((name, value) for name, value in sorted(vars(module).items()) if not name.startswith("_"))
+
+
+def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[int, str]) -> None:
     """
-    A value in words: plain ones by their values, functions by their code and what it refers to, others by their class.
+    Add the settings of a value.
 
-    :param outer: what this is in, which is not gone into again.
+    :param paths: the first path of each module and variable found so far, by `id`.
     """
-    if id(value) in outer:
-        return "itself"
-    outer = (*outer, id(value))
-    if isinstance(value, (tf.Variable, Parameter)):  # the value is not what a model is
-        return f"{type(value).__qualname__} {value.dtype.name} {value.shape}"
-    if isinstance(value, np.ndarray | tf.Tensor):
-        return _described_array(value)
+    if isinstance(value, list | tuple) and any(isinstance(part, (tf.Module, tf.Variable)) for part in value):
+        value = dict(enumerate(value))
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            _add_settings(part, f"{path}.{name}" if path else str(name), settings, paths)
+        return
+    is_module = isinstance(value, tf.Module) and not isinstance(value, _PROBABILITY)
+    if is_module or isinstance(value, tf.Variable):
+        key = id(value.unconstrained_variable if isinstance(value, Parameter) else value)
+        if key in paths:
+            settings[path] = _SAME + paths[key]
+            return
+        paths[key] = path
+    if isinstance(value, Parameter):
+        settings[path] = describe([value.transform, value.prior, value.prior_on])
+    elif is_module:
+        settings[path] = _name(type(value))
+        if isinstance(value, Kernel):
+            settings[f"{path}.active_dims"] = describe(value.active_dims)
+        parts = dict(public_attributes(value))
+        if isinstance(value, BayesianModel):
+            parts.pop("data", None)
+        _add_settings(parts, path, settings, paths)
+    elif not isinstance(value, tf.Variable):
+        settings[path] = describe(value)
+
+
+def describe(value: Any) -> str:
+    """Serialize a setting to a string that is equal in every process: functions and classes by their names."""
+    if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
+        array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
+        values = describe(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
+        return f"{array.dtype} {array.shape} {values}"
     if isinstance(value, enum.Enum):
         return f"{_name(type(value))}.{value.name}"
-    if isinstance(value, NDiagGHQuadrature):
-        return _in_parentheses([_name(type(value)), value.dim, value.n_gh])
-    if isinstance(value, _OF_PROBABILITY):
-        parameters = {name: part for name, part in value.parameters.items() if name != "name"}
-        return _in_parentheses([_name(type(value)), *_code_of_class(type(value), outer), described(parameters, outer)])
-    if isinstance(value, (*_PLAIN, slice, range)):
+    if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Mapping):
-        return _in_parentheses({described(key, outer): described(part, outer) for key, part in value.items()}.items())
+        return _in_parentheses(f"{describe(key)}: {describe(part)}" for key, part in value.items())
     if isinstance(value, set | frozenset):
-        return _in_parentheses(sorted(described(part, outer) for part in value))
+        return _in_parentheses(sorted(map(describe, value)))
     if isinstance(value, list | tuple):
-        return _in_parentheses(described(part, outer) for part in value)
-    if isinstance(value, types.CodeType):
-        return _in_parentheses([str(zlib.crc32(value.co_code)), str(value.co_names), described(value.co_consts, outer)])
-    return _described_callable(value, outer) if callable(value) else _name(type(value))
-
-
-def _described_array(value: Any) -> str:
-    if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value):
-        return "a tensor of a graph"
-    array = np.asarray(value)
-    values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
-    return f"{array.dtype} {array.shape} {values}"
-
-
-def _described_callable(value: Any, outer: tuple[int, ...]) -> str:
+        return _in_parentheses(map(describe, value))
+    if isinstance(value, NDiagGHQuadrature):
+        return f"{_name(type(value))}{_in_parentheses([value.dim, value.n_gh])}"
+    if isinstance(value, _PROBABILITY):
+        parameters = {name: part for name, part in value.parameters.items() if name != "name"}
+        return _name(type(value)) + describe(parameters)
     if isinstance(value, functools.partial):
-        return _in_parentheses(described(part, outer) for part in (value.func, value.args, value.keywords))
-    if isinstance(value, types.MethodType):
-        return _in_parentheses(described(part, outer) for part in (value.__func__, value.__self__))
-    inner = getattr(value, "python_function", None)  # of tf.function
-    if inner is not None:
-        return described(inner, outer)
-    if isinstance(value, types.FunctionType):
-        return _name(value) if _is_installed(value) else _described_function(value, outer)
-    if isinstance(value, type):
-        return _in_parentheses([_name(value), *_code_of_class(value, outer)])
-    if hasattr(value, "__qualname__"):  # compiled code
-        return _name(value)
-    kind = type(value)
-    state = {} if _is_installed(kind) else getattr(value, "__dict__", {})
-    name = getattr(value, "__name__", "")  # of ufuncs
-    return _in_parentheses([_name(kind), name, *_code_of_class(kind, outer), described(state, outer)])
-
-
-def _described_function(function: types.FunctionType, outer: tuple[int, ...]) -> str:
-    code = function.__code__
-    enclosed = [described(cell.cell_contents, outer) for cell in function.__closure__ or () if _is_filled(cell)]
-    values = {name: function.__globals__[name] for name in _names(code) if name in function.__globals__}
-    referred = {name: described(value, outer) for name, value in sorted(values.items()) if _is_referred(value)}
-    defaults = described((function.__defaults__, function.__kwdefaults__), outer)
-    return _in_parentheses([_name(function), described(code, outer), defaults, *enclosed, *map(str, referred.items())])
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """What the code refers to by name, also that of functions in it."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def _is_referred(value: Any) -> bool:
-    """Whether a global says what a function does: values and functions do, modules are known by name."""
-    return isinstance(value, (*_PLAIN, np.ndarray, tuple, list, types.FunctionType, functools.partial))
-
-
-def _code_of_class(kind: type, outer: tuple[int, ...] = ()) -> list[str]:
-    """Of the functions of a class, and of those that it inherits from; nothing of installed ones."""
-    own = [base for base in kind.__mro__ if not _is_installed(base)]
-    functions = ((name, _function(value)) for base in own for name, value in sorted(vars(base).items()))
-    return [f"{name} {described(value, outer)}" for name, value in functions if value is not None]
-
-
-def _function(value: Any) -> Callable[..., Any] | None:
-    """What runs when an attribute of a class is used."""
-    value = getattr(value, "fget", None) if isinstance(value, property) else getattr(value, "__func__", value)
-    return value if isinstance(value, types.FunctionType) else None
-
-
-def _is_filled(cell: Any) -> bool:
-    return bool(cell != types.CellType())
-
-
-def _is_installed(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] in _INSTALLED
+        return _in_parentheses(map(describe, (value.func, value.args, value.keywords)))
+    return _name(value if hasattr(value, "__name__") else type(value))
 
 
 def _name(value: Any) -> str:
-    return f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+    """Return the qualified name of a class or function."""
+    if isinstance(value, types.MethodType):
+        value = value.__func__
+    return f"{getattr(value, '__module__', None)}.{getattr(value, '__qualname__', value.__name__)}"
 
 
-def _is_setting(value: Any) -> bool:
-    """Whether a value belongs to what a part is; parts of it, variables and tensors are looked at elsewhere."""
-    if isinstance(value, (tf.Module, tf.Variable, tf.Tensor, type(None))):
-        return False
-    if isinstance(value, list | tuple):
-        return not any(isinstance(part, (tf.Module, tf.Variable)) for part in value)
-    if isinstance(value, Mapping):
-        return _is_setting(list(value.values()))
-    return isinstance(value, (*_PLAIN, enum.Enum, NDiagGHQuadrature, slice, np.ndarray, set, frozenset)) or callable(
-        value
-    )
-
-
-def _with_submodules(parts: Iterable[tf.Module]) -> Iterator[tf.Module]:
-    for part in parts:
-        yield part
-        yield from part.submodules
-
-
-def _in_parentheses(parts: Iterable[Any]) -> str:
+def _in_parentheses(parts: Any) -> str:
     return f"({', '.join(map(str, parts))})"

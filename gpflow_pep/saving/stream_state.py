@@ -1,4 +1,4 @@
-"""All that a stream carries, in arrays: saved in one file, from which it continues bit for bit."""
+"""The state of a stream as named arrays, saved in one file, from which the stream continues bit for bit."""
 
 import json
 import os
@@ -12,11 +12,10 @@ from gpflow.base import AnyNDArray
 from .arrays_file import DIGEST, load_arrays, save_arrays, unusable
 
 POINTS, SETTINGS = "inducing.Z", "parts"
-"""Names of two arrays that are no variables of a model."""
+"""Names of the two arrays that are not variables of a model."""
 
 _VERSION = 1
 _VERSION_KEY = "version"
-_WHAT = "the state"
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class StreamState:
     ``inducing.Z``                     present inducing points, [1 or C, M, D]
     ``data.X, data.Y``                 the batch (not in StreamingSVGP)
     ``alpha``                          the power (not in StreamingSVGP)
-    ``sites.precision, sites.linear``  of models with sites: the sites of the batch, [N, C]
-    ``num_data``                       of StreamingSVGP, if it was given: rows of the batch
+    ``sites.precision, sites.linear``  the sites of the batch, [N, C], for models with sites
+    ``num_data``                       rows of the batch, if StreamingSVGP was given them
     ``parameter...``                   other parameters, by their names in GPflow, unconstrained
     ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
     =================================  ==============================================================================
@@ -47,7 +46,7 @@ class StreamState:
     arrays: Mapping[str, AnyNDArray]
 
     def as_dict(self) -> dict[str, AnyNDArray]:
-        """The arrays and the version."""
+        """Return the arrays and the version."""
         return {_VERSION_KEY: np.array(_VERSION), **self.arrays}
 
     @classmethod
@@ -55,7 +54,7 @@ class StreamState:
         """
         Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file.
 
-        :raises ValueError: if it is of another version.
+        :raises ValueError: if it has another version.
         """
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
@@ -63,21 +62,21 @@ class StreamState:
         return cls({name: np.asarray(value) for name, value in arrays.items() if name not in (_VERSION_KEY, DIGEST)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an npz file, whole or not at all: an earlier one at `path` stays until this one is complete."""
+        """Write an npz file. An existing file at `path` stays until the new one is complete."""
         save_arrays(path, self.as_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
         """
-        Read what :meth:`save` wrote.
+        Read a file that :meth:`save` wrote.
 
         :raises ValueError: if it is damaged, or not a state of this version.
         """
-        arrays = load_arrays(path, _WHAT)
+        arrays = load_arrays(path, "the state")
         try:
             return cls.from_dict(arrays)
         except ValueError as error:
-            raise unusable(path, _WHAT, str(error)) from error
+            raise unusable(path, "the state", str(error)) from error
 
     @property
     def points(self) -> AnyNDArray:
@@ -92,26 +91,26 @@ class StreamState:
         return Z
 
     @property
-    def settings(self) -> list[list[str]]:
+    def settings(self) -> dict[str, str]:
         """
-        Classes and settings of kernel, likelihood and mean function.
+        Classes and settings of kernel, likelihood and mean function, by path.
 
-        :raises ValueError: if the array does not hold what `settings_array` made.
+        :raises ValueError: if the array is not JSON that a model wrote.
         """
         text = str(self.arrays[SETTINGS])
         try:
             settings = json.loads(text)
         except ValueError as error:
             raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
-        if not isinstance(settings, list) or not all(isinstance(setting, list) and setting for setting in settings):
-            raise ValueError(f"the state's {SETTINGS} must be a list of settings, got {text[:40]!r}.")
+        if not isinstance(settings, dict):
+            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
         return settings
 
     def check_has(self, names: Iterable[str], model: str) -> None:
-        """Raise an error that names the model unless the state has these arrays."""
+        """Raise an error that names the model if the state lacks one of these arrays."""
         missing = sorted(set(names) - self.arrays.keys())
         if missing:
-            raise ValueError(f"the state must be that of {model}; it lacks {', '.join(missing)}.")
+            raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise an error unless the state's variables have these names."""
@@ -125,7 +124,7 @@ class StreamState:
         """
         Assign the arrays to the variables of these names.
 
-        :raises ValueError: if an array does not fit its variable, or is not finite; no variable has been assigned then.
+        :raises ValueError: if an array does not fit its variable, or is not finite; no variable is assigned then.
         """
         for name, variable in variables.items():
             values = self.arrays[name]
@@ -139,6 +138,6 @@ class StreamState:
             variable.assign(self.arrays[name])
 
 
-def settings_array(settings: list[list[str]]) -> AnyNDArray:
+def settings_array(settings: Mapping[str, str]) -> AnyNDArray:
     """Return the settings as an array of the state."""
     return np.array(json.dumps(settings))

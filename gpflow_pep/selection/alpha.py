@@ -1,4 +1,4 @@
-"""Choose alpha by the predictive performance on unseen rows: leave-one-out or cross-validation."""
+"""Select alpha by predictions of unseen rows: leave-one-out or cross-validation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ from tqdm import tqdm
 
 from .. import validation
 from ..training import fit, uninterrupted
-from .reuse import are_alike, assign_values, check_new_parts
+from .reuse import assign_values, check_new_parts, structure
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 ModelConstructor = Callable[[RegressionData, float], GPModel]
-"""Constructs a new model of these rows, (X [n, D], Y [n, P]), with this alpha."""
+"""Constructs a new model of the rows (X [n, D], Y [n, P]) with a given alpha."""
 
 
 @dataclass(frozen=True, repr=False)
 class AlphaSelection:
-    """Scores of the powers, [A] each; densities are in nats, summed over a row's outputs."""
+    """Scores of the powers, [A] each. Densities are in nats and summed over the outputs of a row."""
 
     alphas: AnyNDArray
     """The powers compared."""
 
     scores: AnyNDArray
-    """Mean log predictive density of a row that the model has not seen; the larger the better."""
+    """Mean log predictive density of an unseen row; larger is better."""
 
     errors: AnyNDArray
-    """Standard errors of these means over rows."""
+    """Standard errors of the scores over rows."""
 
     differences: AnyNDArray
     """Score minus the best score, at most 0."""
 
     difference_errors: AnyNDArray
-    """Standard errors of the differences, row by row, and so smaller than those of the scores."""
+    """Standard errors of the differences over rows, smaller than `errors` because the rows are paired."""
 
     densities: AnyNDArray
     """Log predictive density of every row, [A, N]."""
 
     trainings: tuple[tuple[Any, ...], ...]
-    """What `train` returned for each power: one result, or one per fold."""
+    """Results of `train` for each power: one, or one per fold."""
 
     @property
     def alpha(self) -> float:
-        """The power of the best score; of equal ones the first."""
+        """The power of the best score, the first of equal scores."""
         return float(self.alphas[np.argmax(self.scores)])
 
     @property
@@ -74,11 +74,11 @@ def select_alpha(
     progress: bool = False,
 ) -> AlphaSelection:
     """
-    Compare powers: train a model for each, and score its predictions of unseen rows.
+    Train a model for each power, and compare their predictions of unseen rows.
 
     By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
-    hyperparameters were learned with the row, so that scores are slightly optimistic, for all powers alike; with many
-    hyperparameters and few rows use `folds`.
+    hyperparameters were learned with the row, so the scores are slightly optimistic for all powers alike. With many
+    hyperparameters and few rows, use `folds`.
 
     Without a comparison, 0.5 is a good choice: in published experiments (Bui, Yan and Turner 2017, sec. 4) it had
     smaller errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. By densities
@@ -109,97 +109,62 @@ def select_alpha(
     """
     X, Y = validation.regression_data(data)
     if len(X) < 2:
-        raise ValueError(f"data must have two rows or more, got {len(X)}.")
+        raise ValueError(f"data must have at least two rows, got {len(X)}.")
     powers = np.array([float(validation.power(alpha, 1)) for alpha in alphas])
     if not len(powers) or len(set(powers)) < len(powers):
         raise ValueError(f"alphas must be different powers, at least one, got {list(alphas)}.")
-    seed = validation.seed(seed)
-    parts = None if folds is None else _parts(len(X), folds, seed)
-    make = _ReusedModel(make)
-    with tqdm(total=len(powers) * (1 if parts is None else len(parts)), unit="fit", disable=not progress) as bar:
-        compared = [_densities(make, (X, Y), alpha, parts, train, bar) for alpha in powers]
-    densities = np.stack([of_rows for of_rows, _ in compared])
+    order = np.random.default_rng(validation.seed(seed)).permutation(len(X))
+    parts = [] if folds is None else np.array_split(order, validation.whole_number(folds, "folds", 2, len(X)))
+    densities = np.empty([len(powers), len(X)])
+    trainings: list[tuple[Any, ...]] = []
+    kept: GPModel | None = None
+    with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
+        for number, alpha in enumerate(powers):
+            results = []
+            for part in parts or [np.arange(0)]:
+                bar.set_postfix_str(f"alpha {alpha:g}")
+                rest = np.setdiff1d(np.arange(len(X)), part)
+                kept = model = _made(make, (X[rest], Y[rest]), alpha, kept)
+                if not parts and not hasattr(model, "loo_log_predictive_density"):
+                    raise ValueError(
+                        "make must return a model with loo_log_predictive_density, got "
+                        f"{type(model).__name__}; or give folds."
+                    )
+                results.append(uninterrupted(train(model, *(() if hasattr(model, "data") else ((X[rest], Y[rest]),)))))
+                if parts:
+                    density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+                    densities[number, part] = np.reshape(density, [len(part)])
+                else:
+                    densities[number] = model.loo_log_predictive_density()
+                bar.update()
+            missing = np.isnan(densities[number]).sum()
+            if missing:
+                raise FloatingPointError(f"the log densities of {missing} rows are NaN at alpha = {alpha:g}.")
+            trainings.append(tuple(results))
     scores = densities.mean(axis=1)
     best = densities[np.argmax(scores)]
-    rest = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)  # -inf less -inf is none
-    trainings = tuple(tuple(results) for _, results in compared)
-    return AlphaSelection(powers, scores, _error(densities), rest.mean(axis=1), _error(rest), densities, trainings)
+    # Rows of density -inf under both powers do not differ.
+    differences = np.subtract(densities, best, out=np.zeros_like(densities), where=densities != best)
+    means, errors = differences.mean(axis=1), _error(differences)
+    return AlphaSelection(powers, scores, _error(densities), means, errors, densities, tuple(trainings))
 
 
-class _ReusedModel:
-    """
-    Construct models, but reuse the last one if only data, alpha and parameter values differ.
-
-    Functions compiled for one power or fold then serve all others.
-    """
-
-    def __init__(self, make: ModelConstructor):
-        self._make = make
-        self._model: GPModel | None = None
-
-    def __call__(self, data: RegressionData, alpha: float) -> GPModel:
-        new, kept = self._make(data, alpha), self._model
-        _check_alpha(new, alpha)
-        check_new_parts(kept, new)
-        if kept is None or kept is new or not are_alike(kept, new):
-            self._model = new
-            return new
-        assign_values(kept, new)
-        return kept
-
-
-def _check_alpha(model: GPModel, alpha: float) -> None:
-    """Check that it is the model's, or that of some rows or blocks."""
-    actual = np.asarray(getattr(model, "alpha", alpha))
-    if not np.any(actual == np.asarray(alpha, dtype=actual.dtype)):
-        raise ValueError(
-            f"make must return a model with the alpha it is given, {alpha:g}, got one with {np.unique(actual)}."
-        )
-
-
-def _densities(
-    make: ModelConstructor,
-    data: RegressionData,
-    alpha: float,
-    parts: list[AnyNDArray] | None,
-    train: Callable[..., Any],
-    bar: Any,
-) -> tuple[AnyNDArray, list[Any]]:
-    """
-    Return the log densities of all rows [N], left out one by one or by fold, and the training results.
-
-    :param bar: progress bar, of the trainings.
-    """
-    X, Y = data
-    densities, results = np.empty(len(X)), []
-    for part in [np.arange(0)] if parts is None else parts:
-        bar.set_postfix_str(f"alpha {alpha:g}")
-        others = np.setdiff1d(np.arange(len(X)), part)
-        model = make((X[others], Y[others]), alpha)
-        if parts is None and not hasattr(model, "loo_log_predictive_density"):
-            raise ValueError(
-                f"make must return a model with loo_log_predictive_density, got {type(model).__name__}; or give folds."
-            )
-        results.append(uninterrupted(train(model, *(() if hasattr(model, "data") else ((X[others], Y[others]),)))))
-        if parts is None:
-            densities = np.asarray(model.loo_log_predictive_density())
-        else:
-            density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-            densities[part] = np.reshape(density, [len(part)])
-        bar.update()
-    if np.isnan(densities).any():
-        raise FloatingPointError(f"the log densities of {np.isnan(densities).sum()} rows are NaN at alpha = {alpha:g}.")
-    return densities, results
-
-
-def _parts(num_data: int, folds: Any, seed: int) -> list[AnyNDArray]:
-    folds = validation.positive_integer(folds, "folds")
-    if not 2 <= folds <= num_data:
-        raise ValueError(f"folds must be from 2 to the number of rows, {num_data}, got {folds}.")
-    return np.array_split(np.random.default_rng(seed).permutation(num_data), folds)
+def _made(make: ModelConstructor, data: RegressionData, alpha: float, kept: GPModel | None) -> GPModel:
+    """Construct a model, or assign its values to the compiled model `kept` if that has the same structure."""
+    new = make(data, alpha)
+    powers = np.unique(np.asarray(getattr(new, "alpha", alpha)))
+    if np.asarray(alpha, dtype=powers.dtype) not in powers:
+        listed = ", ".join(f"{power:g}" for power in powers)
+        raise ValueError(f"make(data, {alpha:g}) returned a model with alpha = {listed}.")
+    check_new_parts(kept, new)
+    key = None if kept is None or kept is new else structure(new)
+    if kept is None or key is None or key != structure(kept):
+        return new
+    assign_values(kept, new)
+    return kept
 
 
 def _error(values: AnyNDArray) -> AnyNDArray:
-    """Standard errors of means over the last axis."""
+    """Return standard errors of means over the last axis."""
     error: AnyNDArray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
     return error

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
 from gpflow.inducing_variables import InducingPoints
-from gpflow.kernels import Kernel
 from gpflow.models import GPRFITC, GPModel
 from gpflow.utilities import parameter_dict
 from tqdm import tqdm
@@ -18,7 +17,7 @@ from ..engine import independent_parts
 from ..inducing import greedy_variance
 from ..inducing.distinct import distinct
 from ..training import fit, uninterrupted
-from ..training.declared import has_sites
+from ..training.objectives import has_sites
 from .reuse import check_new_parts
 
 NUMBERS = (16, 32, 64, 128, 256, 512)
@@ -26,11 +25,11 @@ NUMBERS = (16, 32, 64, 128, 256, 512)
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
-"""Constructs a new model of these rows, (X [N, D], Y [N, P]), with inducing points Z [M, D]."""
+"""Constructs a new model of the rows (X [N, D], Y [N, P]) with inducing points Z [M, D]."""
 
 
 class _Scores(NamedTuple):
-    """Scores of one trained model, in nats per row; NaN where the model has none."""
+    """Scores of one trained model, in nats per row; NaN if the model has none."""
 
     objective: float
     upper_bound: float
@@ -57,25 +56,25 @@ class NumInducingSelection:
     """Wall time for choosing points, training and scoring."""
 
     criterion: str
-    """The score that had to improve: "gap", between the bounds, or "density", the leave-one-out density."""
+    """The score that had to improve: "gap" (between the bounds) or "density" (leave-one-out)."""
 
     status: str
     """
-    Why it stopped. "tolerance": the last step gained less than the tolerance | "largest": it gained more, but no larger
-    number was given | "all rows": it gained more, or was the only one, and all distinct rows are inducing points.
+    Why the search stopped. "tolerance": the last step gained less than the tolerance | "largest": it gained more, but
+    no larger number was given | "all rows": it gained more, or there was none, and all distinct rows are points.
     """
 
     reason: str
-    """Why it stopped, in words."""
+    """Why the search stopped, in words."""
 
     num_inducing: int
-    """The number selected: the last one tried, or the one before it if the last step gained less than the tolerance."""
+    """The selected number: the last number tried, or the one before if the last step gained less than the tolerance."""
 
     model: GPModel
     """The trained model with `num_inducing` points."""
 
     trainings: tuple[Any, ...]
-    """What `train` returned for each number."""
+    """Results of `train` for each number."""
 
     @property
     def gaps(self) -> AnyNDArray:
@@ -162,24 +161,26 @@ def select_num_inducing(
         for M in wanted:
             bar.set_postfix_str(f"{M} inducing points")
             began = time.perf_counter()
-            Z = greedy_variance(_kernel(model), X, M, given=None if Z is None else _points(model, Z))
+            kernel = independent_parts(model.inducing_variable, model.kernel)[0][1]
+            Z = greedy_variance(kernel, X, M, given=None if Z is None else _points(model, Z))
             last, model = model, make((X, Y), Z.copy())
             _check_number(model, M)
             check_new_parts(last, model)
             if path:
-                _take_over(model, last)
+                _assign_other_parameters(model, last)
             trainings.append(uninterrupted(train(model)))
             path.append(_scores(model, len(X)))
-            _check_scores(path[-1], criterion, M)
+            if np.isnan(path[-1].density if criterion == "density" else path[-1].upper_bound - path[-1].objective):
+                raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
             seconds.append(time.perf_counter() - began)
             bar.update()
-            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
+            if len(path) > 1 and _gain(*path[-2:], criterion) < tolerance:
                 status = TOLERANCE
                 break
-    if status == LARGEST and wanted[len(path) - 1] == len(rows):
-        status = ALL_ROWS
-    enough = status == TOLERANCE
     tried = wanted[: len(path)]
+    if status == LARGEST and tried[-1] == len(rows):
+        status = ALL_ROWS
+    is_enough = status == TOLERANCE
     objectives, upper_bounds, densities = np.array(path).T
     return NumInducingSelection(
         np.array(tried),
@@ -189,9 +190,9 @@ def select_num_inducing(
         np.array(seconds),
         criterion,
         status,
-        _reason(status, tried, path, criterion, tolerance),
-        tried[-2] if enough else tried[-1],
-        last if enough else model,
+        _reason(status, tried, criterion, tolerance),
+        tried[-2] if is_enough else tried[-1],
+        last if is_enough else model,
         tuple(trainings),
     )
 
@@ -205,16 +206,14 @@ def _checked_numbers(numbers: Sequence[int], num_rows: int) -> list[int]:
 
 
 def _check_number(model: GPModel, M: int) -> None:
-    """Check that a model has as many inducing points as it was given."""
     number = int(model.inducing_variable.num_inducing)
     if number != M:
-        raise ValueError(f"make must return a model with the inducing points Z it is given, {M}, got {number}.")
+        raise ValueError(f"make(data, Z) returned a model with {number} inducing points, but Z has {M}.")
 
 
 def _criterion(model: GPModel) -> str:
-    powers = getattr(model, "alpha", 0.0)
-    is_bound = hasattr(model, "upper_bound") and not isinstance(model, GPRFITC) and not np.any(np.asarray(powers))
-    if is_bound:
+    powers = np.asarray(getattr(model, "alpha", 0.0))
+    if hasattr(model, "upper_bound") and not isinstance(model, GPRFITC) and not powers.any():
         return "gap"
     if not hasattr(model, "loo_log_predictive_density"):
         raise ValueError(
@@ -224,42 +223,28 @@ def _criterion(model: GPModel) -> str:
     return "density"
 
 
-def _kernel(model: GPModel) -> Kernel:
-    """The kernel of the latent function, or of the first one."""
-    return independent_parts(model.inducing_variable, model.kernel)[0][1]
-
-
 def _points(model: GPModel, Z: AnyNDArray) -> AnyNDArray:
-    """The points of the model, or, where there are several sets of them or none, those it was given."""
+    """Return the points of the model, or the given ones if it has several sets of them or none."""
     points: AnyNDArray = model.inducing_variable.Z.numpy() if type(model.inducing_variable) is InducingPoints else Z
     return points
 
 
-def _take_over(model: GPModel, smaller: GPModel) -> None:
-    """Assign to the model all parameters of the smaller one but those of the inducing variable."""
-    own, others = (parameter_dict(each) for each in (model, smaller))
+def _assign_other_parameters(model: GPModel, smaller: GPModel) -> None:
+    """Assign to the model all parameters of the smaller one except the inducing variable's."""
+    trained = parameter_dict(smaller)
     points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
-    for name, parameter in own.items():
+    for name, parameter in parameter_dict(model).items():
         if id(parameter) not in points:
-            parameter.unconstrained_variable.assign(others[name].unconstrained_variable)
+            parameter.unconstrained_variable.assign(trained[name].unconstrained_variable)
 
 
 def _scores(model: GPModel, num_data: int) -> _Scores:
-    density = float(np.mean(model.loo_log_predictive_density())) if _has_densities(model) else np.nan
+    has_density = hasattr(model, "loo_log_predictive_density")
+    density = float(np.mean(model.loo_log_predictive_density())) if has_density else np.nan
     upper_bound = float(model.upper_bound()) / num_data if hasattr(model, "upper_bound") else np.nan
     # The densities have converged the sites.
     objective = model.sites_status.log_evidence if has_sites(model) else float(model.maximum_log_likelihood_objective())
     return _Scores(objective / num_data, upper_bound, density)
-
-
-def _has_densities(model: GPModel) -> bool:
-    return hasattr(model, "loo_log_predictive_density")
-
-
-def _check_scores(scores: _Scores, criterion: str, M: int) -> None:
-    needed = scores.density if criterion == "density" else scores.upper_bound - scores.objective
-    if np.isnan(needed):
-        raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
 
 
 def _gain(before: _Scores, after: _Scores, criterion: str) -> float:
@@ -270,13 +255,10 @@ def _gain(before: _Scores, after: _Scores, criterion: str) -> float:
     return max(rise, rise + before.upper_bound - after.upper_bound)
 
 
-def _reason(status: str, tried: Sequence[int], path: Sequence[_Scores], criterion: str, tolerance: float) -> str:
-    what = "the bounds" if criterion == "gap" else "the leave-one-out density"
-    if len(path) == 1:
-        step = "only one number was tried"
-    else:
-        amount = "less" if status == TOLERANCE else "at least"
-        than = "than " if status == TOLERANCE else ""
-        step = f"from {tried[-2]} to {tried[-1]} {what} gained {amount} {than}{tolerance:g} nats per row"
+def _reason(status: str, tried: Sequence[int], criterion: str, tolerance: float) -> str:
     ends = {TOLERANCE: "", LARGEST: ", and no larger number was given", ALL_ROWS: ", and these are all distinct rows"}
-    return f"{step}{ends[status]}."
+    if len(tried) == 1:
+        return f"only one number was tried{ends[status]}."
+    score = "the bounds" if criterion == "gap" else "the leave-one-out density"
+    gained = "less than" if status == TOLERANCE else "at least"
+    return f"from {tried[-2]} to {tried[-1]} {score} gained {gained} {tolerance:g} nats per row{ends[status]}."

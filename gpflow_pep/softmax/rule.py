@@ -1,7 +1,4 @@
-"""Tilted distributions of C latent values that are tied by `gpflow.likelihoods.Softmax`."""
-
-from collections.abc import Sequence
-from typing import Any
+"""The tilted rule of `gpflow.likelihoods.Softmax`, which ties the C latent values of a row."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,13 +7,12 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Chunk, SingleRows
-from ..likelihoods.robust_max import class_labels, of_labels
+from ..likelihoods.robust_max import class_labels
 from ..runtime.tracing import no_autograph
-from ..tilted.registry import KL, Projection, tilted_rule
-from ..tilted.rule import Cavity, Observations, Size, Tilted, TiltedRule
+from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
 from .integrals import softmax_power
 
-_VALUES_PER_CHUNK = 2**10  # rows times classes that are integrated at a time, with 2^13 numbers each at most
+_VALUES_PER_CHUNK = 2**10  # rows times classes that are integrated together, each with at most 2^13 numbers
 
 
 class SoftmaxTilting(TiltedRule):
@@ -34,11 +30,11 @@ class SoftmaxTilting(TiltedRule):
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
         power = tf.broadcast_to(alpha, tf.shape(label))
         accurate = negligible < np.inf
-        mean, variance = tf.transpose(of_labels(cavity.mean, label)), tf.transpose(cavity.variance)  # [n, C]
+        mean, variance = tf.transpose(cavity.mean), tf.transpose(cavity.variance)  # [n, C]
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             y, m, v, a = chunk.data
@@ -49,21 +45,13 @@ class SoftmaxTilting(TiltedRule):
         chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self._num_classes)).split((label, mean, variance, power))
         log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
-        # -log p is convex, with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed that
-        # where v is above 1e8.
+        # -log p is convex with a curvature of at most 1/4, which bounds the ratio. Rounding of d2 may exceed the bound
+        # if v is above 1e8.
         av = alpha * cavity.variance
         ratio = 1.0 + av * d2
         bounded = tf.clip_by_value(ratio, 1.0 / (1.0 + 0.25 * av), 1.0)
         d2 = tf.where(tf.equal(ratio, bounded), d2, (bounded - 1.0) / av)
         return Tilted(log_partition[None], d1, d2, bounded)
-
-    @override
-    @no_autograph
-    def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
-        """Return zeros: the likelihood has no parameters."""
-        return tuple(tf.zeros_like(source) for source in sources)
 
 
 @tilted_rule.register(Softmax, KL)

@@ -4,9 +4,9 @@ S is the probability that u is below the logarithm of an exponential variable. B
 
     -S'(x) = E[exp(u) exp(-exp(u))] = exp(x + v/2) S(x + v).
 
-Expectations are trapezoidal sums, which converge exponentially: where v is small, over the normal variable. Elsewhere
-over u, of what is left of exp(-exp(u)) when a function is taken away that is like it for small and for large u, and
-whose expectation is known: with b a constant and B² = v + b²
+Expectations are trapezoidal sums, which converge exponentially: for small v over the normal variable, else over u. Then
+a function with a known expectation is subtracted that is like exp(-exp(u)) for small and for large u: with b a constant
+and B² = v + b²
 
     E[Φ(-u/b)] = Φ(-x/B),   E[exp(u) Φ(-u/b)] = exp(x + v/2) Φ(-(x + v)/B).
 """
@@ -21,30 +21,20 @@ from numpy.polynomial import chebyshev
 from scipy.special import ndtr
 
 from ..maths.normal import log_ndtr
-from ..runtime.tracing import in_xla
 
-_NARROW = 1.0  # variances for which the sum is one over the normal variable
-_FAR_LEFT = -10.0  # for these the series in powers of exp(u) has a relative error of 1e-13 here
-_FAR_RIGHT = 40.0  # standard deviations beyond x = v, where S is less than 1e-300
-_FAR_RIGHT_IN_SINGLE = 13.0  # the same of 32-bit numbers, where S is less than 1e-37
+_FAR_RIGHT = {tf.float64: 40.0, tf.float32: 13.0}  # standard deviations beyond x = v at which S is 1e-300, 1e-37
 _WIDTH = 0.5  # b
-_SMALLEST = 1e-300  # under logarithms; of 32-bit numbers the smallest normal one, since this is 0 there
 
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    log S(x) and the hazard [Q, K], to a relative error of 1e-11 where the hazard is below 1 or so, and of 1e-9 where it
-    is below 2; farther to the right errors are 1e-15 of 1.
+    Return log S(x) and the hazard [Q, K], with a relative error of 1e-11 for hazards below about 1, and of 1e-9 below
+    2; farther to the right errors are 1e-15 of 1.
 
     :param x: [Q, K].
     :param variance: v, [Q].
     """
-    is_wide = variance >= _NARROW
-    if in_xla():  # in which numbers of rows cannot depend on values
-        v = variance[:, None]
-        pairs = zip(_narrow(x, tf.minimum(v, _NARROW)), _wide(x, tf.maximum(v, _NARROW)), strict=True)
-        log_S, hazard = (tf.where(is_wide[:, None], wide, narrow) for narrow, wide in pairs)
-        return log_S, hazard
+    is_wide = variance >= 1.0
     places = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
     parts = [(tf.gather(x, place), tf.gather(variance, place)[:, None]) for place in places]
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
@@ -53,53 +43,47 @@ def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
 
 
 def smallest(dtype: tf.DType) -> tf.Tensor:
-    """What stands under a logarithm in the place of 0."""
-    return tf.constant(max(_SMALLEST, np.finfo(dtype.as_numpy_dtype).tiny), dtype)
-
-
-def _normal_rule() -> tuple[AnyNDArray, AnyNDArray]:
-    """Nodes and weights [48] for N(0, 1); S for large x depends on its left tail."""
-    nodes = np.linspace(-8.4, 7.6, 48)
-    weights = np.exp(-0.5 * nodes**2)
-    return nodes, weights / weights.sum()
+    """Return the number that replaces 0 under logarithms."""
+    return tf.constant(max(1e-300, np.finfo(dtype.as_numpy_dtype).tiny), dtype)
 
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Nodes u [64], half as dense on the left, where densities of a variance of 1 are resolved nevertheless; the trapezoid
-    rule's weights times what remains there of 1 - exp(-y), of exp(-y) and of y exp(-y), y = exp(u), [64, 3].
+    Return nodes u [64], half as dense on the left, where densities of a variance of 1 are resolved nevertheless, and
+    the weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y exp(-y), y = exp(u), [64, 3].
     """
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
     u = tau - 2.0 * np.log1p(ratio)
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
-    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, where that cancels
+    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, which cancels
     difference = np.where(y < 0.01, series, missed - y)
     remainders = np.stack([difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
     weights = (tau[1] - tau[0]) * (1.0 + ratio / (1.0 + ratio)) / np.sqrt(2.0 * np.pi)
     return u, weights[:, None] * remainders
 
 
-_NODES, _WEIGHTS = _normal_rule()
+_NODES = np.linspace(-8.4, 7.6, 48)  # for N(0, 1); S at large x depends on its left tail
+_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
 _POINTS, _REMAINDERS = _remainders()
 
 
 def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums over the normal variable, of x [Q, K] and v [Q, 1]."""
+    """Sum over the normal variable, for x [Q, K] and v [Q, 1]."""
     weights = tf.constant(_WEIGHTS, x.dtype)
     factor = tf.exp(tf.sqrt(v) * tf.constant(_NODES, x.dtype))  # [Q, 48]
-    scale = tf.exp(tf.minimum(x, tf.constant(_FAR_RIGHT, x.dtype)))
+    scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows long before
     values = tf.exp(-scale[..., None] * (factor - factor[:, :1])[:, None])  # [Q, K, 48], 1 at the first node
     sums = tf.matmul(values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1))  # [Q, K, 2]
     S, slope = tf.unstack(sums, axis=-1)
-    far = x < _FAR_LEFT
+    far = x < -10.0  # there the series in powers of exp(u) has a relative error of 1e-13
     F = _series(tf.where(far, scale, tf.zeros_like(x)), tf.exp(0.5 * v))
     return tf.where(far, tf.math.log1p(-F), tf.math.log(S) - scale * factor[:, :1]), scale * slope / S
 
 
 def _series(scale: tf.Tensor, growth: tf.Tensor) -> tf.Tensor:
-    """1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24, where E[y^k] = s^k g^(k²) with s = exp(x) and g = exp(v/2)."""
+    """Return 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24; E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2)."""
     total = tf.ones_like(scale)
     for k in (3, 2, 1):
         total = 1.0 - scale * growth ** (2 * k + 1) * total / (k + 1)
@@ -107,12 +91,10 @@ def _series(scale: tf.Tensor, growth: tf.Tensor) -> tf.Tensor:
 
 
 def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Sums over u, of x [Q, K] and v [Q, 1]. They have a factor exp(x²/2v) where x > 0, so that nothing underflows.
-    """
+    """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums have a factor exp(x²/2v), so that none underflows."""
     dtype = x.dtype
     sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
-    beyond, x = x, tf.minimum(x, v + (_FAR_RIGHT_IN_SINGLE if dtype == tf.float32 else _FAR_RIGHT) * sd)
+    beyond, x = x, tf.minimum(x, v + _FAR_RIGHT[dtype] * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
     parts = [x / v, -0.5 / v + tf.zeros_like(x), -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd)]
     u = tf.constant(np.stack([_POINTS, _POINTS**2, np.ones_like(_POINTS)]), dtype)
@@ -128,49 +110,39 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S
 
 
-# S(x), the Laplace transform of a log-normal variable (:mod:`.survival`), from a table in x and v.
+# S(x) from a table in x and v.
 #
-# G(x, v) = log(-log S(x)) is x where v = 0, nearly x + v/2 far to the left, and bends to 2 log x on the right. Its
-# absolute errors are the relative ones of log S. The table holds G - x as polynomials on panels of x that depend on v;
+# G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 far to the left, and bends to 2 log x on the right. Its
+# absolute errors are relative errors of log S. The table holds G - x as polynomials on panels of x that depend on v;
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels
 # are of equal width in r/(1 + r), on either side of c.
 
-LARGEST_VARIANCE = 120.0
-LOWEST = -150.0
-"""log S down to which the table goes; beyond, G is linear."""
-
-_PANELS = 24  # on either side
-_DEGREE = 9
-_TERMS = 72  # of Chebyshev sums
-_OFFSET = 0.3  # of √v, in whose logarithm these are
-_LARGEST_G = 50.0
-
-
-class Survival(NamedTuple):
-    """At each point."""
-
-    log_S: tf.Tensor
-    hazard: tf.Tensor  # -S'/S
+LARGEST_VARIANCE = 120.0  # beyond, the polynomials would need a higher degree
+LOWEST = -150.0  # log S down to which the table goes; beyond, G is linear
+LARGEST_G = 50.0  # exp(50): S is 0 long before
+_PANELS, _DEGREE = 24, 9  # on either side of c, and of the polynomials: errors as tabulated_survival says
+_TERMS = 72  # of the Chebyshev sums, in log(√v + _OFFSET)
+_OFFSET = 0.3
 
 
 class _Panels(NamedTuple):
-    """Where they are for a value of v: r/(1 + r) times `density` counts those of a side."""
+    """The panels for a value of v: r/(1 + r) times the density counts the panels of a side."""
 
     center: Any
     scale: Any
-    left: Any  # x where the table begins: left of it 1 - S is exp(x + v/2) to a relative error of 1e-11
-    right: Any  # x where it ends: near log S = LOWEST, by Laplace's method
+    left: Any  # Left end of the table: left of it 1 - S is exp(x + v/2) with a relative error of 1e-11
+    right: Any  # Right end, near log S = LOWEST, by Laplace's method
     left_density: Any
     right_density: Any
 
 
-def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> Survival:
+def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Interpolate log S, to a relative error of 1e-10 up to v = 30 and of 3e-8 up to LARGEST_VARIANCE, and the hazard, to
-    ten times as much; where log S is below -30 it is up to 4e-9. They hold where log S is above LOWEST.
+    Interpolate log S with a relative error of 1e-10 up to v = 30 and of 3e-8 up to LARGEST_VARIANCE, and the hazard
+    with ten times as much; if log S is below -30, errors are up to 4e-9. Below LOWEST nothing is promised.
 
     :param x: [Q, K].
-    :param variance: v, [Q]; no more than LARGEST_VARIANCE.
+    :param variance: v, [Q]; at most LARGEST_VARIANCE.
     """
     dtype = x.dtype
     root = tf.sqrt(variance)
@@ -198,15 +170,15 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> Survival:
         value = value * s + coefficient
     slope = 1.0 + 2.0 * sign * density * panels.scale * tf.square(outward) * slope
     G = inside + value + slope * (x - inside)
-    total = tf.exp(tf.minimum(G, _LARGEST_G))
-    return Survival(-total, slope * total)
+    total = tf.exp(tf.minimum(G, LARGEST_G))
+    return -total, slope * total
 
 
 def _panels(root: Any, module: Any) -> _Panels:
     """
-    The panels for √v; `module` is NumPy or tf.math.
+    Return the panels for √v; `module` is NumPy or tf.math.
 
-    Laplace's method has log S = -(w²/2 + w)/v, approximately, where w + log(w/v) = x.
+    Laplace's method has log S = -(w²/2 + w)/v, approximately, with w + log(w/v) = x.
     """
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
@@ -218,7 +190,7 @@ def _panels(root: Any, module: Any) -> _Panels:
 
 @functools.cache
 def _table() -> AnyNDArray:
-    """Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
+    """Fit Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
     nodes = _chebyshev_nodes(_DEGREE + 1)
     fit = np.linalg.inv(np.vander(nodes))  # values -> coefficients
     values = []
@@ -241,22 +213,22 @@ def _chebyshev_nodes(number: int) -> AnyNDArray:
 
 
 def _below(x: AnyNDArray, root: float) -> AnyNDArray:
-    """G to a small relative error of 1 - S."""
-    z, weights = _points(-9.5, root + 9.5, root)
+    """Compute G with a small relative error of 1 - S."""
+    z, weights = _normal_rule(-9.5, root + 9.5, root)
     missed = -np.expm1(-np.exp(x)[..., None] * np.exp(root * z)) @ weights
     return np.asarray(np.log(-np.log1p(-missed)))
 
 
 def _above(x: AnyNDArray, root: float) -> AnyNDArray:
-    """G to a small relative error of S."""
-    z, weights = _points(-23.0, 9.5, root)
+    """Compute G with a small relative error of S."""
+    z, weights = _normal_rule(-23.0, 9.5, root)
     return np.asarray(np.log(-np.log(np.exp(-np.exp(x)[..., None] * np.exp(root * z)) @ weights)))
 
 
-def _points(first: float, last: float, root: float) -> tuple[AnyNDArray, AnyNDArray]:
+def _normal_rule(first: float, last: float, root: float) -> tuple[AnyNDArray, AnyNDArray]:
     """
-    The trapezoid rule for N(0, 1) and what is bounded where √v z has an imaginary part below π/2: with step h its error
-    is exp(-π²/(h √v)).
+    Return the trapezoid rule for N(0, 1) times a function that is bounded while √v z has an imaginary part below π/2:
+    with step h its error is exp(-π²/(h √v)).
     """
     z = np.arange(first, last, min(0.3, 0.2 / root))
     return z, np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))

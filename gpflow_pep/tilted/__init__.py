@@ -1,12 +1,23 @@
 """Tilted distributions E_cav[p(y|f)^α] of a likelihood: their moments, projected onto Gaussians, and a registry."""
 
-from . import closed_forms, robust_max, wasserstein
+from . import robust_max as robust_max  # registers its rule
+from . import wasserstein as wasserstein  # the same
 from .densities import Density, LogDensity, log_density
 from .quadrature import QuadratureRule
-from .registry import KL, Projection, Wasserstein, rule_for, tilted_rule
-from .rule import AtPower, Cavity, Observations, Tilted, TiltedRule, log_partition
-
-del closed_forms, robust_max, wasserstein  # imported for what they register
+from .rule import (
+    KL,
+    AtPower,
+    Cavity,
+    Observations,
+    Projection,
+    Scalar,
+    Tilted,
+    TiltedRule,
+    Wasserstein,
+    log_partition,
+    rule_for,
+    tilted_rule,
+)
 
 __all__ = [
     "KL",
@@ -17,6 +28,7 @@ __all__ = [
     "Observations",
     "Projection",
     "QuadratureRule",
+    "Scalar",
     "Tilted",
     "TiltedRule",
     "Wasserstein",

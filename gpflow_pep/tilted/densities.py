@@ -1,8 +1,11 @@
-"""log p(y | f) of scalar likelihoods with its first two derivatives in f, elementwise and stable in the tails."""
+"""
+log p(y | f) of scalar likelihoods with its first two derivatives in f, elementwise and stable in the tails; tilted
+distributions in closed form.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +13,7 @@ from gpflow.likelihoods import (
     Bernoulli,
     Exponential,
     Gamma,
+    Gaussian,
     Ordinal,
     Poisson,
     ScalarLikelihood,
@@ -18,22 +22,21 @@ from gpflow.likelihoods import (
 )
 from gpflow.likelihoods.utils import inv_probit
 from gpflow.utilities import to_default_float
+from typing_extensions import override
 
+from ..engine import log1p_ratio
 from ..likelihoods import Logit, Probit
 from ..maths.normal import log_ndtr, log_ndtr_and_derivatives
 from ..runtime.tracing import refuse_xla
-from .rule import Observations
+from .rule import KL, AtPower, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 
 _EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
-_FAR = 1e10
 _JITTER = 1e-3  # of GPflow's inv_probit
-_LARGE = 200.0  # from here on the series of log Γ(x + 1/2) - log Γ(x) is exact to 1e-15
-
-# How far from the real axis singularities of log p (or, with an exponential link, growth of p) begin.
-_RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT = 2.816, 0.905  # zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z)
-_CENTER_JITTERED_PROBIT = -3.202  # the real part of the nearest of these
-_RADIUS_LOGIT, _RADIUS_EXPONENTIAL = np.pi, 1.5  # a little less than π/2: what grows with y stands before the rest
+# Distances from the real axis to the zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z), and the real part of the latter.
+_RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT, _CENTER_JITTERED_PROBIT = 2.816, 0.905, -3.202
+# Up to π/2 p decreases with an exponential link; a little less, because factors that grow with y stand before it.
+_RADIUS_EXPONENTIAL = 1.5
 
 
 class Density(NamedTuple):
@@ -57,10 +60,10 @@ class LogDensity:
     """From the arguments of `log_prob` to value and derivatives; by default TensorFlow differentiates `log_prob`."""
     radius: Callable[[tf.Tensor], Any] = lambda X: 0.0
     """From X [R, D] to a width, [] or [R]: p^α, α <= 1, is analytic in f and bounded within this distance from the real
-    axis. 0 if it is not known; quadrature then takes more nodes to be sure."""
+    axis. 0 if it is unknown; quadrature then takes more nodes."""
     center: Callable[[Observations], Any] | None = None
-    """From rows to f, [] or [R], where p changes fastest: away from there the radius grows in proportion to the
-    distance. None if there is no such place; wide cavities then take more nodes."""
+    """From rows to the f, [] or [R], at which p changes fastest: the radius grows in proportion to the distance to it.
+    None if there is no such place; wide cavities then take more nodes."""
 
     def __call__(self, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         """Compute log p(y | f) and its derivatives, [K, R] each."""
@@ -76,18 +79,19 @@ class LogDensity:
         return Density(value, slope, curvature)
 
 
+_Maker = TypeVar("_Maker", bound=Callable[[Any], LogDensity])
+
+
 class _LogDensities:
     """A registry of functions from a likelihood to its :class:`LogDensity`."""
 
     def __init__(self) -> None:
         self._makers: dict[type[ScalarLikelihood], Callable[[Any], LogDensity]] = {}
 
-    def register(
-        self, kind: type[ScalarLikelihood]
-    ) -> Callable[[Callable[[Any], LogDensity]], Callable[[Any], LogDensity]]:
+    def register(self, kind: type[ScalarLikelihood]) -> Callable[[_Maker], _Maker]:
         """Decorate a function that returns the log density of likelihoods of this class."""
 
-        def register(maker: Callable[[Any], LogDensity]) -> Callable[[Any], LogDensity]:
+        def register(maker: _Maker) -> _Maker:
             self._makers[kind] = maker
             return maker
 
@@ -97,7 +101,7 @@ class _LogDensities:
         """
         Return the registered log density of a likelihood, or else its own, differentiated automatically.
 
-        A subclass that overrides ``_scalar_log_prob`` does not inherit what its base class has registered.
+        A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base class.
         """
         for kind in type(likelihood).__mro__:
             if kind in self._makers:
@@ -111,7 +115,7 @@ log_density = _LogDensities()
 
 
 def _at_zero(observations: Observations) -> tf.Tensor:
-    """Where both labels are equally probable."""
+    """Return the f at which both labels are equally probable."""
     return tf.zeros([], observations.Y.dtype)
 
 
@@ -126,7 +130,7 @@ def _own(likelihood: ScalarLikelihood) -> LogDensity:
 
 @log_density.register(SwitchedLikelihood)
 def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
-    """It divides its arguments between likelihoods, for which they must have all of their rows, in one dimension."""
+    """It divides its arguments between likelihoods by rows, so that F [K, R] must be flat."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         refuse_xla("a SwitchedLikelihood, which divides rows by their values")
@@ -138,11 +142,11 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
 
 @log_density.register(Ordinal)
 def _ordinal(likelihood: Ordinal) -> LogDensity:
-    """GPflow's outermost edges are infinite, where the second derivative of Phi is NaN. Finite ones replace them."""
+    """GPflow's outermost edges are infinite; the second derivative of Phi is NaN there. Finite edges replace them."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         inner = likelihood.bin_edges / likelihood.sigma
-        edges = tf.concat([[-_FAR], inner, [_FAR]], 0)
+        edges = tf.concat([[-1e10], inner, [1e10]], 0)
         number = tf.cast(Y[:, 0], tf.int32)
         x = F / likelihood.sigma
         below, above = (inv_probit(tf.gather(edges, number + k) - x) for k in (0, 1))
@@ -173,7 +177,7 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
         wrong = tf.sigmoid(-s * F)  # the probability of the other label
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_LOGIT, _at_zero)
+    return LogDensity(log_prob, derivatives, lambda X: np.pi, _at_zero)
 
 
 @log_density.register(Logit)
@@ -183,14 +187,14 @@ def _logit(likelihood: Logit) -> LogDensity:
 
 @log_density.register(Bernoulli)
 def _bernoulli(likelihood: Bernoulli) -> LogDensity:
-    """With a sigmoid GPflow's own log(1 - p) is -inf from f = 37 on; its probit, which has a jitter, keeps digits."""
+    """With a sigmoid GPflow's log(1 - p) is -inf from f = 37 on; its probit, which has a jitter, keeps digits."""
     if likelihood.invlink in _SIGMOIDS:
         return _logistic(lambda Y: 2.0 * Y - 1.0)
     return _jittered_probit() if likelihood.invlink is inv_probit else _own(likelihood)
 
 
 def _jittered_probit() -> LogDensity:
-    """p = ε + (1 - 2ε) Phi(±f), as `inv_probit` has it."""
+    """GPflow's `inv_probit`: p = ε + (1 - 2ε) Phi(±f)."""
 
     def sign_of(Y: tf.Tensor) -> tf.Tensor:
         one = tf.ones_like(Y[:, 0])
@@ -220,7 +224,7 @@ def _jittered_probit() -> LogDensity:
 
 @log_density.register(Poisson)
 def _poisson(likelihood: Poisson) -> LogDensity:
-    """With exp GPflow's own y log(exp(f)) - exp(f) is NaN where exp overflows."""
+    """With exp GPflow's y log(exp(f)) - exp(f) is NaN if exp overflows."""
     if likelihood.invlink not in _EXPONENTIALS:
         return _own(likelihood)
 
@@ -233,47 +237,46 @@ def _poisson(likelihood: Poisson) -> LogDensity:
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
 
 
-def power_of(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
-    """(k - 1) log y, 0 where y = 0 and k = 1. The derivative of TensorFlow's xlogy in k is 0 where k = 1, not log y."""
+def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
+    """Return (k - 1) log y, 0 if y = 0 and k = 1; xlogy's derivative in k is 0 at k = 1, not log y."""
     positive = y > 0.0
     log = tf.math.log(tf.where(positive, y, tf.ones_like(y)))
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
 
 
+def _shape_of(likelihood: Gamma | Exponential) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the function from X to the shape k of a gamma density, [] or [R]; an exponential density has k = 1."""
+    if isinstance(likelihood, Gamma):
+        return lambda X: _column(likelihood._shape(X), X)
+    return lambda X: tf.ones([], X.dtype)
+
+
 @log_density.register(Gamma)
-def _gamma(likelihood: Gamma) -> LogDensity:
-    return _of_scale(likelihood, lambda X: _column(likelihood._shape(X), X))
-
-
 @log_density.register(Exponential)
-def _exponential(likelihood: Exponential) -> LogDensity:
-    return _of_scale(likelihood, lambda X: tf.ones([], X.dtype))
-
-
-def _of_scale(likelihood: Gamma | Exponential, shape: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
+def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
     """A gamma density of scale exp(f)."""
     if likelihood.invlink not in _EXPONENTIALS:
         return _own(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        k, Y = shape(X), Y[:, 0]
+        k, Y = _shape_of(likelihood)(X), Y[:, 0]
         relative = Y * tf.exp(-F)
-        constant = power_of(Y, k) - tf.math.lgamma(k)
+        constant = log_power(Y, k) - tf.math.lgamma(k)
         return Density(constant - k * F - relative, relative - k, -relative)
 
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
 
 
 def log_gamma_ratio(x: tf.Tensor) -> tf.Tensor:
-    """log Γ(x + 1/2) - log Γ(x), by its series (Tricomi and Erdélyi 1951) where the two would cancel."""
-    small, large = tf.minimum(x, _LARGE), tf.maximum(x, _LARGE)
+    """Return log Γ(x + 1/2) - log Γ(x), if the two cancel by a series (Tricomi and Erdélyi 1951)."""
+    small, large = tf.minimum(x, 200.0), tf.maximum(x, 200.0)  # there the series is exact to 1e-15
     series = 0.5 * tf.math.log(large) - 1.0 / (8.0 * large) + 1.0 / (192.0 * large**3)
-    return tf.where(x > _LARGE, series, tf.math.lgamma(small + 0.5) - tf.math.lgamma(small))
+    return tf.where(x > 200.0, series, tf.math.lgamma(small + 0.5) - tf.math.lgamma(small))
 
 
 @log_density.register(StudentT)
 def _student_t(likelihood: StudentT) -> LogDensity:
-    """GPflow's own log(1 + z²/ν) has no digits left where ν is large."""
+    """GPflow's log(1 + z²/ν) has no digits left if ν is large."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
@@ -288,8 +291,94 @@ def _student_t(likelihood: StudentT) -> LogDensity:
         return Density(log_prob(F, X, Y), slope, (2.0 * error * slope - (df + 1.0)) / total)
 
     def radius(X: tf.Tensor) -> tf.Tensor:
-        """Where (1 + z²/(ν s²))^(-(ν + 1)/2), which has a pole at z = i s √ν, is 10."""
+        """Return the |z| of imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; its pole is at z = i s √ν."""
         df = to_default_float(likelihood.df)
         return _column(likelihood._scale(X), X) * tf.sqrt(-df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0)))
 
     return LogDensity(log_prob, derivatives, radius, lambda observations: observations.Y[:, 0])
+
+
+# --- tilted distributions in closed form ----------------------------------------------------------------------------
+
+
+class ClosedForm(TiltedRule):
+    """Computes tilted distributions by a function of cavities, observations and powers."""
+
+    def __init__(self, function: Callable[[Cavity, Observations, tf.Tensor], Tilted]):
+        self._function = function
+
+    @override
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+        return self._function(cavity, observations, alpha)
+
+
+@tilted_rule.register(Gaussian, (KL, Wasserstein))
+def _gaussian(likelihood: Gaussian, projection: Projection) -> TiltedRule:
+    """N(y; f, s)^α is proportional to N(y; f, s/α), so that the tilted distribution is Gaussian at any α."""
+
+    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
+        noise = likelihood.variance_at(observations.X)[:, 0]  # s [R]
+        total = noise + alpha * cavity.variance
+        error = observations.Y[:, 0] - cavity.mean
+        log_det = tf.math.log(2.0 * np.pi * noise) + log1p_ratio(alpha, cavity.variance / noise)
+        return Tilted(-0.5 * (log_det + tf.square(error) / total), error / total, -1.0 / total, noise / total)
+
+    return ClosedForm(moments)
+
+
+@tilted_rule.register(Probit, KL)
+def _probit_rule(likelihood: Probit, projection: Projection) -> TiltedRule:
+    """α = 1: log Z = log Phi(z), z = ± m / sqrt(1 + v) (Rasmussen and Williams 2005, sec. 3.9)."""
+
+    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
+        sign = likelihood.sign(observations.Y)[:, 0]
+        total = 1.0 + cavity.variance
+        z = sign * cavity.mean / tf.sqrt(total)
+        log_Z, slope, drop = log_ndtr_and_derivatives(z)
+        ratio = (1.0 + cavity.variance * tf.nn.relu(1.0 - drop)) / total
+        return Tilted(log_Z, sign * slope / tf.sqrt(total), -drop / total, ratio)
+
+    return AtPower(1.0, ClosedForm(moments), _by_quadrature(likelihood, projection))
+
+
+@tilted_rule.register(Poisson, (KL, Wasserstein))
+def _poisson_rule(likelihood: Poisson, projection: Projection) -> TiltedRule:
+    """α = 0 with an exponential link: E[y g - exp(g)], g = f + log(bin size); its mass may be far from m."""
+
+    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
+        y = observations.Y[:, 0]
+        m = cavity.mean + tf.math.log(tf.convert_to_tensor(likelihood.binsize, y.dtype))
+        rate = tf.exp(m + 0.5 * cavity.variance)
+        return Tilted(y * m - rate - tf.math.lgamma(y + 1.0), y - rate, -rate, tf.ones_like(rate))
+
+    return _with_expectation(moments, likelihood, projection)
+
+
+@tilted_rule.register((Gamma, Exponential), (KL, Wasserstein))
+def _gamma_rule(likelihood: Gamma | Exponential, projection: Projection) -> TiltedRule:
+    """α = 0 with an exponential link: E[-k f - y exp(-f)] of shape k, 1 if exponential; its mass may be far from m."""
+
+    def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
+        y = observations.Y[:, 0]
+        k = _shape_of(likelihood)(observations.X)
+        expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
+        constant = log_power(y, k) - tf.math.lgamma(k)
+        return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
+
+    return _with_expectation(moments, likelihood, projection)
+
+
+def _with_expectation(
+    moments: Callable[[Cavity, Observations, tf.Tensor], Tilted],
+    likelihood: Poisson | Gamma | Exponential,
+    projection: Projection,
+) -> TiltedRule:
+    """Use an expectation, known for an exponential link, at α = 0, at which both projections are the same."""
+    quadrature = _by_quadrature(likelihood, projection)
+    return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in _EXPONENTIALS else quadrature
+
+
+def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:
+    """Return the rule of any scalar likelihood."""
+    rule: TiltedRule = tilted_rule.dispatch_or_raise(ScalarLikelihood, type(projection))(likelihood, projection)
+    return rule

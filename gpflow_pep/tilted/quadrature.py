@@ -1,23 +1,44 @@
-"""The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL divergence."""
+"""The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL divergence.
+
+A cavity may be a thousand times as wide as the likelihood or a hundredth of it, so that no fixed rule serves. All rows
+begin on few points (:mod:`.trapezoid`); rows that are not accurate go on with more points, on windows that follow their
+tilted distributions; the rest goes to adaptive panels around the mode.
+
+Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
+"""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from ..runtime.checks import asserted
+from ..maths import Evaluated, Panels, integrate
+from ..maths.adaptive_quadrature import gauss_legendre
 from ..runtime.custom_gradients import derivatives
-from ..runtime.tracing import in_xla, on_demand
-from .adaptive import AdaptivePanels
-from .densities import log_density
-from .levels import Located, compute_on_windows, first_points, locate, locate_all, many_points
-from .registry import KL, tilted_rule
-from .rule import Cavity, Observations, Size, Tilted, TiltedRule
+from ..runtime.tracing import on_demand, refuse_xla
+from .densities import LogDensity, log_density
+from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
+from .trapezoid import HALF, LOG_ROOT_2PI, Rows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
+
+_NUMBERS = (60, 96, 160)  # points of a row's first, second and further windows; wide cavities begin with the second
+_WIDE = 5.0  # standard deviation of a wide cavity, in units of the radius: 60 points suffice for one row in a hundred
+_MAX_LEVELS = 24  # windows; then a window follows noise
+_MANY_ROWS = 600  # from here on separate Gauss-Hermite nodes for very narrow cavities cost less than they save
+_FLAG, _CENTER = 4, 5  # columns of the results
+_TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
+# First panels about the mode, in standard deviations of the cavity. log π has at least the curvature of the cavity if
+# the likelihood is log-concave, so that past 10 there is 1e-22 of π: as little as log Z = -1e-12 needs (p nearly 1).
+_EDGES = np.array([-10.0, -4.5, 0.0, 4.5, 10.0])
+# Tolerances of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out the
+# density is small but the derivatives need not be. A narrow peak of the likelihood (Student's t) may stand between two
+# nodes there, and a small coefficient be its only sign: the tolerance is smaller.
+_TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
+RULE = gauss_legendre(23)
 
 
 class QuadratureRule(TiltedRule):
@@ -25,55 +46,37 @@ class QuadratureRule(TiltedRule):
     Integrates the tilted distributions of a scalar likelihood that is twice differentiable in f.
 
     The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3;
-    where one of them is less than 1/100 of the integral of its modulus, near a change of sign, the error is below 1e-8
-    of that integral. Fewer digits are right of values below 1e-15, where a label is all but certain.
-    Rows for which the trapezoid rule estimates a larger error are integrated on adaptive panels.
+    if one of them is less than 1/100 of the integral of its modulus, near a change of sign, the error is below 1e-8
+    of that integral. Values below 1e-15 (nearly certain labels) are less accurate.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._name = log_density(likelihood), type(likelihood).__name__
-        self._panels = AdaptivePanels(self._density)
-        self._on_panels = on_demand(self._panels.moments)
-        self._on_windows = on_demand(partial(compute_on_windows, self._density))
+        self._on_panels = on_demand(partial(on_panels, self._density))
+        self._on_windows = on_demand(partial(on_windows, self._density))
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         return self.moments_and_center(cavity, observations, alpha, negligible)[0]
 
     def moments_and_center(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
+        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar
     ) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions and, [R], a point near the mode or mean of each."""
-        alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        if in_xla():
-            return self._of_all_rows(cavity, observations, alpha, negligible)
-        tilted, is_accurate, center = self._locate(cavity, observations, alpha, negligible)
+        rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
+        tilted, is_accurate, center = self._locate(rows, negligible)
         refused = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            m, v, power, start, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, center, *observations))
-            better = self._on_panels(Cavity(m, v), Observations(X, Y), power, start)
+            better, _ = self._on_panels(rows.take(refused), tf.gather(center, refused))
             pairs = zip(tilted, better, strict=True)
             return tuple(tf.tensor_scatter_nd_update(old, tf.expand_dims(refused, 1), new) for old, new in pairs)
 
         values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*values), center
 
-    def _locate(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Located:
-        return locate(self._density, cavity, observations, alpha, negligible, on_windows=self._on_windows)
-
-    def _of_all_rows(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size
-    ) -> tuple[Tilted, tf.Tensor]:
-        """The same with shapes that do not depend on which rows are refused. What cannot be integrated is NaN."""
-        (tilted, is_accurate, center), _ = locate_all(self._density, cavity, observations, alpha, negligible)
-        refused = ~is_accurate & (negligible < np.inf)
-
-        def with_panels() -> tuple[tf.Tensor, ...]:
-            better = self._on_panels(cavity, observations, alpha, center, refused)
-            return tuple(tf.where(refused, new, old) for old, new in zip(tilted, better, strict=True))
-
-        return Tilted(*tf.cond(tf.reduce_any(refused), with_panels, lambda: tuple(tilted))), center
+    def _locate(self, rows: Rows, negligible: Scalar = 0.0) -> "Located":
+        return locate(self._density, rows, negligible, self._on_windows)
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -85,30 +88,25 @@ class QuadratureRule(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """Compute the derivatives: d log_partition = E_π[d log p], on the points that give log_partition itself."""
-        shape = tf.shape(cavity.mean)
-        alpha, bar = tf.broadcast_to(alpha, shape), tf.broadcast_to(bar, shape)
-        if in_xla():
-            _, window = locate_all(self._density, cavity, observations, alpha)
-            F, integrated = many_points(self._density, cavity, observations, alpha, window)
-        else:
-            F, integrated = first_points(self._density, cavity, observations, alpha)
-        pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.points.weight
+        m, shape = cavity.mean, tf.shape(cavity.mean)
+        rows, bar = Rows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
+        table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
+        integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table)
+        F = m + tf.sqrt(cavity.variance) * integrated.x
+        pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
         weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
-        F = tf.where(weight == 0.0, cavity.mean, F)  # where log p is -inf its derivatives may be no numbers
+        F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             log_prob = self._density.log_prob(F, *observations)
             total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
         accurate = derivatives(tape, total, sources)
-        if in_xla():
-            return tuple(asserted(value, integrated.is_accurate) for value in accurate)
         refused = tf.squeeze(tf.where(~integrated.is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            m, v, power, weights, X, Y = (tf.gather(value, refused) for value in (*cavity, alpha, bar, *observations))
-            those = Cavity(m, v), Observations(X, Y), power
-            center = self._locate(*those).center
-            others = self._panels.log_partition_vjp(*those, center, weights, sources)
+            taken = rows.take(refused)
+            center = self._locate(taken).center
+            others = on_panels_vjp(self._density, taken, center, tf.gather(bar, refused), sources)
             return tuple(one + other for one, other in zip(accurate, others, strict=True))
 
         return tuple(tf.cond(tf.size(refused) > 0, with_panels, lambda: accurate))
@@ -117,3 +115,249 @@ class QuadratureRule(TiltedRule):
 @tilted_rule.register(ScalarLikelihood, KL)
 def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
     return QuadratureRule(likelihood)
+
+
+# --- points and windows ---------------------------------------------------------------------------------------------
+
+
+class Located(NamedTuple):
+    """Tilted distributions, accurate in most rows."""
+
+    tilted: Tilted
+    is_accurate: tf.Tensor  # The relative errors of log Z, d1 and d2 are below 1e-8, [R]
+    center: tf.Tensor  # The tilted mean, or the mode of rows that are not accurate, [R]
+
+
+def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: Any) -> Located:
+    """
+    Compute tilted distributions on points that cavities share, then, for rows that need it, on windows of their own.
+
+    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity is like 0, since no row is expensive here.
+    :param with_windows: :func:`on_windows` of the density, in general on demand.
+    :raises NotImplementedError: in functions that XLA compiles.
+    """
+    refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
+    least = tf.cast(negligible, rows.alpha.dtype)
+    least = tf.where(tf.math.is_finite(least), least, tf.zeros_like(least))
+    only_narrow = are_narrow(density, rows, hermite=False) & ~are_narrow(density, rows, hermite=True)
+    hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(only_narrow)
+    results = _results(rows, *on_shared_points(density, rows, hermite, least))
+    results = tf.cond(
+        tf.reduce_all(results[:, _FLAG] > 0.0),
+        lambda: results,
+        lambda: with_windows(rows, only_narrow & hermite, results, least),
+    )
+    *tilted, flag, center = tf.unstack(results, axis=1)
+    return Located(Tilted(*tilted), flag > 0.0, center)
+
+
+def _results(rows: Rows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
+    """Return the tilted distributions, whether they are accurate, and their means, [R, 6]."""
+    mean = rows.cavity.mean + rows.alpha * rows.cavity.variance * tilted.d1
+    return tf.stack([*tilted, tf.cast(is_accurate, mean.dtype), mean], axis=1)
+
+
+def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor) -> tf.Tensor:
+    """
+    Compute tilted distributions on windows about the cavity's mean, then around π, with more and more points.
+
+    :param narrow: rows that begin on shared equispaced points, [R].
+    :param results: from :func:`_results`, [R, 6]; accurate rows are returned as they are.
+    """
+    dtype = least.dtype
+    row = tf.squeeze(tf.where(narrow), 1)
+    taken = rows.take(row)
+    values = _results(taken, *on_shared_points(density, taken, False, least))
+    results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
+    table, sizes = tf.constant(_TABLE, dtype), tf.constant(_NUMBERS)
+    radius = density.radius(rows.observations.X)
+    is_wide = (tf.sqrt(rows.cavity.variance) > _WIDE * radius) & (radius > 0.0)
+    rest = results[:, _FLAG] == 0.0
+    narrower, wide = tf.squeeze(tf.where(rest & ~is_wide), 1), tf.squeeze(tf.where(rest & is_wide), 1)
+
+    def level(
+        number: tf.Tensor, row: tf.Tensor, middle: tf.Tensor, half: tf.Tensor, results: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        taken, kind = rows.take(row), tf.minimum(number, 2)
+        begin, size = tf.cumsum(sizes, exclusive=True)[kind], sizes[kind]
+        points = tf.ensure_shape(table[:, begin : begin + size], [len(_TABLE), None])
+        integrated = trapezoid(density, taken, middle, half, points, least)
+        values = _results(taken, integrated.tilted, integrated.is_accurate)
+        mode = taken.cavity.mean + tf.sqrt(taken.cavity.variance) * integrated.peak
+        center = tf.where(integrated.is_accurate, values[:, _CENTER], mode)
+        values = tf.concat([values[:, :_CENTER], center[:, None]], axis=1)
+        results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
+
+        inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
+        values = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
+        log_pi, x, peak, second_form, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in values)
+        next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
+        # After the first few points more are tried on the same window, or on the next one if that is much wider or
+        # narrower. Then rows are dropped whose window hardly changes any more: more points would not help.
+        change = next_half / half
+        changes = (change < 0.5) | (change > 2.0)
+        stays = (number < 1) & ~changes
+        again = tf.squeeze(tf.where((number < 2) | changes), 1)
+        middle, half = tf.where(stays, middle, next_middle), tf.where(stays, half, next_half)
+        row, middle, half = (tf.gather(value, again) for value in (row, middle, half))
+        begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
+        zero = tf.zeros(tf.shape(begin), dtype)
+        pairs = (row, begin), (middle, zero), (half, zero + HALF)
+        return number + 1, *(tf.concat(pair, axis=0) for pair in pairs), results
+
+    zero = tf.zeros(tf.shape(narrower), dtype)
+    *_, results = tf.while_loop(
+        lambda number, row, *_: (number < _MAX_LEVELS) & ((tf.size(row) > 0) | tf.equal(number, 0)),
+        level,
+        (tf.constant(0), narrower, zero, zero + HALF, results),
+        shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
+    )
+    return results
+
+
+# --- adaptive panels ------------------------------------------------------------------------------------------------
+
+
+class Centered(NamedTuple):
+    """Rows in units of their own cavity: f = center + sd x; [R] each."""
+
+    center: tf.Tensor
+    sd: tf.Tensor
+    shift: tf.Tensor  # (center - m) / sd
+    height: tf.Tensor  # α l(center) - shift²/2, so that π is about 1 there before it is normalized
+    slope: tf.Tensor  # l'(center)
+
+
+class Resolved(NamedTuple):
+    """W panels with the unnormalized density of π at their nodes; the panels of a row are unordered."""
+
+    row: tf.Tensor  # [W]
+    left: tf.Tensor  # Left end, in cavity standard deviations from the center, [W]
+    half: tf.Tensor  # Half the width, in the same unit, [W]
+    density: tf.Tensor  # [W, K]
+
+
+class _Integrals(NamedTuple):
+    """Integrals over all panels of a row, [R] each. P is π, unnormalized; N is the cavity, normalized."""
+
+    P: tf.Tensor
+    Px: tf.Tensor
+    Pxx: tf.Tensor
+    slope: tf.Tensor  # of P (l' - l'(center))
+    slope_squared: tf.Tensor
+    curvature: tf.Tensor  # of P l''
+    change: tf.Tensor  # of N (p^α - 1)/α, or N l if α = 0
+
+
+def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
+    """Compute the tilted distributions from panels about centers [R]; return these :class:`Resolved` if `keep`."""
+    centered = _centered(density, rows, center)
+    sums, resolved = _integrate(density, centered, rows, keep)
+    return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), rows.alpha), resolved
+
+
+def on_panels_vjp(
+    density: LogDensity, rows: Rows, center: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """Compute the derivatives of sum(bar * log_partition): E_π[d log p], on panels that resolve π."""
+    centered = _centered(density, rows, center)
+    sums, (row, left, half, values) = _integrate(density, centered, rows, keep=True)
+    weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(values * RULE.weights)  # [K, W]
+    F = tf.gather(center, row) + tf.gather(centered.sd, row) * _nodes(left, half)
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        log_prob = density.log_prob(F, *rows.take(row).observations)
+        total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
+    return derivatives(tape, total, sources)
+
+
+def _centered(density: LogDensity, rows: Rows, center: tf.Tensor) -> Centered:
+    at = density(tf.expand_dims(center, 0), *rows.observations)
+    sd = tf.sqrt(rows.cavity.variance)
+    shift = (center - rows.cavity.mean) / sd
+    return Centered(center, sd, shift, rows.alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
+
+
+def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) -> tuple[tf.Tensor, Any]:
+    """Compute the integrals [R, 7], and the panels if `keep`."""
+    dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
+    inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
+
+    def evaluate(panels: Panels) -> Evaluated:
+        row, left, half = panels
+        at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
+        P, *others = _integrands(density, _nodes(left, half), at, taken)
+        values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, others, left, half))
+        tolerance = tf.where(tf.abs(left + half) > _EDGES[-2], outside, inside)[:, None]
+        return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
+
+    number = len(_EDGES) - 1
+    first = Panels(
+        row=tf.repeat(tf.range(R), number),
+        left=tf.tile(tf.constant(_EDGES[:-1], dtype), [R]),
+        half=tf.tile(tf.constant(0.5 * np.diff(_EDGES), dtype), [R]),
+    )
+    sums, kept = integrate(evaluate, first, R, shape=(7, 4), keep=keep)
+    return sums, Resolved(*kept) if keep else None
+
+
+def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
+    """Return the nodes x of panels, [K, W]."""
+    return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
+
+
+def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: Rows) -> tuple[tf.Tensor, ...]:
+    """Return P and, of :class:`_Integrals`, the integrands slope to change at nodes x [K, W], [K, W] each."""
+    log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
+    alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)
+    P = tf.exp(alpha * log_prob + (exponent - at.height))
+    outside = P == 0.0  # if it underflows, l' and l'' may overflow
+    h = tf.where(outside, tf.zeros_like(P), l1 - at.slope)
+    curvature = tf.where(outside, tf.zeros_like(P), l2)
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    change = tf.where(alpha == 0.0, log_prob, tf.math.expm1(alpha * log_prob) / safe)
+    return P, P * h, P * tf.square(h), P * curvature, change * tf.exp(exponent - LOG_ROOT_2PI)
+
+
+def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """
+    Return integrals over half a panel's width [7, W]; of all functions but slope_squared, which must be resolved, the
+    integrals of the modulus and the largest of the last coefficients, [4, W] each.
+    """
+    t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
+    moments = np.concatenate([RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last])  # [6, K]
+    P, Pt, Ptt, *tail = tf.unstack(tf.constant(moments, half.dtype) @ P)
+    integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
+    moduli, tails = [P], [tail]
+    weights = tf.constant(RULE.weights[None], half.dtype)
+    for number, integrand in enumerate(others):
+        integral, *tail = tf.unstack(tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand)
+        integrals.append(integral)
+        if number != 1:  # the square of the slope is resolved with it
+            moduli.append((weights @ tf.abs(integrand))[0])
+            tails.append(tail)
+    return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
+
+
+def _tilted(centered: Centered, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
+    """
+    Compute the tilted distributions. Moments give d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v), which is
+    accurate if π is much narrower than the cavity; else they cancel, but d1 = E_π l' and d2 = E_π l'' + α Var_π l' do
+    not.
+    """
+    mass = integrals.P
+    mean = integrals.Px / mass  # from the center, in sd
+    ratio = integrals.Pxx / mass - tf.square(mean)
+    h = integrals.slope / mass
+    spread = tf.nn.relu(integrals.slope_squared / mass - tf.square(h))
+    narrow = (ratio < 0.5) & (alpha > 0.0)
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
+    d1 = tf.where(narrow, (centered.shift + mean) / (safe * centered.sd), centered.slope + h)
+    d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centered.sd)), integrals.curvature / mass + alpha * spread)
+    log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
+    # log1p of E[p^α - 1] keeps log Z accurate if p is nearly 1 or α nearly 0. The panels cover all of the cavity if the
+    # mode is near its mean.
+    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centered.shift) < 3.0)
+    change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
+    log_normalizer = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
+    return Tilted(tf.where(nearly_one, log_normalizer, log_Z / safe), d1, d2, ratio)

@@ -1,56 +1,41 @@
-"""Tilted distributions of C latent values that are tied by a robust-max likelihood."""
+"""The tilted rule of robust-max likelihoods, which tie the C latent values of a row."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import tensorflow as tf
 from gpflow.likelihoods import MultiClass
 from typing_extensions import override
 
 from ..likelihoods import MultiClassRobustMax
-from ..likelihoods.robust_max import class_labels, log_power_mean, of_labels
+from ..likelihoods.robust_max import class_labels, log_power_mean
 from ..maths import largest
-from ..runtime.custom_gradients import derivatives
 from ..runtime.tracing import no_autograph
-from .registry import KL, Projection, tilted_rule
-from .rule import Cavity, Observations, Size, Tilted, TiltedRule
+from .rule import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
 
 
 class RobustMaxTilting(TiltedRule):
-    """Robust-max: p is one of two values, and E[p^α] a function of the probability that f_y is the largest."""
+    """Robust-max: p takes two values, and E[p^α] is a function of the probability that f_y is the largest."""
 
     is_shift_invariant = True
 
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
         """
-        :param log_values: log p where f_y is the largest, and where it is not, [] each.
+        :param log_values: log p if f_y is the largest, and if it is not, [] each.
         """
         self._num_classes, self._log_values = num_classes, log_values
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         label = class_labels(observations.Y, self._num_classes)
-        top = largest(label, of_labels(cavity.mean, label), cavity.variance)
+        top = largest(label, cavity.mean, cavity.variance)
         P = tf.exp(top.log_prob)
         log_Z, share = log_power_mean(P, *self._log_values(), alpha)
         d1 = share * top.slope
         d2 = share * (top.curvature + tf.square(top.slope)) - alpha * tf.square(d1)
-        hit = alpha * share  # the share of Z where f_y is the largest
+        hit = alpha * share  # the part of Z with the largest f_y
         between = hit * (1.0 - hit) * cavity.variance * tf.square(top.slope)
         return Tilted(log_Z[None], d1, d2, 1.0 - hit + hit * top.ratio + between)
-
-    @override
-    @no_autograph
-    def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
-        label = class_labels(observations.Y, self._num_classes)
-        P = tf.exp(largest(label, of_labels(cavity.mean, label), cavity.variance).log_prob)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            total = tf.reduce_sum(bar * log_power_mean(P, *self._log_values(), alpha)[0])
-        return derivatives(tape, total, sources)
 
 
 @tilted_rule.register(MultiClassRobustMax, KL)

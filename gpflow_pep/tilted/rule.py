@@ -1,16 +1,18 @@
-"""Tilted distributions N(f; m, v) p(y|f)^α: the interface of a rule that computes their moments."""
+"""Rules that compute tilted distributions N(f; m, v) p(y|f)^α, and their registry :data:`tilted_rule`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import tensorflow as tf
+from gpflow.likelihoods import Likelihood, ScalarLikelihood
+from gpflow.utilities import Dispatcher
 from typing_extensions import override
 
 from ..runtime.custom_gradients import derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
-Size: TypeAlias = float | tf.Tensor
+Scalar: TypeAlias = float | tf.Tensor
 """A number or a tensor []."""
 
 
@@ -36,38 +38,39 @@ class Tilted(NamedTuple):
     Moments of the tilted distribution, of the cavity's shape.
 
     With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α, and d1 and d2 are its first two derivatives in m.
-    Where α = 0 they are E[log p] and its derivatives. The tilted mean is m + α v d1. The derivative of log_partition
+    For α = 0 they are E[log p] and its derivatives. The tilted mean is m + α v d1. The derivative of log_partition
     in v is (d2 + α d1²)/2.
     """
 
-    log_partition: tf.Tensor  # [1, n] where the likelihood ties the latent values of a row
+    log_partition: tf.Tensor  # [1, n] if the likelihood ties the latent values of a row
     d1: tf.Tensor
     d2: tf.Tensor
-    variance_ratio: tf.Tensor  # Tilted variance over v: 1 + α v d2, computed without cancellation where it is small
+    variance_ratio: tf.Tensor  # Tilted variance over v: 1 + α v d2 without cancellation
 
 
 class TiltedRule(ABC):
     """Computes the tilted distributions of one likelihood and projects them onto Gaussians."""
 
     is_shift_invariant = False
-    """Whether p(y|f) stays the same if one value is added to all latent functions of a row."""
+    """True if p(y|f) stays the same when one value is added to all latent functions of a row."""
 
     @abstractmethod
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         """
         Compute the projected tilted distribution of each row. TensorFlow does not differentiate the result.
 
         :param alpha: power, [] or one per row [n].
-        :param negligible: log Z / α, d1 √v and d2 v below this need only the absolute accuracy of quantities of this
-            size, where more costs time. Infinite, for sites far from convergence: no row needs an expensive method.
+        :param negligible: log Z / α, d1 √v and d2 v below this number, [], need only the absolute accuracy of
+            quantities of this size, if more costs time. Infinite, for sites far from convergence: no row needs an
+            expensive method.
         """
 
     def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (there may be nothing to check)
         """
-        Check that the tilted distributions of rows like these can be computed.
+        Check that the rule can compute the tilted distributions of such rows.
 
         :param num_latent_gps: C.
-        :raises ValueError: if they cannot.
+        :raises ValueError: if it cannot.
         """
 
     def log_partition_vjp(
@@ -104,7 +107,88 @@ def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, 
     return value(*cavity)
 
 
-# A scalar likelihood of several latent functions, each of which is observed in its own column of Y.
+# --- the registry ---------------------------------------------------------------------------------------------------
+
+tilted_rule = Dispatcher("tilted_rule")
+"""
+From a likelihood and a :class:`Projection` to the :class:`TiltedRule` that computes its projected tilted distributions.
+
+A rule of a ``ScalarLikelihood`` gets cavities [n] and observations with one column of Y; a rule of another likelihood
+gets cavities [C, n]. Register rules of your own with ``@tilted_rule.register(MyLikelihood, KL)``.
+"""
+
+_PROJECTIONS: "dict[str, type[Projection]]" = {}
+
+
+class Projection:
+    """
+    Base class of projections of a tilted distribution onto a Gaussian.
+
+    A subclass with a `name` can be chosen by that name.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            return
+        other = _PROJECTIONS.get(cls.name)
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"name must be new for each projection, got {cls.name!r}, which {other.__qualname__} has.")
+        _PROJECTIONS[cls.name] = cls
+
+
+class KL(Projection):
+    """Kullback-Leibler divergence (expectation propagation): keep mean and variance of the tilted distribution."""
+
+    name = "kl"
+
+
+class Wasserstein(Projection):
+    """
+    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): keep the mean; the standard deviation minimizes
+    the distance between quantiles.
+    """
+
+    name = "wasserstein"
+
+
+def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule:
+    """
+    Return the rule of a likelihood, for cavities [C, n] of all its latent functions.
+
+    :param projection: the name of a registered projection, such as "kl" or "wasserstein", or a :class:`Projection`.
+    :raises ValueError: for an unknown projection, or a likelihood without a rule for that projection.
+    """
+    if not isinstance(projection, Projection):
+        if projection not in _PROJECTIONS:
+            raise ValueError(f"projection must be one of {_quoted(_PROJECTIONS)}, got {projection!r}.")
+        projection = _PROJECTIONS[projection]()
+    rule: TiltedRule = tilted_rule(likelihood, projection)
+    return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
+
+
+@tilted_rule.register(Likelihood, Projection)
+def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
+    kind = type(likelihood)
+    names = [name for name, other in _PROJECTIONS.items() if tilted_rule.dispatch(kind, other) is not _no_rule]
+    if names:
+        accepted = f'"{names[0]}"' if len(names) == 1 else f"one of {_quoted(names)}"
+        given = getattr(projection, "name", projection)
+        raise ValueError(f"projection must be {accepted} for {kind.__name__}, got {given!r}.")
+    raise ValueError(
+        "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, gpflow.likelihoods.MultiClass, "
+        "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: tilted distributions of "
+        f"{kind.__name__} are integrals over several latent functions at once, for which the package has no rule."
+    )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"{name!r}" for name in names)
+
+
+# --- rules made of rules --------------------------------------------------------------------------------------------
 
 
 class EachLatent(TiltedRule):
@@ -118,16 +202,14 @@ class EachLatent(TiltedRule):
 
     @override
     @no_autograph
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
-        tilted = self._rule.moments(*_flat(cavity, observations, alpha), negligible)
-        if cavity.mean.shape[0] == 1:
-            return Tilted(*(tf.expand_dims(value, 0) for value in tilted))
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+        tilted = self._rule.moments(*_one_latent_a_row(cavity, observations, alpha), negligible)
         shape = tf.shape(cavity.mean)
         return Tilted(*(tf.reshape(value, shape) for value in tilted))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
-        self._rule.check(_flat_observations(observations, num_latent_gps), 1)
+        self._rule.check(_one_column(observations, num_latent_gps), 1)
 
     @override
     @no_autograph
@@ -135,90 +217,81 @@ class EachLatent(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
-        return self._rule.log_partition_vjp(*_flat(cavity, observations, alpha), bar, sources)
+        return self._rule.log_partition_vjp(*_one_latent_a_row(cavity, observations, alpha), bar, sources)
 
 
-def _flat(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> tuple[Cavity, Observations, tf.Tensor]:
-    """Arrange one latent value a row: [C n], [C n, ...] and [C n] or []."""
+def _one_latent_a_row(
+    cavity: Cavity, observations: Observations, alpha: tf.Tensor
+) -> tuple[Cavity, Observations, tf.Tensor]:
+    """Return cavities [C n] and their observations and powers, [C n] or []."""
     C = cavity.mean.shape[0]
-    flat = Cavity(*(tf.reshape(value, [-1]) for value in cavity))
     alpha = alpha if alpha.shape.rank == 0 or C == 1 else tf.tile(alpha, [C])
-    return flat, _flat_observations(observations, C), alpha
+    return Cavity(*(tf.reshape(value, [-1]) for value in cavity)), _one_column(observations, C), alpha
 
 
-def _flat_observations(observations: Observations, C: int) -> Observations:
+def _one_column(observations: Observations, C: int) -> Observations:
     if C == 1:
         return observations
     Y = tf.reshape(tf.transpose(observations.Y), [-1, 1])
     return Observations(tf.tile(observations.X, [C, 1]), Y)
 
 
-# One rule at a certain power, another rule at all others.
-
-
-_OTHER_POWER = 0.5  # of rows whose result is not used
-
-
 class AtPower(TiltedRule):
     """
     Uses one rule, usually a closed form, for rows with a certain power and another rule for all other rows.
 
-    The power may change in a compiled graph. The other rule is not evaluated where no row needs it.
+    The power may change in a compiled graph. The other rule is not evaluated if no row needs it.
     """
 
-    def __init__(self, power: float, there: TiltedRule, elsewhere: TiltedRule):
+    def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """
         :param power: in [0, 1], but not 0.5.
-        :param there: the rule for rows with this power; cheap, since it is evaluated for all rows.
+        :param rule: the rule for rows with this power; cheap, since it is evaluated for all rows.
         """
-        self._power, self._there, self._elsewhere = power, there, elsewhere
+        self._power, self._rule, self._otherwise = power, rule, otherwise
 
     @override
-    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Size = 0.0) -> Tilted:
-        is_there, power, other = self._split(alpha)
+    def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
+        has_power, power, other = self._split(alpha)
+
+        def otherwise() -> tuple[tf.Tensor, ...]:
+            return tuple(self._otherwise.moments(cavity, observations, other, negligible))
+
         if alpha.shape.rank == 0:
-            one: tuple[tf.Tensor, ...] = tf.cond(
-                is_there,
-                lambda: tuple(self._there.moments(cavity, observations, power, negligible)),
-                lambda: tuple(self._elsewhere.moments(cavity, observations, other, negligible)),
+            return Tilted(
+                *tf.cond(
+                    has_power, lambda: tuple(self._rule.moments(cavity, observations, power, negligible)), otherwise
+                )
             )
-            return Tilted(*one)
-        there = self._there.moments(cavity, observations, power, negligible)
-        others = tf.cond(
-            tf.reduce_all(is_there),
-            lambda: tuple(there),
-            lambda: tuple(self._elsewhere.moments(cavity, observations, other, negligible)),
-        )
-        return Tilted(*(tf.where(is_there, one, two) for one, two in zip(there, others, strict=True)))
+        tilted = self._rule.moments(cavity, observations, power, negligible)
+        others = tf.cond(tf.reduce_all(has_power), lambda: tuple(tilted), otherwise)
+        return Tilted(*(tf.where(has_power, one, two) for one, two in zip(tilted, others, strict=True)))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
-        for rule in (self._there, self._elsewhere):
+        for rule in (self._rule, self._otherwise):
             rule.check(observations, num_latent_gps)
 
     @override
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        is_there, power, other = self._split(alpha)
+        has_power, power, other = self._split(alpha)
         zero, one = tf.zeros_like(cavity.mean), tf.ones_like(cavity.mean)
         bar = tf.broadcast_to(bar, tf.shape(zero))
         # A finite cavity for rows with another power: 0 times infinity is not 0.
-        finite = Cavity(tf.where(is_there, cavity.mean, zero), tf.where(is_there, cavity.variance, one))
-        there = self._there.log_partition_vjp(finite, observations, power, tf.where(is_there, bar, zero), sources)
-        others = tf.cond(
-            tf.reduce_all(is_there),
-            lambda: tuple(tf.zeros_like(value) for value in there),
-            lambda: self._elsewhere.log_partition_vjp(
-                cavity, observations, other, tf.where(is_there, zero, bar), sources
+        finite = Cavity(tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one))
+        first = self._rule.log_partition_vjp(finite, observations, power, tf.where(has_power, bar, zero), sources)
+        second = tf.cond(
+            tf.reduce_all(has_power),
+            lambda: tuple(tf.zeros_like(value) for value in first),
+            lambda: self._otherwise.log_partition_vjp(
+                cavity, observations, other, tf.where(has_power, zero, bar), sources
             ),
         )
-        return tuple(first + second for first, second in zip(there, others, strict=True))
+        return tuple(one + two for one, two in zip(first, second, strict=True))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return which rows have the power, this power, and powers for the other rule, in the shape of `alpha`."""
-        is_there = tf.equal(alpha, self._power)
-        power, other = (
-            tf.fill(tf.shape(alpha), tf.constant(value, alpha.dtype)) for value in (self._power, _OTHER_POWER)
-        )
-        return is_there, power, tf.where(is_there, other, alpha)
+        has_power, power = tf.equal(alpha, self._power), tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype))
+        return has_power, power, tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha)  # 0.5: not used

@@ -1,6 +1,5 @@
 """Adam steps, with natural gradients of q(u) if they apply; all state is in variables."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from gpflow.optimizers import NaturalGradient
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
 from .history import History, check_finite, restore_on_failure
-from .objectives import Objective
+from .objectives import Evaluation, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 
@@ -27,13 +26,13 @@ class Adam:
         :raises ValueError: if the model was not constructed in the scope of the strategy in which it is trained.
         """
         self._objective = objective
-        self._q = _quadratic_in(objective.model) if natural_step is not None else None
+        self._q = None if natural_step is None else _quadratic_in(objective.model)
         self._natural = NaturalGradient(natural_step or 0.0)
-        of_q = [] if self._q is None else [parameter.unconstrained_variable for parameter in self._q]
-        self._is_of_q = [any(variable is other for other in of_q) for variable in objective.variables]
+        q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
+        self._is_q = [id(variable) in q for variable in objective.variables]
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(learning_rate)
-            self._optimizer.build([v for v, of_q in zip(objective.variables, self._is_of_q, strict=True) if not of_q])
+            self._optimizer.build([v for v, is_q in zip(objective.variables, self._is_q, strict=True) if not is_q])
             self._changing = [*objective.variables, *self._optimizer.variables]
             self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
@@ -53,18 +52,17 @@ class Adam:
             while not history.is_over:
                 loss, gradient = self._objective.evaluate(history.iterations)
                 with scope_of(self._objective.variables):
-                    self._step(tf.constant(0.0 if loss is None else loss), gradient)
+                    self._step(*_tensors((loss, gradient)))
                 losses += [] if loss is None else [loss]
                 if history.will_record:
                     history.step(self._objective.recorded(losses))
                     losses = []
                 else:
                     history.step(None)
-            self._check(history.iterations)  # the result of the last step has not been checked yet
-            reason = f"Adam: {history.iterations} steps, as asked."
-            if history.is_interrupted:
-                return history.interrupted
-            return history.early_stop if history.is_over_early else Outcome(LIMIT, reason)
+            # The parameters after the last step have not been checked yet.
+            loss, gradient = _tensors(self._objective.probe())
+            check_finite(loss, *gradient)
+            return history.stopped or Outcome(LIMIT, f"Adam: {history.iterations} steps, as asked.")
         history.discard_last()
         return Outcome(FAILED, failure[0])
 
@@ -74,31 +72,31 @@ class Adam:
         with tf.control_dependencies(check_finite(loss, *gradient)):
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(kept):
-            parts = list(zip(pairs, self._is_of_q, strict=True))
             if self._q is not None:
-                of_q = [pair for pair, is_of_q in parts if is_of_q]
+                of_q = [pair for pair, is_q in zip(pairs, self._is_q, strict=True) if is_q]
                 in_every_replica(partial(self._apply_to_q, self._q, of_q))
-            others = [pair for pair, is_of_q in parts if not is_of_q]
-            # The gradient is that of all rows already, where several workers have them.
-            in_every_replica(lambda: self._optimizer.apply_gradients(others, skip_gradients_aggregation=True))
+            rest = [pair for pair, is_q in zip(pairs, self._is_q, strict=True) if not is_q]
+            # The gradient is already summed over the rows of all workers.
+            in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
 
     def _apply_to_q(self, q: tuple[Parameter, Parameter], gradient: list[tuple[tf.Tensor, tf.Variable]]) -> None:
         # A linear function of q(u) with these derivatives, so that they are not computed twice.
         self._natural.minimize(lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in gradient), [q])
-
-    def _check(self, step: int) -> None:
-        """Raise an error if loss or gradient is not finite at the parameters."""
-        loss, gradient = self._objective.probe(step)
-        check_finite(tf.constant(0.0 if loss is None else loss), *gradient)
 
     def _restore(self) -> None:
         for good, variable in zip(self._good, self._changing, strict=True):
             variable.assign(good)
 
 
+def _tensors(evaluation: Evaluation) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Return loss and gradient as tensors; an unknown loss is 0."""
+    loss, gradient = evaluation
+    return tf.constant(0.0 if loss is None else loss), gradient
+
+
 def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:
     """Return q_mu and q_sqrt if natural gradients apply: both trainable, q_sqrt full, a Gaussian likelihood."""
-    q: Sequence[Any] = (getattr(model, "q_mu", None), getattr(model, "q_sqrt", None))
+    q: list[Any] = [getattr(model, name, None) for name in ("q_mu", "q_sqrt")]
     trained = all(isinstance(parameter, Parameter) and parameter.trainable for parameter in q)
     if not trained or q[1].shape.rank != 3 or not isinstance(model.likelihood, Gaussian):
         return None

@@ -1,24 +1,29 @@
-"""Checkpoints of a training run: all that exact resumption needs."""
+"""Checkpoints of a training run: everything that exact resumption needs, the same run on all workers."""
 
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.models import GPModel
 
-from .. import validation
 from ..runtime.checks import warn
-from ..saving.arrays_file import ALTERED, check_writable, read_arrays, save_arrays, unusable
-from ..saving.run_identity import difference
+from ..runtime.distribution import Workers
+from ..saving.arrays_file import check_writable, load_arrays, save_arrays, unusable
+from ..saving.run_identity import differing, fingerprint
 from .result import STATUSES
 
-# The history that a checkpoint holds.
+_VERSION = 1
+_MOST_NAMES = 3  # entries of a run's identity in a message
+_MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been updated
+_PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ
 
 
 class SavedHistory(NamedTuple):
@@ -30,45 +35,37 @@ class SavedHistory(NamedTuple):
     objective: list[float]
     held_out: dict[str, list[float]]
     ended: list[str] | None
-    """Status and reason of a run that had ended; None if it had not."""
+    """Status and reason of a run that has ended; None if it has not."""
+
+    @classmethod
+    def from_json(cls, value: Any) -> "SavedHistory":
+        """
+        Return a validated history.
+
+        :raises ValueError: if the decoded JSON is not a history.
+        """
+        if not isinstance(value, dict) or value.keys() != set(cls._fields):
+            raise ValueError("it has no record of the training")
+        saved = cls(**value)
+        scores = saved.held_out.values() if isinstance(saved.held_out, dict) else [None]
+        ended = saved.ended if isinstance(saved.ended, list) else [saved.ended]
+        valid = {
+            "iterations": _are([saved.iterations], int) and saved.iterations >= 0,
+            "seconds": _are([saved.seconds], int | float) and 0.0 <= saved.seconds < math.inf,
+            "recorded": _are(saved.recorded, int) and min(saved.recorded, default=0) >= 0,
+            "objective": _are(saved.objective, int | float),
+            "held_out": all(_are(values, int | float) for values in scores),
+            "ended": saved.ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
+        }
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise ValueError(f"its record of the training cannot have {name} {value[name]!r}")
+        return saved
 
 
-def saved_history_of(value: Any) -> SavedHistory:
-    """
-    Validate a `SavedHistory` decoded from JSON.
-
-    :raises ValueError: if it is not one.
-    """
-    if not isinstance(value, dict) or value.keys() != set(SavedHistory._fields):
-        raise ValueError("it has no record of the training")
-    saved = SavedHistory(**value)
-    validation.whole_number(saved.iterations, "iterations", 0, None)
-    if not _are_numbers([saved.seconds]) or not 0.0 <= saved.seconds < math.inf:
-        raise ValueError(f"seconds must be a finite number of at least 0, got {saved.seconds!r}")
-    if not isinstance(saved.recorded, list):
-        raise ValueError("recorded must be a list of iterations")
-    for iteration in saved.recorded:
-        validation.whole_number(iteration, "recorded", 0, None)
-    scores = list(saved.held_out.values()) if isinstance(saved.held_out, dict) else [None]
-    if not all(isinstance(values, list) and _are_numbers(values) for values in [saved.objective, *scores]):
-        raise ValueError("objective and held_out must be lists of numbers")
-    if saved.ended is not None and not _is_outcome(saved.ended):
-        raise ValueError(f"ended must be a status and a reason, got {saved.ended!r}")
-    return saved
-
-
-def _is_outcome(value: Any) -> bool:
-    is_pair = isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
-    return is_pair and value[0] in STATUSES
-
-
-def _are_numbers(values: list[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-_VERSION = 1
-_WHAT = "checkpoint"
-_MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been updated
+def _are(values: Any, kind: Any) -> bool:
+    """Return whether the values are a list of this kind of number or text."""
+    return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
 
 
 class Checkpoints:
@@ -87,33 +84,30 @@ class Checkpoints:
         try:
             check_writable(self._path)
         except OSError as error:
-            raise ValueError(
-                f"checkpoint must be a file that can be written, got {str(path)!r}: {_reason(error)}."
-            ) from error
+            reason = error.strerror or str(error)
+            raise ValueError(f"checkpoint must be a file that can be written, got {str(path)!r}: {reason}.") from error
         self._has_failed = False
         self._run: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **run}))
         self._last = time.perf_counter()
 
     @property
     def is_due(self) -> bool:
-        """Whether enough time has passed."""
+        """Return whether enough time has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
         """
-        Replace the file, if this process writes it, by one with the history so far and the variables. If that fails,
-        keep the old file and warn once; training continues.
+        Replace the file, if this process writes it. If that fails, keep the old file and warn once; training continues.
         """
         if not self._writes:
             return
-        text = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
-        arrays = {"about": text, **{name: value.numpy() for name, value in variables.items()}}
+        about = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
         try:
-            save_arrays(self._path, arrays)
+            save_arrays(self._path, {"about": about, **{name: value.numpy() for name, value in variables.items()}})
         except OSError as error:
             if not self._has_failed:
-                message = f"checkpoint {str(self._path)!r} could not be written: {_reason(error)}; training continues"
-                warn(message)
+                reason = error.strerror or str(error)
+                warn(f"checkpoint {str(self._path)!r} could not be written: {reason}; training continues")
             self._has_failed = True
         self._last = time.perf_counter()
 
@@ -121,69 +115,88 @@ class Checkpoints:
         """
         Assign the file's values to the variables and return its history; None if there is no file.
 
-        :raises ValueError: if the file is damaged or belongs to another run; no variable has been assigned then.
+        :raises ValueError: if the file is damaged or belongs to another run; no variable is assigned then.
         """
         if not self._path.exists():
             return None
-        arrays, are_those_written = read_arrays(self._path, _WHAT)
-        run, saved = self._read(arrays.pop("about", None))
-        differing = [*_differing(self._run, run)] or sorted(arrays.keys() ^ variables.keys())
-        if differing:
+        arrays = load_arrays(self._path, "checkpoint")
+        run, saved = self._about(arrays.pop("about", None))
+        names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
+        if names:
+            shown = ", ".join(names[:_MOST_NAMES])
+            shown += f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
             raise ValueError(
-                f"checkpoint {str(self._path)!r} must belong to this run; they differ in {', '.join(differing)}. "
-                "Give another path, or delete the file to begin anew."
+                f"checkpoint {str(self._path)!r} was written by a different run: {shown} "
+                f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to begin anew."
             )
         for name, variable in variables.items():
             self._check(name, variable, arrays[name])
-        if not are_those_written:
-            raise unusable(self._path, _WHAT, ALTERED)
         for name, variable in variables.items():
             variable.assign(arrays[name])
         return saved
 
-    def _read(self, about: AnyNDArray | None) -> tuple[dict[str, Any], SavedHistory]:
+    def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], SavedHistory]:
         """Return the identity of the file's run, and its history."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
-            raise ValueError(f"checkpoint must be a file that a training wrote, got {str(self._path)!r}.")
+            raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
         try:
             record = json.loads(str(about))
             if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return record["run"], saved_history_of(record.get("history"))
+            return record["run"], SavedHistory.from_json(record.get("history"))
         except (ValueError, RecursionError) as error:
-            raise unusable(self._path, _WHAT, str(error)) from error
+            raise unusable(self._path, "checkpoint", str(error)) from error
 
     def _check(self, name: str, variable: tf.Variable, value: AnyNDArray) -> None:
         """Raise an error if a value does not fit the variable, or is not finite."""
-        if value.dtype != variable.dtype.as_numpy_dtype or value.shape != variable.numpy().shape:
-            raise unusable(
-                self._path,
-                _WHAT,
-                f"{name} must be {variable.dtype.name} of shape {list(variable.numpy().shape)}, "
-                f"got {value.dtype} of shape {list(value.shape)}",
+        reason, shape = "", list(variable.numpy().shape)
+        if value.dtype != variable.dtype.as_numpy_dtype or list(value.shape) != shape:
+            reason = f"must be {variable.dtype.name} of shape {shape}, got {value.dtype} of shape {list(value.shape)}"
+        elif name not in _MAY_BE_INFINITE and value.dtype.kind == "f" and not np.isfinite(value).all():
+            reason = "holds values that are NaN or infinite"
+        if reason:
+            raise unusable(self._path, "checkpoint", f"{name} {reason}")
+
+
+def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Check that all workers run the same training from the same parameters; return the identity of the joint run.
+
+    :param run: the identity of this worker's run, with its own rows.
+    :raises ValueError: naming a worker and the settings in which it differs.
+    """
+    power = getattr(model, "alpha", None)
+    per_worker = _PER_WORKER if power is None or power.shape.rank == 0 else _PER_WORKER | {"model.alpha"}
+    compared = {name: _checksum(value) for name, value in sorted(run.items()) if name not in per_worker}
+    compared["parameters at the start"] = _checksum_of_parameters(model)
+    everyone = workers.gather(*compared.values())
+    for index, different in enumerate(everyone != everyone[0]):
+        if different.any():
+            names = ", ".join(np.array(list(compared))[different])
+            raise ValueError(
+                f"all workers must run the same training, but worker {index} differs from worker 0 in {names}."
             )
-        if name not in _MAY_BE_INFINITE and value.dtype.kind == "f" and not np.isfinite(value).all():
-            raise unusable(self._path, _WHAT, f"{name} holds values that are NaN or infinite")
+    return {**run, **{name: workers.gather(_checksum(run[name])).tolist() for name in sorted(per_worker & run.keys())}}
 
 
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the entries in which two runs differ; for models, with the first setting that differs."""
-    for name in sorted(ours.keys() | theirs.keys()):
-        one, other = (run.get(name) for run in (ours, theirs))
-        if one != other:
-            setting = _differing_setting(one, other) if name == "settings" else None
-            yield name if setting is None else f"{name} ({setting})"
+def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
+    """
+    Check that all workers have resumed from the same checkpoint, if there is one.
+
+    :raises ValueError: naming a worker that has not.
+    """
+    everyone = workers.gather(iterations, _checksum_of_parameters(model))
+    for index, values in enumerate(everyone):
+        if (values != everyone[0]).any():
+            raise ValueError(
+                f"checkpoint must be the same file for all workers, but worker {index} resumes after {values[0]} "
+                f"iterations and worker 0 after {everyone[0][0]}, or from other parameters: use a shared file system."
+            )
 
 
-def _differing_setting(ours: Any, theirs: Any) -> str | None:
-    """Return the first setting that differs; None if a file lists no settings."""
-    known = all(
-        isinstance(value, list) and all(isinstance(setting, list) and setting for setting in value)
-        for value in (ours, theirs)
-    )
-    return difference(ours, theirs) if known else None
+def _checksum(value: Any) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
-def _reason(error: OSError) -> str:
-    """Return the system's message, without the name of a temporary file."""
-    return error.strerror or str(error)
+def _checksum_of_parameters(model: GPModel) -> int:
+    return fingerprint(*(variable.numpy() for variable in model.trainable_variables))

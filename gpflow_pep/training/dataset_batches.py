@@ -1,28 +1,46 @@
-"""Training on the batches of a dataset, as they come: each batch is a minibatch, each pass an epoch."""
+"""Rows given to `fit`: arrays, or the batches of a dataset as minibatches, pass after pass."""
 
+from typing import Any
+
+import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
+from gpflow.likelihoods import Softmax
 from gpflow.models import GPModel
-from typing_extensions import override
 
+from .. import validation
+from ..likelihoods.observations import check_observations
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
-from .objectives import EstimatedObjective, Evaluation, rows_for
 
-Batch = tuple[AnyNDArray, AnyNDArray]
+Rows = tuple[AnyNDArray, AnyNDArray]
+"""X [n, D] and Y [n, P]."""
+
+
+def rows_for(model: GPModel, data: Any) -> Rows:
+    """
+    Return X [N, D] and Y [N, P] in the form that the model's objective accepts.
+
+    :raises ValueError: if they are not valid regression data, or the likelihood does not accept Y.
+    """
+    X, Y = validation.regression_data(data)
+    mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
+    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
+    # GPflow's softmax takes whole numbers only; the models here take them too.
+    return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
 class DatasetBatches:
     """
     The batches of a dataset, pass after pass, read ahead, each checked as arrays are.
 
-    Batches without rows are left out. The rows of a pass are counted on the way: the model's objective is that of
+    Batches without rows are skipped. The rows of each pass are counted, because the model's objective is that of
     `num_data` rows.
     """
 
     dataset: tf.data.Dataset
     """The dataset given to the constructor."""
 
-    first: Batch
+    first: Rows
     """The first batch, X [n, D] and Y [n, P]."""
 
     def __init__(self, model: GPModel, dataset: tf.data.Dataset):
@@ -49,9 +67,9 @@ class DatasetBatches:
         self.first = self._read()
         self._is_first_read = True
 
-    def read(self) -> Batch:
+    def rows(self, step: int) -> Rows:
         """
-        Return the next batch.
+        Return the next batch, whatever the number of the step.
 
         :raises ValueError: if it is not valid data of the model, or a pass has ended that did not have `num_data` rows.
         """
@@ -65,18 +83,15 @@ class DatasetBatches:
         self._batches = self._read_ahead.as_numpy_iterator()
         self._number, self._rows, self._largest = 0, 0, 0
 
-    @property
-    def _place(self) -> str:
-        return f"batch {self._number} of a pass"
-
-    def _read(self) -> Batch:
+    def _read(self) -> Rows:
         while True:
             try:
                 batch = next(self._batches, None)
             except tf.errors.OpError as error:
                 reason = error.message.partition("\n")[0]  # a traceback may follow
                 raise ValueError(
-                    f"data must be a dataset that can be read, but what follows {self._place} cannot: {reason}"
+                    f"data must be a dataset that can be read, but the batch after batch {self._number} of a pass "
+                    f"cannot: {reason}"
                 ) from error
             if batch is None:
                 self._check_pass()
@@ -86,27 +101,23 @@ class DatasetBatches:
             if len(batch[0]) or len(batch[1]):
                 return self._checked(batch)
 
-    def _checked(self, batch: Batch) -> Batch:
+    def _checked(self, batch: Rows) -> Rows:
         try:
             X, Y = rows_for(self._model, batch)
+            if self._columns not in (None, X.shape[1]):
+                columns = f"as many columns as the inducing points, {self._columns}, got {X.shape[1]}"
+                raise ValueError(f"data[0] (X) must have {columns}.")
+            if len(X) > self._num_data:
+                raise ValueError(f"data must have at most num_data rows, {self._num_data}, in a batch, got {len(X)}.")
         except ValueError as error:
-            raise ValueError(f"{self._place}: {error}") from error
-        if self._columns not in (None, X.shape[1]):
-            raise ValueError(
-                f"{self._place}: data[0] (X) must have as many columns as the inducing points, {self._columns}, got "
-                f"{X.shape[1]}."
-            )
-        if len(X) > self._num_data:
-            raise ValueError(
-                f"{self._place}: data must have at most num_data rows, {self._num_data}, in a batch, got {len(X)}."
-            )
+            raise ValueError(f"batch {self._number} of a pass: {error}") from error
         self._rows += len(X)
         self._largest = max(self._largest, len(X))
         return X, Y
 
     def _check_pass(self) -> None:
         """
-        Compare the rows of a pass with `num_data`; the last batch may be missing, if it was smaller than the others.
+        Compare the rows of a pass with `num_data`; the last batch may be missing if it was smaller than the rest.
 
         :raises ValueError: if they do not match.
         """
@@ -117,22 +128,3 @@ class DatasetBatches:
                 f"data must be a dataset of num_data rows, {self._num_data}, in each pass, got {self._rows}: change "
                 "num_data of the model, or repeat() a dataset whose passes differ."
             )
-
-
-class DatasetObjective(EstimatedObjective):
-    """A training loss estimated from the next batch in each step, whatever the number of the step."""
-
-    def __init__(self, model: GPModel, batches: DatasetBatches):
-        super().__init__(model)
-        self._batches, self._last = batches, batches.first
-
-    @override
-    def evaluate(self, step: int) -> Evaluation:
-        self._last = self._batches.read()
-        return self.probe(step)
-
-    @override
-    def probe(self, step: int) -> Evaluation:
-        """Evaluate at the last batch; no other is read."""
-        loss, gradient = self._step(*self._last)
-        return float(loss), gradient

@@ -1,11 +1,13 @@
 """One function that trains every model."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
+from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from tqdm import tqdm
 
@@ -14,11 +16,11 @@ from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..runtime.checks import warn
 from ..runtime.devices import sync_trainable
+from ..runtime.distribution import Workers
 from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
-from .checkpoints import Checkpoints
-from .dataset_batches import DatasetBatches, DatasetObjective
-from .declared import declared_by, has_sites, without_warnings
+from .checkpoints import Checkpoints, check_same_run, check_same_start
+from .dataset_batches import DatasetBatches, Rows, rows_for
 from .history import Callback, HeldOut, History, Interruption
 from .lbfgs import lbfgs
 from .monitor import monitor
@@ -27,19 +29,28 @@ from .objectives import (
     ConvergedSitesObjective,
     MinibatchObjective,
     Objective,
+    Share,
     SitesObjective,
     SweptMinibatchObjective,
-    rows_for,
+    has_own_data,
+    has_sites,
+    without_warnings,
+    workers_of,
 )
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
-from .workers import Share, check_same_run, check_same_start, reporting_lost_workers, workers_of
 
 OPTIMIZERS = ("lbfgs", "adam")
 _ITERATIONS = {"lbfgs": 500, "adam": 5000}
 _BATCH_SIZE = 500
 _MAX_LOSS = 1e-2  # largest relative loss of objective when the sites converge after training
-
-Data = tuple[AnyNDArray, AnyNDArray]
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+)
+"""Errors of a collective operation after another worker has stopped."""
 
 
 def fit(
@@ -86,15 +97,15 @@ def fit(
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
         Y [n, P]), each of which is one minibatch. A finite dataset is read again and again and must have `num_data`
-        rows in each pass (without the last batch, if that is dropped); for an infinite one `num_data` is not checked.
-        `fit` does not shuffle it: use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for
-        models whose minibatches are blocks, which must stay the same.
+        rows in each pass (the last batch may be dropped); an infinite one is not checked. `fit` does not shuffle it:
+        use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models whose minibatches are
+        blocks, which must stay the same.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
     :param learning_rate: the learning rate of Adam.
     :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
-    :param batch_size: rows per minibatch (Adam); None: all rows, or 500 for minibatch models, on each worker if there
-        are several; must be None for a dataset, whose batches are used.
+    :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
+        None for a dataset, whose batches are used.
     :param held_out: X and Y of held-out rows, scored at every record.
     :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
         of the best score. Without `held_out`, stop after as many records without a better objective; L-BFGS then ends
@@ -104,28 +115,26 @@ def fit(
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
         from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
-        other data or settings, is refused. With a dataset the resumed run begins a new pass, since the place in a
-        shuffled dataset is not known, and only types and shapes of the data are compared.
-    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf`` writes one only at the
-        end.
+        other data or settings, is refused. With a dataset the resumed run begins a new pass, and only types and shapes
+        of the data are compared.
+    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf``: write only at the end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
     :param seed: seed for the order of minibatches.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
         `StopIteration`, training ends with the status "stopped early", and the same call resumes.
     :param progress: show a progress bar.
-    :param jit_compile: whether XLA compiles objective and gradient. Where they are not finite, they are evaluated again
+    :param jit_compile: whether XLA compiles objective and gradient. If they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
     :raises ValueError: naming the argument that cannot be used; also during training, if a batch of the dataset cannot
         be used, with the last good parameters restored.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
-    rows = _checked_data(model, data)
+    workers = workers_of(model)
+    rows = _checked_data(model, data, workers)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
-    optimizer = _checked_optimizer(model, optimizer, batch_size)
-    if isinstance(rows, DatasetBatches):
-        _check_settings_of_dataset(optimizer, batch_size)
+    optimizer = _checked_optimizer(model, optimizer, batch_size, isinstance(rows, DatasetBatches))
     steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
@@ -134,11 +143,15 @@ def fit(
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     sync_trainable(model.variables)
-    objective = _objective(model, rows, optimizer, batch_size, seed)
-    objective.jit_compile = _checked_jit_compile(model, jit_compile, batch_size)
+    if jit_compile and has_sites(model) and batch_size is not None:
+        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
+    if jit_compile and workers is not None:
+        raise ValueError("jit_compile must be False if several workers train, got True.")
+    objective = _objective(model, rows, workers, optimizer, batch_size, seed)
+    objective.training_step.jit_compile = bool(jit_compile)
     interval = _checked_interval(objective, interval)
     scores = None if held_out is None else HeldOut(model, held_out)
-    workers, checkpoints = workers_of(model), None
+    checkpoints = None
     if checkpoint is not None or workers is not None:
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
@@ -146,18 +159,15 @@ def fit(
         run |= run_identity(model, rows.dataset if isinstance(rows, DatasetBatches) else rows)
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
-            is_chief = workers is None or workers.is_chief
-            checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=is_chief)
-    if tensorboard is not None and workers is not None and not workers.is_chief:
-        tensorboard = os.path.join(tensorboard, f"worker-{workers.index}")
+            checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
     with (
-        reporting_lost_workers(workers),
+        _reporting_lost_workers(workers),
         without_warnings(model),
         Interruption(enabled=workers is None) as interruption,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
         history = History(
-            objective.variables,
+            variables=objective.variables,
             steps=steps,
             interval=interval,
             progress_bar=progress_bar,
@@ -168,30 +178,100 @@ def fit(
             interruption=interruption,
         )
         if tensorboard is not None:
+            history.tensorboard = os.fspath(tensorboard)
+            if workers is not None and not workers.is_chief:
+                history.tensorboard = os.path.join(tensorboard, f"worker-{workers.index}")
             shown = rows.first if isinstance(rows, DatasetBatches) else model.data if rows is None else rows
             names = [] if scores is None else scores.names
-            history.tensorboard = os.fspath(tensorboard)
-            history.monitor = monitor(model, tensorboard, history, interval=interval, data=shown, scores=names)
+            history.monitor = monitor(model, history, interval=interval, data=shown, scores=names)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
-        check_same_start(workers, history.iterations, model)
-        resumed = history.iterations
-        if resumed > steps:
-            outcome = _nothing_to_do(resumed, steps, outcome)
-        if outcome is None or (outcome.status == LIMIT and not history.is_over):
+        if workers is not None:
+            check_same_start(workers, history.iterations, model)
+        if history.iterations > steps:
+            outcome = _nothing_to_do(history.iterations, steps, outcome)
+        elif outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
         restored = history.restore_best() if outcome.status == EARLY and not outcome.resumes else None
-        status = _converged_sites(objective)
-        last_scores = {} if scores is None or status is None else _scores_at_end(scores)
-    result = _result(history, outcome, restored, status, last_scores, float(model.log_prior_density()))
-    if result.status == FAILED or interruption.requested:
-        warn(result.reason)
-    return result
+        sites = energy = None
+        if isinstance(objective, SitesObjective):
+            sites = _converged_sites(objective)
+            energy = sites.log_evidence + float(model.log_prior_density())
+            outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
+        history.close(restored, energy)
+    if outcome.status == FAILED or interruption.requested:
+        warn(outcome.reason)
+    return FitResult(
+        status=outcome.status,
+        reason=outcome.reason,
+        iterations=history.iterations,
+        recorded=tuple(history.recorded),
+        objective=tuple(history.objective),
+        held_out={name: tuple(values) for name, values in history.held_out.items()},
+        sites=sites,
+        seconds=history.seconds,
+    )
+
+
+def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> Rows | DatasetBatches | None:
+    if has_own_data(model):
+        if data is not None:
+            raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
+        return None
+    if data is None:
+        raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
+    if not isinstance(data, tf.data.Dataset):
+        return rows_for(model, data)
+    if workers is not None:
+        raise ValueError(
+            "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
+        )
+    return DatasetBatches(model, data)
+
+
+def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None, is_dataset: bool) -> str:
+    own, name = has_own_data(model), type(model).__name__
+    if optimizer is None:
+        optimizer = "lbfgs" if own else "adam"
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
+    if optimizer != "adam":
+        if _minibatch_is_block(model):
+            raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
+        if batch_size is not None:
+            raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
+        if is_dataset:
+            raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
+    if batch_size is not None:
+        if own and not has_sites(model):
+            raise ValueError(f"batch_size must be None, since {name} needs all rows, got {batch_size}.")
+        if is_dataset:
+            raise ValueError(
+                f"batch_size must be None with a dataset, whose batches are the minibatches, got {batch_size}."
+            )
+    return optimizer
+
+
+def _minibatch_is_block(model: GPModel) -> bool:
+    """Return whether a minibatch is a block of the model, so that rows must stay together."""
+    return bool(getattr(model, "minibatch_is_block", False))
+
+
+def _checked_interval(objective: Objective, interval: int | None) -> int:
+    """Round up to a multiple of the objective's own interval."""
+    if interval is None:
+        return objective.default_interval
+    return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
 
 
 def _objective(
-    model: GPModel, data: Data | DatasetBatches | None, optimizer: str, batch_size: int | None, seed: int
+    model: GPModel,
+    data: Rows | DatasetBatches | None,
+    workers: Workers | None,
+    optimizer: str,
+    batch_size: int | None,
+    seed: int,
 ) -> Objective:
     if has_sites(model):
         if optimizer == "lbfgs":
@@ -203,20 +283,25 @@ def _objective(
     if data is None:
         return Objective(model)
     if isinstance(data, DatasetBatches):
-        return DatasetObjective(model, data)
-    own, workers = len(data[0]), workers_of(model)
-    share = None if workers is None else Share(workers, own)
-    N = own if share is None else share.num_data
-    size = own if optimizer == "lbfgs" else batch_size or min(own, _BATCH_SIZE)
-    _check_batch_size(size, own)
+        return MinibatchObjective(model, data.rows)
+    X, Y = data
+    share = None if workers is None else Share(workers, len(X))
+    N = len(X) if share is None else share.num_data
+    size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), _BATCH_SIZE)
+    _check_batch_size(size, len(X))
     num_data = getattr(model, "num_data", None)
     num_data = None if num_data is None else int(tf.convert_to_tensor(num_data))
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
         return Objective(model, data, share)
-    batches = Minibatches(own, size, fixed=declared_by(model).minibatch_is_block, seed=seed)
-    return MinibatchObjective(model, data, batches, share)
+    batches = Minibatches(len(X), size, fixed=_minibatch_is_block(model), seed=seed)
+
+    def minibatch(step: int) -> Rows:
+        rows = batches.rows(step)
+        return X[rows], Y[rows]
+
+    return MinibatchObjective(model, minibatch, share)
 
 
 def _check_batch_size(batch_size: int, num_rows: int) -> None:
@@ -224,60 +309,22 @@ def _check_batch_size(batch_size: int, num_rows: int) -> None:
         raise ValueError(f"batch_size must be at most the number of rows, {num_rows}, got {batch_size}.")
 
 
-def _checked_jit_compile(model: GPModel, jit_compile: bool, batch_size: int | None) -> bool:
-    if jit_compile and has_sites(model) and batch_size is not None:
-        raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
-    if jit_compile and workers_of(model) is not None:
-        raise ValueError("jit_compile must be False where several workers train, got True.")
-    return bool(jit_compile)
+@contextmanager
+def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
+    """
+    Report that a worker has stopped if a collective operation fails; the operation's error is the cause.
 
-
-def _checked_data(model: GPModel, data: RegressionData | tf.data.Dataset | None) -> Data | DatasetBatches | None:
-    if declared_by(model).has_own_data:
-        if data is not None:
-            raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
-        return None
-    if data is None:
-        raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    if not isinstance(data, tf.data.Dataset):
-        return rows_for(model, data)
-    if workers_of(model) is not None:
-        raise ValueError(
-            "data must be arrays, this worker's rows, where several workers train a minibatch model, got a dataset."
-        )
-    return DatasetBatches(model, data)
-
-
-def _check_settings_of_dataset(optimizer: str, batch_size: int | None) -> None:
-    if optimizer != "adam":
-        raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
-    if batch_size is not None:
-        raise ValueError(
-            f"batch_size must be None with a dataset, whose batches are the minibatches, got {batch_size}."
-        )
-
-
-def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None) -> str:
-    declared = declared_by(model)
-    if optimizer is None:
-        optimizer = "lbfgs" if declared.has_own_data else "adam"
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
-    if optimizer == "lbfgs" and declared.minibatch_is_block:
-        raise ValueError(f'optimizer must be "adam" for {type(model).__name__}, whose minibatches are its blocks.')
-    if batch_size is not None:
-        if optimizer != "adam":
-            raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
-        if declared.has_own_data and not declared.has_sites:
-            raise ValueError(f"batch_size must be None, since {type(model).__name__} needs all rows, got {batch_size}.")
-    return optimizer
-
-
-def _checked_interval(objective: Objective, interval: int | None) -> int:
-    """Round up to a multiple of the objective's own interval."""
-    if interval is None:
-        return objective.default_interval
-    return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
+    :raises RuntimeError: if one fails.
+    """
+    try:
+        yield
+    except _LOST as error:
+        if workers is None:
+            raise
+        raise RuntimeError(
+            f"a worker has stopped, or a collective operation has failed on worker {workers.index}. Stop all "
+            f"{workers.count} workers and restart them: training resumes from the checkpoint, if one was given."
+        ) from error
 
 
 def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome:
@@ -287,9 +334,7 @@ def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome
     )
 
 
-def _converged_sites(objective: Objective) -> SitesStatus | None:
-    if not isinstance(objective, SitesObjective):
-        return None
+def _converged_sites(objective: SitesObjective) -> SitesStatus:
     try:
         return objective.converge()
     except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
@@ -297,56 +342,21 @@ def _converged_sites(objective: Objective) -> SitesStatus | None:
         return objective.converge()
 
 
-def _scores_at_end(scores: HeldOut) -> dict[str, float]:
-    try:
-        return scores()
-    except FAILURES:  # the training has ended, and its result is not lost
-        return dict.fromkeys(scores.names, np.nan)
-
-
-def _result(
-    history: History,
-    outcome: Outcome,
-    restored: int | None,
-    sites: SitesStatus | None,
-    last_scores: Mapping[str, float],
-    log_prior: float,
-) -> FitResult:
+def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
     """
-    Return the result, whose last values are those of the parameters in the end.
+    Return the outcome at converged sites.
 
-    :param restored: the number of the record whose parameters were restored.
-    :param last_scores: those of held-out rows at the sites that converged last.
+    :param before: the objective in training, in nats.
+    :param after: the objective at converged sites.
     """
-    recorded, objective = list(history.recorded), list(history.objective)
-    held_out = {name: list(values) for name, values in history.held_out.items()}
     status, reason = outcome.status, outcome.reason
-    if sites is not None or restored is not None:
-        recorded.append(history.iterations if restored is None else recorded[restored])
-    if sites is None and restored is not None:
-        for values in (objective, *held_out.values()):
-            values.append(values[restored])
-    if sites is not None:
-        before = objective[-1] if objective else -np.inf
-        objective.append(sites.log_evidence + log_prior)
-        for name, value in last_scores.items():
-            held_out.setdefault(name, []).append(value)
-        if status == CONVERGED and objective[-1] < before - _MAX_LOSS * (1.0 + abs(before)):
-            status = FAILED
-            reason += (
-                f" The sites had not converged in training: at converged sites the objective is "
-                f"{objective[-1]:.6g}, not {before:.6g}. Try a larger max_sweeps."
-            )
-        if not sites.converged:
-            status = FAILED if status == CONVERGED else status
-            reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
-    return FitResult(
-        status=status,
-        reason=reason,
-        iterations=history.iterations,
-        recorded=tuple(recorded),
-        objective=tuple(objective),
-        held_out={name: tuple(values) for name, values in held_out.items()},
-        sites=sites,
-        seconds=history.seconds,
-    )
+    if status == CONVERGED and after < before - _MAX_LOSS * (1.0 + abs(before)):
+        status = FAILED
+        reason += (
+            f" The sites had not converged in training: at converged sites the objective is {after:.6g}, not "
+            f"{before:.6g}. Try a larger max_sweeps."
+        )
+    if not sites.converged:
+        status = FAILED if status == CONVERGED else status
+        reason += f" The sites have not converged: the change is {sites.change:.1e} after {sites.sweeps} sweeps."
+    return Outcome(status, reason)

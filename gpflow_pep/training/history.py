@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,24 @@ from ..likelihoods.predictive import predicted_log_density
 from ..runtime.checks import check, reason_of, warn
 from ..runtime.tracing import compiled
 from .checkpoints import Checkpoints, SavedHistory
-from .declared import without_warnings
-from .objectives import FAILURES, Objective, rows_for
+from .dataset_batches import rows_for
+from .objectives import FAILURES, Objective, without_warnings
 from .result import EARLY, INTERRUPTED, Outcome
 
-# Ctrl-C in training: end after the evaluation under way, with a result in place of a traceback.
+_CHUNK_ROWS = 4096  # held-out rows predicted at a time
+NOT_FINITE = "the training loss or its derivatives are not finite."
 
-_SIGNAL = signal.SIGINT
+Callback = Callable[[int, float], None]
+"""Called at every record with the iteration's number, from 1, and the objective, in nats."""
 
-
-class Interrupted(Exception):
-    """Raised between evaluations of the objective, after Ctrl-C."""
+# Errors of a failed write, from Python or TensorFlow.
+_UNWRITABLE = (
+    OSError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.ResourceExhaustedError,
+)
 
 
 class Interruption:
@@ -41,150 +49,131 @@ class Interruption:
     SIGINT.
     """
 
+    requested = False
+    """Whether Ctrl-C has been pressed."""
+
     def __init__(self, *, enabled: bool = True):
-        """
-        :param enabled: whether the context has an effect.
-        """
-        self._enabled = enabled
-        self.requested = False
-        """Whether Ctrl-C has been pressed."""
+        is_main = threading.current_thread() is threading.main_thread()
+        self._enabled = enabled and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def __enter__(self) -> "Interruption":
-        is_main = threading.current_thread() is threading.main_thread()
-        self._enabled = self._enabled and is_main and signal.getsignal(_SIGNAL) is signal.default_int_handler
         if self._enabled:
-            signal.signal(_SIGNAL, self._note)
+            signal.signal(signal.SIGINT, self._record)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         if self._enabled:
-            signal.signal(_SIGNAL, signal.default_int_handler)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def raise_if_requested(self) -> None:
-        """
-        :raises Interrupted: if Ctrl-C has been pressed.
-        """
-        if self.requested:
-            raise Interrupted
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             signal.default_int_handler(number, frame)
         self.requested = True
 
 
-Callback = Callable[[int, float], None]
-"""Called at every record with the iteration's number, from 1, and the objective, in nats."""
+class HeldOut:
+    """Held-out scores at the current parameters; smaller is better."""
 
-# Errors of a failed write, from Python or TensorFlow.
-UNWRITABLE = (
-    OSError,
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.ResourceExhaustedError,
-)
+    def __init__(self, model: GPModel, data: RegressionData):
+        """
+        :param data: X [n, D] and Y [n, P].
+        :raises ValueError: if they are not valid regression data.
+        """
+        self._model, self._data = model, tuple(map(tf.constant, rows_for(model, data)))
+        self.names = ["nlpd", "rmse"] if isinstance(model.likelihood, Gaussian) else ["nlpd"]
 
-Scores = Callable[[], Mapping[str, float]]
-Monitor = Callable[[int], Any]
+    def __call__(self) -> dict[str, float]:
+        """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
+        with without_warnings(self._model):
+            density, square = map(float, self._sums(*self._data))
+        n, P = self._data[1].shape
+        scores = {"nlpd": -density / n, "rmse": float(np.sqrt(square / (n * P)))}
+        return {name: scores[name] for name in self.names}
+
+    @compiled
+    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
+        chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
+        # Each call of `predict_f` of this library's models with data would read all of these.
+        predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
+
+        def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
+            inputs, outputs = chunk.data
+            mean, variance = predict(inputs)
+            density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
+            square = tf.square(outputs - mean) if "rmse" in self.names else tf.zeros([], density.dtype)
+            return tf.reduce_sum(density), tf.reduce_sum(square)
+
+        zero = tf.zeros([], X.dtype)
+        return chunks.split((X, Y)).sum(part, (zero, zero))
 
 
+@dataclass(kw_only=True)
 class History:
     """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
 
-    def __init__(
-        self,
-        variables: Sequence[tf.Variable],
-        *,
-        steps: int,
-        interval: int,
-        progress_bar: Any,
-        callback: Callback | None,
-        scores: Scores | None,
-        patience: int | None,
-        checkpoints: Checkpoints | None,
-        interruption: Interruption,
-    ):
-        """
-        :param variables: the parameters that are trained.
-        :param steps: the largest number of steps.
-        :param interval: steps between records.
-        :param progress_bar: that of tqdm.
-        :param scores: computes the held-out scores at the current parameters; smaller is better.
-        :param patience: stop after this many records in a row without improvement of the first score or, without
-            scores, of the objective.
-        :param interruption: whether Ctrl-C has been pressed.
-        """
-        self.iterations = 0
-        self.recorded: list[int] = []
-        """Iteration of every record."""
-        self.objective: list[float] = []
-        self.held_out: dict[str, list[float]] = {}
-        self.callback_error: BaseException | None = None
-        """An error of the callback, which is no failure of the model."""
-        self.monitor: Monitor | None = None
-        """Called at every record, for TensorBoard."""
-        self.tensorboard = ""
-        """The TensorBoard directory, for messages."""
-        self._steps, self._interval = steps, interval
-        self._progress_bar, self._callback, self._scores, self._patience = progress_bar, callback, scores, patience
-        self._trained = list(variables)
-        self._best = [] if scores is None or patience is None else _copies(variables)
-        self._checkpoints, self._state = checkpoints, dict[str, tf.Variable]()
-        self._interruption, self._is_stopped = interruption, False
-        self._before, self._began = 0.0, time.perf_counter()
+    variables: Sequence[tf.Variable]
+    """The parameters that are trained."""
+    steps: int
+    """The largest number of steps."""
+    interval: int
+    """Steps between records."""
+    progress_bar: Any
+    """A progress bar of tqdm."""
+    callback: Callback | None
+    scores: HeldOut | None
+    patience: int | None
+    """Records in a row without improvement of the first score or, without scores, of the objective."""
+    checkpoints: Checkpoints | None
+    interruption: Interruption
+    monitor: Callable[[int], Any] | None = None
+    """Called at every record, for TensorBoard."""
+    tensorboard: str = ""
+    """The TensorBoard directory, for messages."""
+    iterations: int = 0
+    recorded: list[int] = field(default_factory=list)
+    """Iteration of every record."""
+    objective: list[float] = field(default_factory=list)
+    held_out: dict[str, list[float]] = field(default_factory=dict)
+    callback_error: BaseException | None = None
+    """An error of the callback, which is no failure of the model."""
+    _stopped_by_callback: bool = False
+    _state: dict[str, tf.Variable] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        keeps_best = self.scores is not None and self.patience is not None
+        self._best = [tf.Variable(each, trainable=False) for each in self.variables] if keeps_best else []
+        self._began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
         """Training time so far, without the time between interruption and resumption."""
-        return self._before + time.perf_counter() - self._began
+        return time.perf_counter() - self._began
 
     @property
     def will_record(self) -> bool:
         """Whether a record follows the current step."""
         number = self.iterations + 1
-        return number % self._interval == 0 or number == self._steps
+        return number % self.interval == 0 or number == self.steps
 
     @property
     def is_over(self) -> bool:
         """Whether no step remains, or training stops before that."""
-        return self.iterations >= self._steps or self.is_over_early or self.is_interrupted
+        return self.iterations >= self.steps or self.stopped is not None
 
     @property
-    def is_interrupted(self) -> bool:
-        """Whether Ctrl-C has been pressed, or the callback has stopped training."""
-        return self._interruption.requested or self._is_stopped
-
-    def raise_if_interrupted(self) -> None:
-        """
-        Call between evaluations within a step.
-
-        :raises Interrupted: if Ctrl-C has been pressed.
-        """
-        self._interruption.raise_if_requested()
-
-    @property
-    def is_over_early(self) -> bool:
-        """Whether there has been no improvement for `patience` records."""
-        if self._patience is None:
-            return False
-        values = self._judged_by()[1]
-        return len(values) > self._patience and int(np.argmin(values)) < len(values) - self._patience  # the first best
-
-    @property
-    def early_stop(self) -> Outcome:
-        """The outcome of a training run that stops early."""
-        name = self._judged_by()[0]
-        return Outcome(EARLY, f"Stopped early: the {name} has not been better for {self._patience} records.")
-
-    @property
-    def interrupted(self) -> Outcome:
-        """The outcome of a training run that is interrupted."""
-        if self._is_stopped:
+    def stopped(self) -> Outcome | None:
+        """The outcome of a run that Ctrl-C, the callback or a lack of improvement has stopped."""
+        if self._stopped_by_callback:
             return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
-        return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
+        if self.interruption.requested:
+            return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
+        if self.patience is None:
+            return None
+        name, values = self._criterion()
+        if len(values) <= self.patience or int(np.argmin(values)) >= len(values) - self.patience:  # the first best
+            return None
+        return Outcome(EARLY, f"Stopped early: the {name} has not improved for {self.patience} records.")
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """
@@ -194,22 +183,21 @@ class History:
         :return: the outcome of the run, if it had ended.
         :raises ValueError: if the checkpoint belongs to another run.
         """
-        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | {
-            f"parameter.{number}": variable for number, variable in enumerate(self._trained)
-        }
-        self._state |= state
-        saved = None if self._checkpoints is None else self._checkpoints.restore(self._state)
+        self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
+        self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
+        saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)
         if saved is None:
             return None
-        self.iterations, self.recorded, self._before = saved.iterations, saved.recorded, saved.seconds
+        self.iterations, self.recorded = saved.iterations, saved.recorded
         self.objective, self.held_out = saved.objective, saved.held_out
-        self._progress_bar.update(self.iterations)
+        self._began -= saved.seconds
+        self.progress_bar.update(self.iterations)
         return None if saved.ended is None else Outcome(saved.ended[0], saved.ended[1])
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
         self.iterations += 1
-        self._progress_bar.update()
+        self.progress_bar.update()
         if objective is not None:
             self._record(objective)
 
@@ -231,124 +219,92 @@ class History:
         """
         Restore the parameters of the best held-out score, if scores decide early stopping and one was finite.
 
-        :return: the number of their record, from 0; None where nothing is restored.
+        :return: the number of their record, from 0; None if nothing is restored.
         """
-        values = self._judged_by()[1]
+        values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
-        for variable, best in zip(self._trained, self._best, strict=True):
+        for variable, best in zip(self.variables, self._best, strict=True):
             variable.assign(best)
         return len(values) - 1 - int(np.argmin(values[::-1]))  # the last best, as they are copied
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
-        if self._checkpoints is None:
+        if self.checkpoints is None:
             return
         ended = None if outcome is None else [outcome.status, outcome.reason]
         saved = SavedHistory(self.iterations, self.seconds, self.recorded, self.objective, self.held_out, ended)
-        self._checkpoints.save(saved, self._state)
+        self.checkpoints.save(saved, self._state)
+
+    def close(self, restored: int | None, energy: float | None) -> None:
+        """
+        Append the values of the final parameters and sites, if they changed after training.
+
+        :param restored: the number of the record whose parameters were restored.
+        :param energy: the objective at converged sites, for models with sites.
+        """
+        if restored is not None:
+            self.recorded.append(self.recorded[restored])
+            if energy is None:
+                for values in (self.objective, *self.held_out.values()):
+                    values.append(values[restored])
+        elif energy is not None:
+            self.recorded.append(self.iterations)
+        if energy is not None:
+            self.objective.append(energy)
+            for name, value in self._final_scores().items():
+                self.held_out.setdefault(name, []).append(value)
+
+    def _final_scores(self) -> Mapping[str, float]:
+        if self.scores is None:
+            return {}
+        try:
+            return self.scores()
+        except FAILURES:  # training has ended, and its result must not be lost
+            return dict.fromkeys(self.scores.names, np.nan)
 
     def _record(self, objective: float) -> None:
         self.recorded.append(self.iterations)
         self.objective.append(objective)
-        for name, value in ({} if self._scores is None else self._scores()).items():
+        for name, value in ({} if self.scores is None else self.scores()).items():
             self.held_out.setdefault(name, []).append(value)
-        if self._best:
-            judged_by = self._judged_by()[1]
-            if judged_by[-1] == min(judged_by) < np.inf:
-                for best, variable in zip(self._best, self._trained, strict=True):
-                    best.assign(variable)
+        values = self._criterion()[1]
+        if self._best and values[-1] == min(values) < np.inf:
+            for best, variable in zip(self._best, self.variables, strict=True):
+                best.assign(variable)
         records = {"objective": self.objective, **self.held_out}
         latest = ", ".join(f"{name} {values[-1]:.6g}" for name, values in records.items())
-        self._progress_bar.set_postfix_str(latest, refresh=False)
-        if self._callback is not None:
+        self.progress_bar.set_postfix_str(latest, refresh=False)
+        if self.callback is not None:
             try:
-                self._callback(self.iterations, objective)
+                self.callback(self.iterations, objective)
             except StopIteration:
-                self._is_stopped = True
+                self._stopped_by_callback = True
             except BaseException as error:
                 self.callback_error = error
                 raise
-        if self.monitor is not None:
-            self._show(self.monitor)
-        if self._checkpoints is not None and self._checkpoints.is_due:
+        self._show()
+        if self.checkpoints is not None and self.checkpoints.is_due:
             self.save()
 
-    def _show(self, monitor: Monitor) -> None:
+    def _show(self) -> None:
         """Call the monitor. If it cannot write, warn and continue without it."""
         try:
-            monitor(self.iterations)
-        except UNWRITABLE as error:
+            if self.monitor is not None:
+                self.monitor(self.iterations)
+        except _UNWRITABLE as error:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
-            message = f"tensorboard {self.tensorboard!r} could not be written: {reason}; training continues without it."
-            warn(message)
+            warn(f"tensorboard {self.tensorboard!r} could not be written: {reason}; training continues without it.")
             self.monitor = None
 
-    def _judged_by(self) -> tuple[str, list[float]]:
+    def _criterion(self) -> tuple[str, list[float]]:
         """Return name and values of the early-stopping criterion; smaller is better."""
         name, values = "objective", [-value for value in self.objective]
         if self.held_out:
             name, values = next(iter(self.held_out.items()))
             name = f"held-out {name}"
         return name, [value if np.isfinite(value) else np.inf for value in values]
-
-
-def _copies(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    return [tf.Variable(variable, trainable=False) for variable in variables]
-
-
-# Scores of held-out rows during training.
-
-_ROWS = 4096  # predicted at a time
-
-
-class HeldOut:
-    """Held-out scores at the current parameters; smaller is better."""
-
-    def __init__(self, model: GPModel, data: RegressionData):
-        """
-        :param data: X [n, D] and Y [n, P].
-        :raises ValueError: if they are not valid regression data.
-        """
-        self._model = model
-        self._data = tuple(map(tf.constant, rows_for(model, data)))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the scores."""
-        return ["nlpd", "rmse"] if isinstance(self._model.likelihood, Gaussian) else ["nlpd"]
-
-    def __call__(self) -> dict[str, float]:
-        """Compute the mean negative log predictive density in nats and, for Gaussian noise, the RMSE."""
-        with without_warnings(self._model):
-            density, square = map(float, self._sums(*self._data))
-        n, P = self._data[1].shape
-        scores = {"nlpd": -density / n}
-        return scores | ({"rmse": float(np.sqrt(square / (n * P)))} if "rmse" in self.names else {})
-
-    @compiled
-    def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
-        chunks: Chunks = AllRows() if X.shape[0] <= _ROWS else SingleRows(_ROWS)
-        # Each prediction of this library's models with data would read all of these.
-        predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
-
-        def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
-            inputs, outputs = chunk.data
-            mean, variance = predict(inputs)
-            density = predicted_log_density(self._model.likelihood, inputs, mean, variance, outputs)
-            is_real = "rmse" in self.names
-            square = tf.reduce_sum(tf.square(outputs - mean)) if is_real else tf.zeros([], density.dtype)
-            return tf.reduce_sum(density), square
-
-        zero = tf.zeros([], X.dtype)
-        return chunks.split((X, Y)).sum(part, (zero, zero))
-
-
-# Recovery from failures in training: restore the last good parameters and report the reason.
-
-NOT_FINITE = "the training loss or its derivatives are not finite."
 
 
 @contextmanager

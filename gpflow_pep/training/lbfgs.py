@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,18 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from ..runtime.checks import reason_of
-from .history import NOT_FINITE, History, Interrupted, restore_on_failure
+from .history import NOT_FINITE, History, restore_on_failure
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 _SECANTS = 20  # remembered; more than the 10 of SciPy, since hyperparameters are scaled badly against each other
 _GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
 _EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
-FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends when so many iterations have gained less than this, in nats
+FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends if so many iterations have gained less than this, in nats
+
+
+class _Interrupted(Exception):
+    """Raised between evaluations within a search, after Ctrl-C."""
 
 
 class _Flat:
@@ -48,7 +52,7 @@ class _Flat:
 
 @dataclass
 class _Best:
-    """The best evaluation of all searches, and what failed."""
+    """The best evaluation of all searches, and its failures."""
 
     values: AnyNDArray
     loss: float = np.inf
@@ -58,6 +62,13 @@ class _Best:
     """The last failure of the current search."""
     slope: float = 0.0
     """The largest derivative at the best evaluation."""
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=FLAT_ITERATIONS + 1))
+    """The best losses after the last iterations."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the last iterations have gained next to nothing."""
+        return len(self.recent) > FLAT_ITERATIONS and self.recent[0] - self.recent[-1] < FLAT_GAIN
 
 
 def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcome:
@@ -66,17 +77,10 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         return Outcome(CONVERGED, "Nothing is trainable.")
     flat = _Flat(objective.variables)
     best = _Best(flat.values)
-    recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after these iterations
-
-    def is_flat() -> bool:
-        return len(recent) > FLAT_ITERATIONS and recent[0] - recent[-1] < FLAT_GAIN
-
-    def restore() -> None:
-        flat.assign(best.values)
 
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        if best.loss < np.inf:
-            history.raise_if_interrupted()
+        if best.loss < np.inf and history.interruption.requested:
+            raise _Interrupted
         flat.assign(x)
         try:
             value, derivatives = objective.evaluate(history.iterations)
@@ -99,60 +103,66 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
         if flat.values is not best.values:
-            restore()
+            flat.assign(best.values)
             objective.restore_best()
         history.step(-best.loss if history.will_record else None)
-        recent.append(best.loss)
-        if history.is_over or is_flat():
+        best.recent.append(best.loss)
+        if history.is_over or best.is_flat:
             raise StopIteration
 
-    with restore_on_failure(objective, history, restore) as failure:
+    def search() -> OptimizeResult:
+        options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
+        options["maxcor"] = _SECANTS
+        with threadpool_limits(1, user_api="blas"):  # more threads would wait in loops and slow TensorFlow down
+            return minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
+
+    with restore_on_failure(objective, history, lambda: flat.assign(best.values)) as failure:
         # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
         # resumed from a checkpoint. Start another one from its end until that gains nothing at the smallest tolerance.
-        gained = True
-        while gained and not history.is_over and not is_flat():
+        gained, result = True, OptimizeResult()
+        while gained and not (history.is_over or best.is_flat):
             previous, best.failure, best.any_failure = best.loss, "", ""
-            options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
-            options["maxcor"] = _SECANTS
             try:
-                with threadpool_limits(1, user_api="blas"):  # other threads would wait in loops, at TensorFlow's cost
-                    result = minimize(
-                        loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options
-                    )
-            except Interrupted:
+                result = search()
+            except _Interrupted:
                 break
             finally:
-                restore()
+                flat.assign(best.values)
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
-            if not (history.is_over or is_flat()) and objective.tighten(fully=not gained):
-                gained = True  # or might, where it is evaluated more accurately
+            if not (history.is_over or best.is_flat) and objective.tighten(fully=not gained):
+                gained = True  # or might, at a smaller tolerance
                 best.loss, previous = np.inf, best.loss  # it may be too low
                 try:
                     loss(best.values)
                 except FAILURES as error:
                     best.loss, best.failure, gained = previous, reason_of(error), False
                     objective.restore_best()
-                recent.clear()
+                best.recent.clear()
         history.record_last(-best.loss)
-        if history.is_interrupted:
-            return history.interrupted
-        if history.is_over_early:
-            return history.early_stop
-        limit = history.is_over
-        if is_flat() and not (limit or best.failure):
-            gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
-            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-        if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
-            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
-        reason = f"L-BFGS: {'the limit of iterations was reached' if limit else result.message}."
-        if best.failure:
-            reason += f" The last step failed: {best.failure}"
-        # A search without a single step began where only rounding is left, or at the edge of the loss's domain. There,
-        # too, SciPy reports convergence: steps that the edge cuts short gain next to nothing, but the loss has a slope.
-        exhausted = not gained and result.nit == 0 and not best.any_failure
-        at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
-        converged = not limit and (bool(result.success) or exhausted) and not (best.failure or at_edge)
-        if best.any_failure and not (converged or limit):
-            reason += f" A step failed: {best.any_failure}"
-        return Outcome(CONVERGED if converged else LIMIT if limit else FAILED, reason)
+        return history.stopped or _outcome(result, best, gained=gained, limit=history.is_over)
     return Outcome(FAILED, failure[0])
+
+
+def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) -> Outcome:
+    """
+    Judge the last search.
+
+    :param gained: whether the search lowered the loss.
+    :param limit: whether the limit of iterations was reached.
+    """
+    if best.is_flat and not (limit or best.failure):
+        gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
+        return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
+    if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
+        return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
+    if limit:
+        last = f" The last step failed: {best.failure}" if best.failure else ""
+        return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
+    # A search without a single step began where only rounding is left, or at the edge of the loss's domain. There,
+    # too, SciPy reports convergence: steps that the edge cuts short gain next to nothing, but the loss has a slope.
+    exhausted = not gained and result.nit == 0 and not best.any_failure
+    at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
+    if (result.success or exhausted) and not at_edge:
+        return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
+    step = f" A step failed: {best.any_failure}" if best.any_failure else ""
+    return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")

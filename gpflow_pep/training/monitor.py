@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
 from ..saving.arrays_file import check_writable
-from .declared import without_warnings
 from .history import History
+from .objectives import without_warnings
 
 _PICTURES = 10  # records between pictures
 _POINTS = 1000  # rows of data in a picture
@@ -28,7 +28,6 @@ _KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
 
 def monitor(
     model: GPModel,
-    directory: str | os.PathLike[str],
     history: History,
     *,
     interval: int,
@@ -41,13 +40,26 @@ def monitor(
     :param interval: steps between records.
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; pictures are drawn if D is 1 or 2.
     :param scores: names of the scores of held-out rows.
+    :raises ValueError: if the directory cannot be written to.
     """
-    directory = _made(directory)
+    directory = history.tensorboard
+    try:
+        os.makedirs(directory, exist_ok=True)
+        check_writable(Path(directory) / "events")
+    except OSError as error:
+        raise ValueError(
+            f"tensorboard must be a directory that can be written to, got {directory!r}: {error}"
+        ) from error
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
         ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
-        *(ScalarToTensorBoard(directory, partial(_latest, history, name), f"held_out/{name}") for name in scores),
     ]
+    for name in scores:
+
+        def latest(name: str = name) -> float:
+            return history.held_out[name][-1]
+
+        scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
     X, Y = (np.asarray(values)[:_POINTS] for values in first_rows)
@@ -57,24 +69,8 @@ def monitor(
     return Monitor(*groups)
 
 
-def _made(directory: str | os.PathLike[str]) -> str:
-    """Create the directory and check that it is writable, before training starts."""
-    try:
-        os.makedirs(directory, exist_ok=True)
-        check_writable(Path(directory) / "events")
-    except OSError as error:
-        raise ValueError(
-            f"tensorboard must be a directory that can be written to, got {os.fspath(directory)!r}: {error}"
-        ) from error
-    return os.fspath(directory)
-
-
-def _latest(history: History, name: str) -> float:
-    return history.held_out[name][-1]
-
-
 def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:
-    """Predictions of the observations, the data and the inducing points."""
+    """Plot predictions of the observations, the data and the inducing points."""
     ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
     places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
@@ -86,7 +82,7 @@ def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Ax
             (line,) = axes.plot(places[0], center)
             axes.fill_between(places[0], center - spread, center + spread, color=line.get_color(), alpha=0.2)
     else:
-        # For several outputs show the index of the largest: the predicted class, if these are class probabilities.
+        # Several outputs: show the index of the largest, the predicted class if they are class probabilities.
         shown = mean[:, 0] if mean.shape[1] == 1 else np.argmax(mean, axis=1)
         filled = axes.contourf(*places, shown.reshape(places[0].shape), alpha=0.6)
         axes.scatter(X[:, 0], X[:, 1], c=Y[:, 0], s=4, cmap=filled.cmap)

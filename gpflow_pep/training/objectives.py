@@ -1,86 +1,218 @@
-"""Training losses to minimize: how loss and gradient are evaluated for each kind of model."""
+"""Training losses: how loss and gradient are evaluated for each kind of model, and what a model declares for that."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, RegressionData
-from gpflow.likelihoods import Softmax
+from gpflow.base import RegressionData, TensorType
+from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
+from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
 from typing_extensions import override
 
-from .. import validation
-from ..data.minibatches import Minibatches
-from ..ep import SitesStatus
-from ..likelihoods.observations import check_observations
-from .declared import ModelWithSites
-from .step import training_step
-from .workers import Share, workers_of
+from ..ep import Sites, SitesStatus
+from ..runtime.checks import with_plain_errors
+from ..runtime.custom_gradients import derivatives
+from ..runtime.devices import in_replica
+from ..runtime.distribution import Workers
+from ..runtime.tracing import compiled, differ, structure_of
+from .dataset_batches import Rows
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
-"""The loss, if it is known, and its gradient: derivatives in the trainable variables."""
+"""The loss, if it is known, and its gradient in the trainable variables."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-# The largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
+# Largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
 _MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
 _FINAL_SWEEPS = 1000  # after training
 _INTERVAL = 100  # steps of minibatch training between records
-# Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats). Those of a bound may be larger.
+# Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats); larger for a bound.
 _LOOSEST, _OF_GAIN = 1e-2, 6e-2
 _LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
-_TIGHTER = 0.1  # the factor by which both become smaller before each new search, down to the model's tolerance
+_TIGHTER = 0.1  # factor of both before each new search, down to the model's tolerance
+_ABORTED = "Collective ops is aborted"
 
 
-def rows_for(model: GPModel, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+class ModelWithSites(Protocol):
+    """A model with ``has_sites = True``: its objective and its predictions converge its sites first."""
+
+    has_sites: bool
+    is_lower_bound: bool  # the objective is a lower bound on the log evidence, at any sites
+    tol: float
+    max_sweeps: int
+    num_data: tf.Tensor
+    sites: Sites
+    sites_status: SitesStatus
+    sites_variables: dict[str, tf.Variable]  # the sites and their status, as a checkpoint holds them
+    training_loss: Callable[[], tf.Tensor]  # at converged sites
+    update_sites: Callable[[], SitesStatus]
+    reset_sites: Callable[[], None]
+    without_warnings: Callable[[], AbstractContextManager[None]]
+
+    def minibatches(self, batch_size: int, *, seed: int) -> Iterator[list[tf.Tensor]]:
+        """Yield the derivatives of the loss from each minibatch of an epoch."""
+
+
+def has_sites(model: Any) -> TypeGuard[ModelWithSites]:
+    """Return whether the model declares sites."""
+    return bool(getattr(model, "has_sites", False))
+
+
+def without_warnings(model: GPModel) -> AbstractContextManager[None]:
+    """Suppress the warning that sites have not converged: the training result reports it."""
+    return model.without_warnings() if has_sites(model) else nullcontext()
+
+
+def has_own_data(model: GPModel) -> bool:
     """
-    Return X [N, D] and Y [N, P] in the form that the model's objective accepts.
+    Return whether the model holds its data; otherwise its training loss takes them.
 
-    :raises ValueError: if they are not valid regression data, or the likelihood does not accept Y.
+    :raises ValueError: if it has no training loss.
     """
-    X, Y = validation.regression_data(data)
-    mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
-    check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
-    # GPflow's softmax takes whole numbers only; the models here take them too.
-    return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
+    if isinstance(model, InternalDataTrainingLossMixin):
+        return True
+    if not isinstance(model, ExternalDataTrainingLossMixin):
+        raise ValueError(f"model must be one of gpflow_pep or GPflow with a training loss, got {type(model).__name__}.")
+    return False
+
+
+def workers_of(model: Any) -> Workers | None:
+    """
+    Return the workers that share the model's rows, or rows given to `fit`; None if this process has all rows.
+
+    :raises ValueError: in the scope of several workers, if the model has data of its own that are not divided.
+    """
+    if hasattr(model, "_workers"):
+        own: Workers | None = model._workers
+        return own
+    workers = Workers.of_strategy()
+    if workers is not None and has_own_data(model):
+        raise ValueError(
+            f"model must be one of this library in the scope of several workers: the data of {type(model).__name__} "
+            "are not divided among them."
+        )
+    return workers
+
+
+class Share:
+    """A worker's share of the rows of a minibatch model."""
+
+    def __init__(self, workers: Workers, num_rows: int):
+        self.num_data = num_data = int(workers.gather(num_rows).sum())
+        """Rows of all workers."""
+        self.mean = compiled(lambda values: workers.sums([num_rows / num_data * value for value in values]))
+        """Average the workers' estimates of loss and derivatives, weighted by their rows."""
+
+
+# --- loss and gradient -----------------------------------------------------------------------------------------------
+
+
+def training_step(model: GPModel) -> "TrainingStep":
+    """Return the model's compiled step, which the model keeps so that another training run does not trace it again."""
+    step: TrainingStep | None = vars(model).get("_training_step")
+    if step is None:
+        step = model.__dict__["_training_step"] = TrainingStep(model)
+    step.renew()
+    step.jit_compile = False
+    return step
+
+
+class TrainingStep:
+    """
+    Training loss and its gradient in the trainable variables, traced once for each structure of the model.
+
+    Functions that XLA compiles return NaN instead of errors. Such steps are repeated without XLA to raise the error.
+    """
+
+    jit_compile: bool
+    """Whether XLA compiles the next steps."""
+
+    def __init__(self, model: GPModel):
+        self._model, self._structure = model, list[Any]()
+        self._compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
+
+    def renew(self) -> None:
+        """Trace again if a part or a setting of the model was replaced."""
+        structure = structure_of([self._model], [default_jitter(), default_float()])
+        if differ(structure, self._structure):
+            self._structure, self._compiled = structure, {}
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it has been called since it was last renewed."""
+        return bool(self._compiled)
+
+    def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """
+        Compute the training loss [] and its gradient.
+
+        :param rows: X [n, D] and Y [n, P] of a model without data of its own; any n. (XLA compiles for each n.)
+        :raises tf.errors.InvalidArgumentError: if they cannot be computed.
+        :raises NotImplementedError: if XLA cannot compile the model.
+        """
+        tensors = tuple(map(tf.constant, rows))
+        loss, gradient = self._run(tensors, self.jit_compile)
+        if self.jit_compile and not all(np.isfinite(value).all() for value in (loss, *gradient)):
+            return self._run(tensors, False)
+        return loss, gradient
+
+    def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
+        key = jit_compile, signature
+        if key not in self._compiled:
+            xla = {"jit_compile": True} if jit_compile else {}
+            step = partial(in_replica, self._loss_and_gradient)
+            self._compiled[key] = compiled(step, input_signature=signature, **xla)
+        try:
+            loss, gradient = with_plain_errors(self._compiled[key], *rows)
+        except tf.errors.InvalidArgumentError as error:
+            if _ABORTED in error.message:  # another worker has failed
+                raise tf.errors.AbortedError(None, None, error.message) from error
+            raise
+        return loss, gradient
+
+    def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        variables = self._model.trainable_variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss = self._model.training_loss(*([rows] if rows else []))
+        gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", None)
+        if workers is not None:  # all workers need the same last digit, or their steps would diverge
+            loss, *gradient = workers.from_chief([loss, *gradient])
+        return loss, gradient
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Drop the compiled step from copied and pickled models."""
+        return type(None), ()
+
+
+# --- objectives ------------------------------------------------------------------------------------------------------
 
 
 class Objective:
-    """A training loss of all rows: the model's own data, or data given."""
+    """A training loss of all rows: the model's own data, or given data."""
 
     model: Any
+    interval = 1
+    """Steps between records, or a divisor of that."""
+    default_interval = 1
+    """Steps between records, unless the user gives them."""
 
     def __init__(self, model: Any, data: RegressionData | None = None, share: Share | None = None):
         """
         :param model: a model of GPflow, or a `ModelWithSites`.
-        :param share: that of the data given in those of all workers; None: these are all.
+        :param share: the share of the given data in the rows of all workers; None: there are no other rows.
         """
         self.model, self.variables, self._share = model, list(model.trainable_variables), share
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
-        self._step = training_step(model)
-
-    @property
-    def jit_compile(self) -> bool:
-        """Whether XLA compiles loss and gradient."""
-        return self._step.jit_compile
-
-    @jit_compile.setter
-    def jit_compile(self, jit_compile: bool) -> None:
-        self._step.jit_compile = jit_compile
-
-    @property
-    def interval(self) -> int:
-        """Steps between records, or a divisor of that."""
-        return 1
-
-    @property
-    def default_interval(self) -> int:
-        """Steps between records, unless the user gives them."""
-        return self.interval
+        self.training_step = training_step(model)
 
     @property
     def state(self) -> dict[str, tf.Variable]:
@@ -94,27 +226,24 @@ class Objective:
         :param step: the number of the step, from 0.
         :raises FAILURES: if they cannot be computed.
         """
-        return self._loss_and_gradient(*self._rows)
-
-    def _loss_and_gradient(self, *rows: Any) -> Evaluation:
-        loss, gradient = self._step(*rows)
+        loss, gradient = self.training_step(*self._rows)
         if self._share is not None:
             loss, *gradient = self._share.mean([loss, *gradient])
         return float(loss), gradient
 
     def check_data(self) -> None:
         """
-        After a failure: check that data which are read anew in every pass are what they were.
+        After a failure: check that data which are read anew in every pass have not changed.
 
-        :raises ValueError: if they are not; no other step helps then.
+        :raises ValueError: if they have; no other step helps then.
         """
         check = getattr(self.model, "check_data", None)  # none of GPflow's models reads data anew
         if check is not None:
             check()
 
-    def probe(self, step: int) -> Evaluation:
-        """Evaluate as in this step, without changing any state."""
-        return self.evaluate(step)
+    def probe(self) -> Evaluation:
+        """Evaluate after the last step, without changing any state."""
+        return self.evaluate(0)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
@@ -138,32 +267,30 @@ class Objective:
         return -losses[-1]
 
 
-class EstimatedObjective(Objective):
-    """A training loss estimated from some rows in each step; recorded are means over steps."""
+class MinibatchObjective(Objective):
+    """A training loss estimated from a minibatch in each step; means over steps are recorded."""
 
-    @property
+    default_interval = _INTERVAL
+
+    def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], share: Share | None = None):
+        """
+        :param minibatch: returns the rows of a step; called once for each step.
+        """
+        super().__init__(model, share=share)
+        self._minibatch = minibatch
+
     @override
-    def default_interval(self) -> int:
-        return _INTERVAL
+    def evaluate(self, step: int) -> Evaluation:
+        self._rows = self._minibatch(step)
+        return super().evaluate(step)
+
+    @override
+    def probe(self) -> Evaluation:
+        return super().evaluate(0)  # the last minibatch once more
 
     @override
     def recorded(self, losses: list[float]) -> float:
         return -float(np.mean(losses))
-
-
-class MinibatchObjective(EstimatedObjective):
-    """A training loss estimated from a minibatch of arrays in each step."""
-
-    def __init__(
-        self, model: GPModel, data: tuple[AnyNDArray, AnyNDArray], batches: Minibatches, share: Share | None = None
-    ):
-        super().__init__(model, share=share)
-        self._data, self._batches = data, batches
-
-    @override
-    def evaluate(self, step: int) -> Evaluation:
-        rows = self._batches.rows(step)
-        return self._loss_and_gradient(*(values[rows] for values in self._data))
 
 
 class SitesObjective(Objective):
@@ -174,16 +301,13 @@ class SitesObjective(Objective):
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        # Of several workers one writes the checkpoint, with its own sites: all begin without.
+        # Only one of several workers writes the checkpoint, with its own sites: all workers begin without sites.
         return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
-    def probe(self, step: int) -> Evaluation:
-        before = self.model.sites.values()
-        try:
-            return super().probe(step)
-        finally:
-            self.model.sites.assign(before)
+    def probe(self) -> Evaluation:
+        with self._same_sites():
+            return super().probe()
 
     @override
     def reset(self) -> None:
@@ -191,16 +315,32 @@ class SitesObjective(Objective):
 
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
-        model, max_sweeps = self.model, self.model.max_sweeps
+        with self._options(self.model.tol, max(self.model.max_sweeps, _FINAL_SWEEPS)):
+            if self.training_step.is_compiled:  # then this is faster, although it also computes derivatives
+                self.training_step()
+                if self.model.sites_status.converged:
+                    return self.model.sites_status
+            return self.model.update_sites()
+
+    @contextmanager
+    def _same_sites(self) -> Iterator[None]:
+        """Restore the sites at the end of the context."""
+        before = self.model.sites.values()
         try:
-            model.max_sweeps = max(max_sweeps, _FINAL_SWEEPS)
-            if self._step.is_compiled:  # then this is faster, although it computes derivatives, too
-                self._step()
-                if model.sites_status.converged:
-                    return model.sites_status
-            return model.update_sites()
+            yield
         finally:
-            model.max_sweeps = max_sweeps
+            self.model.sites.assign(before)
+
+    @contextmanager
+    def _options(self, tol: float, max_sweeps: int) -> Iterator[None]:
+        """Converge to another tolerance in this context."""
+        model = self.model
+        before = model.tol, model.max_sweeps
+        try:
+            model.tol, model.max_sweeps = tol, max_sweeps
+            yield
+        finally:
+            model.tol, model.max_sweeps = before
 
 
 class SweptMinibatchObjective(SitesObjective):
@@ -210,11 +350,7 @@ class SweptMinibatchObjective(SitesObjective):
         super().__init__(model)
         self._batch_size, self._seed = batch_size, seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
-
-    @property
-    @override
-    def interval(self) -> int:
-        return -(-int(self.model.num_data) // self._batch_size)
+        self.interval = self.default_interval = -(-int(model.num_data) // batch_size)
 
     @override
     def evaluate(self, step: int) -> Evaluation:
@@ -225,44 +361,39 @@ class SweptMinibatchObjective(SitesObjective):
         return None, next(self._epoch)
 
     @override
-    def probe(self, step: int) -> Evaluation:
-        epoch, self._epoch = self._epoch, None
-        try:
-            return super().probe(step)
-        finally:
-            self._epoch = epoch
+    def probe(self) -> Evaluation:
+        return -self.recorded([]), []
 
     @override
     def recorded(self, losses: list[float]) -> float:
-        before = self.model.sites.values()
-        try:
+        with self._same_sites():
             return -float(self.model.training_loss())
-        finally:
-            self.model.sites.assign(before)
 
 
 class ConvergedSitesObjective(SitesObjective):
     """
     The energy at converged sites, with a tolerance that follows the progress of the search.
 
-    The error of the gradient is proportional to the tolerance of the sites, and that of the energy to its square; the
-    gain of a step is proportional to the squared gradient. So the tolerance is set proportional to the square root of
-    the last gain, and tighter with every search. Where sites have not converged the energy may be too high; a lower
-    bound never is.
+    The error of the gradient is proportional to the tolerance of the sites, and the error of the energy to its square;
+    the gain of a step is proportional to the squared gradient. So the tolerance is proportional to the square root of
+    the last gain, and tighter with every search. If sites have not converged the energy may be too high; a lower bound
+    never is.
     """
 
     def __init__(self, model: ModelWithSites):
         super().__init__(model)
         self._best: Any = None
         self._have_converged = False  # or nearly, in an earlier evaluation
-        self._best_loss, self._gain = np.inf, np.inf
-        self._last_loss = np.inf
-        of_bound = (_LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND) if model.is_lower_bound else (_LOOSEST, _OF_GAIN)
-        self._loosest, self._of_gain = of_bound
+        self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
+        self._loosest = _LOOSEST_OF_BOUND if model.is_lower_bound else _LOOSEST
+        self._of_gain = _OF_GAIN_OF_BOUND if model.is_lower_bound else _OF_GAIN
 
     @override
     def evaluate(self, step: int) -> Evaluation:
-        loss, gradient = self._at_following_tolerance(step)
+        tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
+        max_sweeps = min(self.model.max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
+        with self._options(tol, max_sweeps):
+            loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
         if not self._is_far(change):
             self._have_converged = True
@@ -275,17 +406,8 @@ class ConvergedSitesObjective(SitesObjective):
         self._last_loss = loss
         return loss, gradient
 
-    def _at_following_tolerance(self, step: int) -> Evaluation:
-        model, tol, max_sweeps = self.model, self.model.tol, self.model.max_sweeps
-        try:
-            model.tol = max(tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-            model.max_sweeps = min(max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
-            return super().evaluate(step)
-        finally:
-            model.tol, model.max_sweeps = tol, max_sweeps
-
     def _is_far(self, change: float) -> bool:
-        """Whether sites are far from converged that would still change by this much."""
+        """Return whether a remaining change of this size is far from convergence."""
         if change <= _MAX_CHANGE or self.model.max_sweeps <= _FEW_SWEEPS:
             return False
         return change > _MAX_CHANGE_OF_BOUND or not self.model.is_lower_bound

@@ -40,8 +40,8 @@ class FitResult:
 
     recorded: tuple[int, ...]
     """
-    The iteration of every record, and once more that of the parameters in the end, if these were restored by `patience`
-    or the sites converged after training: the last values are always those of the model as it is.
+    The iteration of every record, and once more that of the final parameters, if they were restored by `patience` or
+    the sites converged after training: the last values always belong to the model as it is.
     """
 
     objective: tuple[float, ...]
@@ -66,10 +66,10 @@ class FitResult:
 
     def __repr__(self) -> str:
         """Return a line without the histories."""
-        parts = [f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s"]
-        parts += [f"objective {values[-1]:.6g} nats" for values in [self.objective] if values]
-        parts += [f"held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values]
-        return f"FitResult({', '.join(parts)}; {self.reason})"
+        scores = "".join(f", held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values)
+        objective = f", objective {self.objective[-1]:.6g} nats" if self.objective else ""
+        run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s{objective}{scores}"
+        return f"FitResult({run}; {self.reason})"
 
 
 def uninterrupted(result: Any) -> Any:

@@ -93,7 +93,7 @@ def test_an_empty_field_is_refused_with_its_row(written):
     read = csv_batches(written, inputs=INPUTS, outputs=OUTPUTS, delimiter=";")
     with pytest.raises(ValueError, match=r"every value must be finite, got NaN or infinity in row 17\."):
         PEPR(read, gpflow.kernels.SquaredExponential(), X[:5, :2])
-    with pytest.raises(ValueError, match="columns that vary and are finite, but X has others"):
+    with pytest.raises(ValueError, match=r"column \d of X is constant or not finite"):
         statistics(read)
 
 
@@ -116,7 +116,7 @@ def test_statistics_far_from_the_origin():
     far = 1e9 + X, np.full((N, 1), 5.0) + np.arange(N)[:, None]
     values = statistics(array_batches(*far, batch_size=4))
     np.testing.assert_allclose(values.X_std, far[0].std(0), rtol=1e-12)
-    with pytest.raises(ValueError, match=r"but Y has others: \[0\]"):
+    with pytest.raises(ValueError, match="column 0 of Y is constant or not finite"):
         statistics(array_batches(X, np.ones((N, 1))))
     with pytest.raises(ValueError, match="at least one row"):
         statistics(array_batches(X[:0], Y[:0]))

@@ -16,7 +16,7 @@ from tensorflow.python.framework import kernels
 
 import gpflow_pep
 from gpflow_pep import ARPEP, PEP, PEPR, MultiClassRobustMax, PEPClassifier
-from gpflow_pep.training.step import TrainingStep
+from gpflow_pep.training.objectives import TrainingStep
 
 CLASSES = np.digitize(Y, [-0.4, 0.4]).astype(float)
 OTHERS = {

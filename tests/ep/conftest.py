@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.ep import ConvergenceOptions, SitesProblem, convergence, solution
+from gpflow_pep.ep import ConvergenceOptions, Problem, solver
 
 
 class Trace(NamedTuple):
@@ -14,7 +14,7 @@ class Trace(NamedTuple):
     loops: list
     """Its state after each step."""
     result: object
-    problem: SitesProblem
+    problem: Problem
     step: object
     """A function from one state to the next."""
 
@@ -31,24 +31,19 @@ def trace(monkeypatch):
         loops = []
 
         def recorded(cond, body, loop_vars, **options):
-            if not isinstance(loop_vars[0], solution.Loop):
+            if not isinstance(loop_vars[0], solver.Loop):
                 return while_loop(cond, body, loop_vars, **options)
             while cond(*loop_vars):
                 loop_vars = compiled(*loop_vars)
                 loops.append(loop_vars[0])
             return loop_vars
 
-        inputs = model._energy_inputs()
-        problem = SitesProblem(
-            inputs.rows, model._projected(inputs), model._rule, inputs.L, inputs.old, model._is_bound()
-        )
+        problem = model._inference().problem
         options = ConvergenceOptions(*map(tf.convert_to_tensor, model._options))
-        compiled = tf.function(lambda loop: [convergence._step(problem, options, loop)], autograph=False)
-        monkeypatch.setattr(convergence.tf, "while_loop", recorded)
+        compiled = tf.function(lambda loop: [solver._step(problem, options, loop)], autograph=False)
+        monkeypatch.setattr(solver.tf, "while_loop", recorded)
         try:
-            found = convergence.converge(
-                problem, model.sites.stacked(), options, num_data=num_data or int(model.num_data)
-            )
+            found = solver.converge(problem, model.sites.stacked(), options, num_data=num_data or int(model.num_data))
         finally:
             monkeypatch.undo()
         return Trace(loops, found, problem, lambda loop: compiled(loop)[0])

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer
 
 from experiments import datasets
 from gpflow_pep import PEP, MultiClassRobustMax, PEPClassifier
-from gpflow_pep.ep import SitesStatus, solution
+from gpflow_pep.ep import SitesStatus, solver
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(31)
@@ -79,7 +79,7 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
     """The change that an update would make, by numpy from q(u) = N(m, S) and the tilted moments that are matched."""
     model.tol = 1e-3
     found = trace(model).result
-    assert int(found.status) == solution.CONVERGED
+    assert int(found.status) == solver.CONVERGED
     status = model.update_sites()
     assert status.sweeps == int(found.sweeps) and status.change == pytest.approx(float(found.iterate.change), rel=1e-6)
     before = model.sites.stacked().numpy()[..., 0]
@@ -112,7 +112,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     """Of ten million sites hardly a secant is remembered."""
     model.tol = 1e-9
     many = trace(model, num_data=10_000_000).result
-    assert many.status == solution.CONVERGED
+    assert many.status == solver.CONVERGED
     assert model.update_sites().converged
     np.testing.assert_allclose(many.iterate.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
 
@@ -139,8 +139,8 @@ def test_the_best_sites_are_kept(model, trace):
     model.kernel.variance.assign(400.0)
     model.tol, model.max_sweeps = 1e-12, 11
     run = trace(model)
-    assert int(run.result.status) == solution.LIMIT
-    seen = [float(loop.iterate.change) for loop in run.loops if not loop.preliminary and loop.is_valid]
+    assert int(run.result.status) == solver.LIMIT
+    seen = [float(loop.iterate.change) for loop in run.loops if not loop.attempt.preliminary and loop.attempt.is_valid]
     assert float(run.result.iterate.change) == min(seen)
     model.max_sweeps = 1000
     model.update_sites()
@@ -192,8 +192,8 @@ def test_sites_that_are_improper(model, trace, precision):
     model.sites.precision.assign(values)
     model.sites.linear.assign(np.zeros_like(Y))
     run = trace(model)
-    assert not run.loops[0].is_valid and int(run.loops[0].halvings) == 1
-    first = next(loop for loop in run.loops if loop.is_valid)
+    assert not run.loops[0].attempt.is_valid and int(run.loops[0].attempt.halvings) == 1
+    first = next(loop for loop in run.loops if loop.attempt.is_valid)
     scaled = first.iterate.sites.numpy()[:, 0] / values
     np.testing.assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
     assert scaled[0, 0] == 0.0 or np.log2(scaled[0, 0]) % 1.0 == 0.0
@@ -213,8 +213,8 @@ def test_nothing_improper_is_accepted(trace):
     V = np.linalg.solve(L, kernel(LINE[1::4, None], LINE[:, None]).numpy())
     rejected, lowest = 0, 0.0
     for loop in run.loops:
-        rejected += not loop.comparable
-        if loop.is_valid:
+        rejected += not loop.anderson.follows
+        if loop.attempt.is_valid:
             precision = loop.iterate.sites.numpy()[:, 0, 0]
             B = np.eye(6) + (V * precision) @ V.T
             assert np.linalg.eigvalsh(B).min() > 0.0
@@ -251,8 +251,8 @@ def test_no_sweep_lowers_a_bound(trace):
     model = PEPClassifier((inputs, labels), kernel, MultiClassRobustMax(3), inputs[:15].copy(), alpha=0.0)
     assert model.is_lower_bound
     run = trace(model)
-    assert int(run.result.status) == solution.CONVERGED
-    accurate = [loop for loop in run.loops if loop.is_valid and not loop.preliminary]
+    assert int(run.result.status) == solver.CONVERGED
+    accurate = [loop for loop in run.loops if loop.attempt.is_valid and not loop.attempt.preliminary]
     bounds = np.array([float(loop.iterate.log_evidence) for loop in accurate])
     assert len(bounds) > 10 and bounds[-1] > bounds[0]
     assert np.all(np.diff(bounds) > -1e-8 * np.abs(bounds[1:]))

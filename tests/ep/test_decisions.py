@@ -1,12 +1,14 @@
 """How the loop decides: what it accepts, keeps, forgets and tries next, from one state of it at a time."""
 
+from dataclasses import replace
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP
-from gpflow_pep.ep import ConvergenceOptions, convergence, newton, solution
+from gpflow_pep.ep import ConvergenceOptions, solver
 from gpflow_pep.ep.anderson import Secants
 from gpflow_pep.likelihoods import Probit
 
@@ -48,11 +50,11 @@ def options(model):
 @pytest.fixture
 def loop(run):
     """A state in the midst of it: several secants, sweeps that follow each other."""
-    return next(loop for loop in run.loops if int(loop.secants.count) > 3 and loop.comparable)
+    return next(loop for loop in run.loops if int(loop.anderson.secants.count) > 3 and loop.anderson.follows)
 
 
 def of_a_bound(run, is_bound):
-    return run.problem._replace(is_bound=tf.constant(is_bound))
+    return replace(run.problem, is_bound=tf.constant(is_bound))
 
 
 def compared(run, is_bound):
@@ -63,18 +65,18 @@ def test_a_small_fraction_may_lower_a_bound(run, options, loop):
     """By what only rounding does; a larger one may not, unless the energy is no bound."""
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
-        state = loop._replace(fraction=constant(fraction * DAMPING))
-        assert bool(convergence._keeps_bound(of_a_bound(run, is_bound), options, state, lower)) == keeps
-        assert convergence._keeps_bound(of_a_bound(run, is_bound), options, state, loop.iterate)
+        state = loop._replace(anderson=loop.anderson._replace(fraction=constant(fraction * DAMPING)))
+        assert bool(solver._keeps_bound(of_a_bound(run, is_bound), options, state, lower)) == keeps
+        assert solver._keeps_bound(of_a_bound(run, is_bound), options, state, loop.iterate)
 
 
 def test_secants_are_forgotten_where_the_change_grows(run, loop):
     """To more than twice what it was."""
     change = float(run.step(loop).iterate.change)
     assert change < 0.1
-    for growth, count in ((1.8, int(loop.secants.count) + 1), (2.2, 0)):
+    for growth, count in ((1.8, int(loop.anderson.secants.count) + 1), (2.2, 0)):
         before = loop._replace(iterate=loop.iterate._replace(change=constant(change / growth)))
-        assert int(run.step(before).secants.count) == count
+        assert int(run.step(before).anderson.secants.count) == count
 
 
 def test_secants_are_forgotten_where_the_change_is_large(run):
@@ -83,45 +85,53 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
     for before in run.loops[:-1]:
         large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
         after = run.step(large)
-        follows = before.comparable and not before.preliminary and after.comparable  # a sweep that is accepted
+        follows = (
+            before.anderson.follows and not before.attempt.preliminary and after.anderson.follows
+        )  # a sweep that is accepted
         if follows and 0.04 < float(after.iterate.change) < 1.0:
-            (kept if int(after.secants.count) == int(before.secants.count) + 1 else forgotten).append(after)
+            (kept if int(after.anderson.secants.count) == int(before.anderson.secants.count) + 1 else forgotten).append(
+                after
+            )
     assert kept and forgotten
     assert max(float(loop.iterate.change) for loop in kept) <= 0.2
-    assert all(float(loop.iterate.change) > 0.2 and int(loop.secants.count) == 0 for loop in forgotten)
+    assert all(float(loop.iterate.change) > 0.2 and int(loop.anderson.secants.count) == 0 for loop in forgotten)
 
 
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
 def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
     """With preliminary sweeps the first time; then without, and then with smaller and smaller steps."""
-    stuck = loop._replace(attempt=tf.constant(attempt), status=tf.constant(solution.STUCK))
-    again = convergence._end(options, stuck)
-    assert int(again.status) == int(again.final_status) == solution.RUNNING
-    assert int(again.attempt) == attempt + 1 and bool(again.preliminary) == (attempt == 0)
-    assert float(again.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
-    assert not again.candidate.numpy().any() and not again.is_valid
+    stuck = loop._replace(attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK))
+    again = solver._end(options, stuck)
+    assert int(again.status) == int(again.final_status) == solver.RUNNING
+    assert int(again.attempt.number) == attempt + 1 and bool(again.attempt.preliminary) == (attempt == 0)
+    assert float(again.anderson.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
+    assert not again.candidate.numpy().any() and not again.attempt.is_valid
 
 
 def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     """It sweeps at them once more, unless it is there."""
     best = loop.iterate.sites + 1.0
     stuck = loop._replace(
-        attempt=tf.constant(4), status=tf.constant(solution.STUCK), best=best, best_change=constant(0.0)
+        attempt=loop.attempt._replace(number=tf.constant(4)),
+        status=tf.constant(solver.STUCK),
+        best=loop.best._replace(sites=best, change=constant(0.0)),
     )
-    last = convergence._end(options, stuck)
-    assert int(last.attempt) == 4 and int(last.final_status) == solution.STUCK
+    last = solver._end(options, stuck)
+    assert int(last.attempt.number) == 4 and int(last.final_status) == solver.STUCK
     np.testing.assert_array_equal(last.candidate, best)
 
 
 def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
     direction = tf.ones_like(loop.candidate)
-    trying = loop._replace(newton=direction, kind=tf.constant(solution.NEWTON_STEP), step_size=constant(0.03))
-    halved = newton.halve(options, trying)
-    assert int(halved.kind) == solution.NEWTON_STEP and int(halved.patience) == int(loop.patience)
+    trying = loop._replace(
+        newton=loop.newton._replace(step=direction, size=constant(0.03)), kind=tf.constant(solver.NEWTON_STEP)
+    )
+    halved = solver._halve(options, trying)
+    assert int(halved.kind) == solver.NEWTON_STEP and int(halved.newton.patience) == int(loop.newton.patience)
     np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
-    given_up = newton.halve(options, halved)
-    assert int(given_up.kind) == solution.SWEEPING and int(given_up.patience) == 2 * int(loop.patience)
+    given_up = solver._halve(options, halved)
+    assert int(given_up.kind) == solver.SWEEPING and int(given_up.newton.patience) == 2 * int(loop.newton.patience)
     np.testing.assert_array_equal(given_up.candidate, loop.iterate.sites)
 
 
@@ -130,21 +140,22 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
-    trying = loop._replace(kind=tf.constant(solution.NEWTON_STEP), step_size=constant(step_size))
+    newton = loop.newton._replace(size=constant(step_size))
     found = loop.iterate._replace(update=left * loop.iterate.update)
-    assert bool(newton.is_nearer(*compared(run, False), trying, found)) == is_nearer
+    assert bool(newton.is_acceptable(*compared(run, False), loop.iterate, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
-    assert newton.is_nearer(*compared(run, True), trying, higher)
+    assert newton.is_acceptable(*compared(run, True), loop.iterate, higher)
 
 
-@pytest.mark.parametrize(("depth", "kind"), [(4, solution.SWEEPING), (5, solution.NEWTON_STEP)])
+@pytest.mark.parametrize(("depth", "kind"), [(4, solver.SWEEPING), (5, solver.NEWTON_STEP)])
 def test_newton_needs_secants(run, options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(
-        secants=Secants.none(depth, loop.iterate.sites), stalled=loop.patience, change_at_progress=loop.iterate.change
+        anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.sites)),
+        newton=loop.newton._replace(stalled=loop.newton.patience, change=loop.iterate.change),
     )
-    step = stalled.secants.step(loop.iterate.update, loop.iterate.normalized)
-    found = convergence._accept(run.problem, options, stalled, loop.iterate, step, tf.constant(False))
+    step = stalled.anderson.secants.step(loop.iterate.update, loop.iterate.normalized)
+    found = solver._follow(run.problem.rows.all_workers, options, stalled, loop.iterate, step, tf.constant(False))
     assert int(found.kind) == kind
 
 
@@ -152,6 +163,6 @@ def test_newton_needs_secants(run, options, loop, depth, kind):
 def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, depth):
     """As the loop begins; memory is what they take."""
     begun = []
-    monkeypatch.setattr(convergence.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first)
-    convergence.converge(run.problem, tf.zeros([len(X), 2, 1], tf.float64), options, num_data=num_data)
-    assert begun[0].secants.depth == depth
+    monkeypatch.setattr(solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first)
+    solver.converge(run.problem, tf.zeros([len(X), 2, 1], tf.float64), options, num_data=num_data)
+    assert begun[0].anderson.secants.depth == depth

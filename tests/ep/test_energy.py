@@ -60,14 +60,13 @@ def test_any_sites(alpha, scale):
     model = PEP((X, Y), kernel, Probit(), Z.copy(), alpha=alpha, scale=scale)
     rng = np.random.default_rng(81)
     sites = np.stack([rng.uniform(-0.1, 0.5, (4, 1)), rng.normal(size=(4, 1))], axis=1)
-    inputs = model._energy_inputs()
-    projected = model._projected(inputs)
-    A, c = sum_sites(inputs.rows, projected, tf.constant(sites), inputs.L)
-    q = SiteSums(inputs.L, A, c).posterior()
-    found = sweep(inputs.rows, projected, model._rule, tf.constant(sites), q)
-    V = np.linalg.solve(inputs.L, kernel(Z, X))
+    problem = model._inference().problem
+    A, c = sum_sites(problem.rows, problem.projected, tf.constant(sites), problem.L)
+    q = SiteSums(problem.L, A, c).posterior()
+    found = sweep(problem.rows, problem.projected, problem.rule, tf.constant(sites), q)
+    V = np.linalg.solve(problem.L, kernel(Z, X))
     expected = by_definition(V, 3.0 - np.sum(V**2, axis=0), sites[..., 0], alpha, scale)
-    assert float(log_integral(q, c) + found.terms + inputs.terms) == pytest.approx(expected, abs=CLOSE)
+    assert float(log_integral(q, c) + found.terms + problem.terms) == pytest.approx(expected, abs=CLOSE)
 
 
 def test_scale_terms():

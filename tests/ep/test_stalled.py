@@ -11,8 +11,8 @@ from quick import some_slow
 
 from gpflow_pep import PEP, MultiClassRobustMax
 from gpflow_pep.engine import InducingPosterior, SiteSums
-from gpflow_pep.ep import convergence, solution, sum_sites
-from gpflow_pep.ep.sweep import sweep
+from gpflow_pep.ep import solver, sum_sites
+from gpflow_pep.ep.sweep import _without_common_shift, sweep
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.softmax.rule import SoftmaxTilting
 from gpflow_pep.tilted.robust_max import RobustMaxTilting
@@ -87,11 +87,10 @@ def test_sums_are_those_of_the_sites(make, trace):
     """A and c of each accepted iterate, after shifts, are V diag(τ) V' and V h of its sites."""
     model = make()
     run = trace(model)
-    inputs = model._energy_inputs()
-    projected, checked = model._projected(inputs), 0
+    problem, checked = model._inference().problem, 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
-        if loop.is_valid:
-            A, c = sum_sites(inputs.rows, projected, loop.iterate.sites, inputs.L)
+        if loop.attempt.is_valid:
+            A, c = sum_sites(problem.rows, problem.projected, loop.iterate.sites, problem.L)
             np.testing.assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
             np.testing.assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1
@@ -104,13 +103,13 @@ def test_no_shift_where_q_is_wider_than_the_prior():
     LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))
     A, c = 0.2 * tf.stack([eye] * CLASSES) - eye, 0.2 * b
-    q, shifted, e = convergence._without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
+    q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     np.testing.assert_array_equal(q.b, b)
     np.testing.assert_array_equal(shifted, c)
     np.testing.assert_array_equal(e, [0.0, 0.0])
     LB = tf.linalg.cholesky(50.0 * tf.stack([eye] * CLASSES))
     A, c = 49.0 * tf.stack([eye] * CLASSES), 50.0 * b
-    q, shifted, e = convergence._without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
+    q, shifted, e = _without_common_shift(InducingPosterior(eye, LB, b), A, c, tf.constant(True))
     np.testing.assert_allclose(q.b, shifted / 50.0, rtol=1e-12)
     before, after = np.sum(b, axis=0), np.sum(q.b, axis=0)
     np.testing.assert_allclose(after, (2.0 / 50.0 - 1.0 / 50.0**2) * before, rtol=1e-10)
@@ -118,14 +117,14 @@ def test_no_shift_where_q_is_wider_than_the_prior():
 
 def update_at(model):
     """The undamped update of all sites, flat, as a function of the sites."""
-    inputs = model._energy_inputs()
-    projected, shape = model._projected(inputs), tf.shape(model.sites.stacked())
+    problem, shape = model._inference().problem, tf.shape(model.sites.stacked())
+    rows, projected = problem.rows, problem.projected
 
     @tf.function(autograph=False)
     def update(flat):
         sites = tf.reshape(flat, shape)
-        q = SiteSums(inputs.L, *sum_sites(inputs.rows, projected, sites, inputs.L)).posterior()
-        return tf.reshape(sweep(inputs.rows, projected, model._rule, sites, q).update, [-1])
+        q = SiteSums(problem.L, *sum_sites(rows, projected, sites, problem.L)).posterior()
+        return tf.reshape(sweep(rows, projected, problem.rule, sites, q).update, [-1])
 
     return update
 
@@ -137,9 +136,9 @@ def test_an_unstable_fixed_point(trace):
     """
     model = contradictory()
     run = trace(model)
-    assert int(run.result.status) == solution.CONVERGED
+    assert int(run.result.status) == solver.CONVERGED
     kinds = [int(loop.kind) for loop in run.loops]
-    assert solution.PROBING in kinds and solution.NEWTON_STEP in kinds
+    assert solver.PROBING in kinds and solver.NEWTON_STEP in kinds
     status = model.update_sites()
     assert status.converged and status.sweeps < 150
     update, at, size = update_at(model), model.sites.stacked().numpy().ravel(), 1e-4
@@ -174,7 +173,7 @@ def test_sweeps_that_converge_need_no_newton_steps(trace):
     rng = np.random.default_rng(7)
     X = rng.uniform(-2.0, 2.0, (30, 1))
     model = PEP((X, (X > 0.0).astype(float)), gpflow.kernels.SquaredExponential(4.0), Probit(), X[::5].copy())
-    assert {int(loop.kind) for loop in trace(model).loops} == {solution.SWEEPING}
+    assert {int(loop.kind) for loop in trace(model).loops} == {solver.SWEEPING}
 
 
 @pytest.mark.parametrize("max_sweeps", some_slow([1, 2, 3, 4, 5, 6, 8], quick=[2, 6]))

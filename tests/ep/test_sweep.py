@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
 from gpflow_pep.engine import AllRows, OldPosteriorSite, Prior, SingleRows, SiteSums
-from gpflow_pep.ep import LatentRows, ProjectedRows, Sites, sum_sites, update_rows
+from gpflow_pep.ep import Inference, LatentRows, Problem, ProjectedRows, Sites, sum_sites
 from gpflow_pep.ep.sweep import normalized, sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
 
@@ -165,7 +165,13 @@ def variables(values):
 def update(sites, indices, rule, alpha, damping, state=None):
     given = rows(alpha=alpha, indices=indices)
     state = sums(sites.stacked().numpy()) if state is None else state
-    return update_rows(given, indices, rule, sites, state, None, constant(SCALE), constant(damping))
+    return update_rows(given, indices, rule, sites, state, damping)
+
+
+def update_rows(given, indices, rule, sites, state, damping, old=None):
+    """Without the quantities of a problem that only the energy needs."""
+    problem = Problem(given, rule, None, constant(L), constant(SCALE), old, 0.0, False, False)
+    return Inference(problem, sites, None, None, N, None).update_some(given, indices, state, constant(damping))
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -231,5 +237,5 @@ def test_an_old_posterior_allows_negative_sites_that_the_prior_does_not():
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = 30.0
     given, state = rows(alpha=0.0, indices=tf.range(N)), sums(np.zeros((N, 2, C)))
-    update_rows(given, tf.range(N), rule, sites, state, old, constant(SCALE), constant(1.0))
+    update_rows(given, tf.range(N), rule, sites, state, 1.0, old)
     np.testing.assert_allclose(sites.precision, -30.0, rtol=1e-12)

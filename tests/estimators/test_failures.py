@@ -60,7 +60,7 @@ def test_a_batch_whose_training_is_interrupted(X, y, make, number, monkeypatch):
         expected, from_model = getattr(estimator, method)(X), model.predict_f(X)[0].numpy()
         before = dict(vars(estimator))
         with monkeypatch.context() as patched:
-            patched.setattr(base, "trained_in_place", interrupted_training)
+            patched.setattr(base, "trained", interrupted_training)
             with pytest.raises(KeyboardInterrupt):
                 estimator.partial_fit(X[rows] + 1.0, targets[rows])
         assert vars(estimator) == before and estimator.model_ is model and estimator.kernel_ is kernel

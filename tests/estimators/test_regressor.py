@@ -259,11 +259,11 @@ def test_a_large_default_jitter(X, y):
 def test_masks_are_refused(X, y):
     """They would be ignored."""
     estimator = SparseGPRegressor(n_inducing=6, optimizer=None)
-    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked array"):
         estimator.fit(np.ma.masked_greater(X, 5.0), y)
-    with pytest.raises(ValueError, match="y must be an array without a mask, got a masked one"):
+    with pytest.raises(ValueError, match="y must be an array without a mask, got a masked array"):
         estimator.fit(X, np.ma.masked_greater(y, 5.0))
-    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked one"):
+    with pytest.raises(ValueError, match="X must be an array without a mask, got a masked array"):
         estimator.fit(X, y).predict(np.ma.masked_greater(X, 5.0))
 
 

@@ -19,15 +19,16 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from gpflow_pep import PEPR
-from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor, training
-from gpflow_pep.selection.reuse import are_alike, is_described
+from gpflow_pep.estimators import SparseGPClassifier, SparseGPRegressor
+from gpflow_pep.selection import reuse
+from gpflow_pep.selection.reuse import structure
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 @pytest.fixture(autouse=True)
 def nothing_compiled(monkeypatch):
-    monkeypatch.setattr(training, "_kept", [])
+    monkeypatch.setattr(reuse, "_kept", [])
 
 
 def regressor(**options):
@@ -44,11 +45,11 @@ def test_a_fit_does_not_depend_on_earlier_ones(X, y, make, method):
     targets = y if make is regressor else y > 100.0
     first = make().fit(X, targets)
     expected = getattr(first, method)(X)
-    (worker,) = training._kept
+    ((_, worker),) = reuse._kept
     compiled = vars(worker)["_training_step"]
     make(alpha=0.1).fit(X[:40] + 1.0, targets[:40])
     again = make().fit(X, targets)
-    assert training._kept == [worker] and vars(worker)["_training_step"] is compiled
+    assert [model for _, model in reuse._kept] == [worker] and vars(worker)["_training_step"] is compiled
     np.testing.assert_array_equal(getattr(again, method)(X), expected)
     np.testing.assert_array_equal(getattr(first, method)(X), expected)
     assert len(worker.data[0].numpy()) == 1  # no rows are kept
@@ -62,10 +63,10 @@ def test_structures_have_models_of_their_own(X, y):
     for options in ({"kernel": SquaredExponential()}, {"kernel": fixed}, {"n_inducing": 5}):
         regressor(optimizer=None, **options).fit(X, y)
     regressor(optimizer=None).fit(X[:, :1], y)
-    assert len(training._kept) == 4
+    assert len(reuse._kept) == 4
     for number in range(2, 13):
         regressor(optimizer=None, n_inducing=number).fit(X, y)
-    numbers = [int(model.inducing_variable.num_inducing) for model in training._kept]
+    numbers = [int(model.inducing_variable.num_inducing) for _, model in reuse._kept]
     assert numbers == list(range(5, 13))
 
 
@@ -103,10 +104,10 @@ def repeated(number):
         [repeated(0), repeated(1)],
     ],
 )
-def test_kernels_that_settings_do_not_describe_are_not_confused(X, y, kernels):
+def test_kernels_that_cannot_be_compared_are_not_confused(X, y, kernels):
     """They are trained in place: subclasses, and kernels of shared parameters or parts."""
     found = [regressor(kernel=kernel, optimizer=None).fit(X, y) for kernel in kernels]
-    assert not training._kept
+    assert not reuse._kept
     objectives = [estimator.log_marginal_likelihood_value_ for estimator in found]
     expected = [-float(estimator.model_.training_loss()) for estimator in found]
     np.testing.assert_allclose(objectives, expected, rtol=1e-9)
@@ -137,23 +138,24 @@ def with_method():
 
 
 def test_settings_describe_kernels():
-    """Only such models are reused; no fit is needed to see which."""
+    """Models with a structure are reused."""
     X = np.arange(6.0)[:, None]
 
     def model(kernel, **options):
         return PEPR((X, X), kernel, X[::2].copy(), **options)
 
     for kernel in (SquaredExponential() + Periodic(Matern32(active_dims=[0])), with_prior(0.0, "constrained")):
-        assert is_described(model(kernel)) and are_alike(model(kernel), model(copy.deepcopy(kernel)))
+        assert structure(model(kernel)) == structure(model(copy.deepcopy(kernel))) is not None
     for kernel in (Scaled(1.0), tied("variance"), repeated(1), with_transform(), with_method()):
-        assert not is_described(model(kernel)) and not are_alike(model(kernel), model(kernel))
+        assert structure(model(kernel)) is None
     priors = [with_prior(0.0, "constrained"), with_prior(0.0, "unconstrained"), with_prior(1.0, "constrained")]
-    assert [are_alike(model(priors[0]), model(prior)) for prior in priors] == [True, False, False]
-    assert not is_described(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1]))
+    first, *others = (structure(model(prior)) for prior in priors)
+    assert first == structure(model(priors[0])) is not None and first not in others
+    assert structure(model(SquaredExponential(), blocks=[0, 1, 0, 1, 0, 1])) is None
     likelihoods = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
     likelihoods[1].quadrature = NDiagGHQuadrature(1, 5)
-    models = [model(SquaredExponential(), likelihood=likelihood) for likelihood in likelihoods]
-    assert all(map(is_described, models)) and not are_alike(*models)
+    one, other = (structure(model(SquaredExponential(), likelihood=likelihood)) for likelihood in likelihoods)
+    assert one is not None and other is not None and one != other
 
 
 def test_threads(X, y):

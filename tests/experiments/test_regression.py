@@ -17,7 +17,7 @@ from experiments.recording.predictions import FILE
 from experiments.regression import ex
 from gpflow_pep.data.minibatches import Minibatches
 from gpflow_pep.training import fitting
-from gpflow_pep.training.step import TrainingStep
+from gpflow_pep.training.objectives import TrainingStep
 
 BOUNDS = ("SGPR", "TSGPR", "BTSGPR", "SVGP", "TSVGP", "BTSVGP")
 STOCHASTIC = ("SVGP", "TSVGP", "BTSVGP")

@@ -234,7 +234,7 @@ def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
 
 def test_a_record_of_held_out_rows_reads_the_data_once(monkeypatch):
     """However many rows are predicted."""
-    monkeypatch.setattr("gpflow_pep.training.history._ROWS", 10)
+    monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)
     model, expected = MODELS["VFE"](changing(*[(X, Y)] * 2)), MODELS["VFE"]((X, Y))  # one pass is the constructor's
     scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)

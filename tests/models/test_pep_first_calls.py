@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep import PEP, PEPClassifier
-from gpflow_pep.models import site_updates
+from gpflow_pep.ep import inference
 
 RNG = np.random.default_rng(12)
 X = RNG.uniform(-2.0, 2.0, (30, 1))
@@ -72,8 +72,8 @@ def test_many_calls_are_compiled():
 def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
     model, traced = classifier(), []
-    converge = site_updates.converge
-    monkeypatch.setattr(site_updates, "converge", lambda *a, **k: traced.append(a) or converge(*a, **k))
+    converge = inference.converge
+    monkeypatch.setattr(inference, "converge", lambda *a, **k: traced.append(a) or converge(*a, **k))
     for _ in range(2):
         with tf.GradientTape() as tape:
             loss = model.training_loss()

@@ -544,7 +544,7 @@ def test_a_classifier_rejects_values_that_are_no_labels():
         (
             3.0 * Y,
             None,
-            "every label 0, 1, ..., C - 1 where likelihood is None, got labels up to 3 but none of class 1",
+            "every label 0, 1, ..., C - 1 if likelihood is None, got labels up to 3 but none of class 1",
         ),
         (Y - 0.5, None, r"labels 0 and 1, or -1 and 1, .* got -0.5, 0.5 among 2 values"),
         (np.hstack([Y, 2.0 * Y]), None, "labels 0 and 1"),

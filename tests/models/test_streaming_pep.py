@@ -172,7 +172,7 @@ def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch, comp
     streamed, alone = (size_of_graph(compiled_step(model)) for model in of_the_first_batch)
     assert alone <= 0.85 * streamed
     stream, model = of_the_first_batch
-    assert stream._energy_inputs().old is not None and model._energy_inputs().old is None
+    assert stream._inference().problem.old is not None and model._inference().problem.old is None
     for kind in (PEP, PEPClassifier):
         assert not any(hasattr(kind, name) for name in ("update", "state", "from_state", "_absorb"))
     assert model._old is None

@@ -1,19 +1,20 @@
-"""Two models are described alike exactly if they are made of the same classes, settings and functions."""
+"""Settings of two models are equal exactly if their classes, public settings, functions and priors are."""
 
 import functools
 
 import gpflow
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from small_models import LABELS, MAKERS, X, Y, Z, classifier, collapsed, kernel, of_minibatches
 
-from gpflow_pep.saving.run_identity import difference, settings_of
-
-SLOPE = 2.0
+import gpflow_pep
+from gpflow_pep.saving.run_identity import differing, run_identity, settings_of, shared_paths
 
 
 class Trend(gpflow.functions.Function):
-    """A mean function that is given a function of Python."""
+    """A mean function with a Python function as its setting."""
 
     def __init__(self, trend):
         super().__init__()
@@ -23,143 +24,80 @@ class Trend(gpflow.functions.Function):
         return self.trend(X)
 
 
-def steep(X):
-    return 2.0 * X[:, :1]
+def steep(X, slope=2.0):
+    return slope * X[:, :1]
 
 
 def flat(X):
     return 0.0 * X[:, :1]
 
 
-def with_default(X, slope=2.0):
-    return slope * X[:, :1]
-
-
-def with_global(X):
-    return SLOPE * X[:, :1]
-
-
-def enclosing(slope):
-    return lambda X: slope * X[:, :1]
-
-
-def nested(slope):
-    return lambda X: (lambda: slope(X))()
-
-
-class Slope:
-    """An object that is called."""
-
-    def __init__(self, slope):
-        self.slope = slope
-
+class Line:
     def __call__(self, X):
-        return self.slope * X[:, :1]
+        return X[:, :1]
 
     def method(self, X):
-        return self.slope * X[:, :1]
-
-
-def other_default():
-    def with_default(X, slope=3.0):
-        return slope * X[:, :1]
-
-    with_default.__qualname__ = "with_default"
-    return with_default
+        return X[:, :1]
 
 
 FUNCTIONS = {
     "functions": (lambda: steep, lambda: flat),
-    "defaults": (lambda: with_default, other_default),
-    "closures": (lambda: enclosing(1.0), lambda: enclosing(2.0)),
-    "arrays in closures": (lambda: enclosing(np.arange(2.0)), lambda: enclosing(np.array([0.0, 2.0]))),
-    "long arrays": (lambda: enclosing(np.zeros(5000)), lambda: enclosing(np.arange(5000) == 2500)),
-    "tensors": (lambda: enclosing(tf.constant(1.0)), lambda: enclosing(tf.constant(2.0))),
-    "closures of closures": (lambda: nested(enclosing(1.0)), lambda: nested(enclosing(2.0))),
-    "constants": (lambda: lambda X: 1.0 * X[:, :1], lambda: lambda X: 1.5 * X[:, :1]),
-    "names": (lambda: lambda X: tf.sin(X[:, :1]), lambda: lambda X: tf.cos(X[:, :1])),
-    "partial": (lambda: functools.partial(with_default, slope=1.0), lambda: functools.partial(with_default, slope=4.0)),
-    "objects": (lambda: Slope(1.0), lambda: Slope(2.0)),
-    "methods": (lambda: Slope(1.0).method, lambda: Slope(2.0).method),
-    "compiled": (lambda: tf.function(enclosing(1.0)), lambda: tf.function(enclosing(2.0))),
-    "of TensorFlow": (lambda: tf.sin, lambda: tf.cos),
-    "of NumPy": (lambda: np.sin, lambda: np.cos),
-    "of Python": (lambda: abs, lambda: hash),
+    "partial": (lambda: functools.partial(steep, slope=1.0), lambda: functools.partial(steep, slope=4.0)),
+    "objects": (Line, lambda: steep),
+    "methods": (lambda: Line().method, lambda: Line().__call__),
+    "compiled": (lambda: tf.function(steep), lambda: tf.function(flat)),
+    "TensorFlow": (lambda: tf.sin, lambda: tf.cos),
+    "NumPy": (lambda: np.sin, lambda: np.cos),
+    "Python": (lambda: abs, lambda: hash),
+    "arrays": (lambda: np.zeros(5000), lambda: np.arange(5000) == 2500),
+    "tensors": (lambda: tf.constant(1.0), lambda: tf.constant(2.0)),
 }
 
 
-def test_functions():
-    """Made again they are the same; a link of a likelihood is one as much as a mean function is."""
-    for name in FUNCTIONS:
-        first, other = FUNCTIONS[name]
-
-        def settings(function):
-            return list(settings_of(gpflow.likelihoods.Bernoulli(invlink=function), Trend(function)))
-
-        assert difference(settings(first()), settings(first())) is None
-        assert difference(settings(first()), settings(other())) == "Bernoulli.invlink"
-        assert difference(settings_of(Trend(first())), settings_of(Trend(other()))) == "Trend.trend"
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_told_apart_by_name(name):
+    first, other = FUNCTIONS[name]
+    parts = [{"mean": Trend(make()), "links": {"link": make()}} for make in (first, first, other)]
+    assert differing(*map(settings_of, parts[:2])) == []
+    assert differing(*map(settings_of, parts[1:])) == ["links.link", "mean.trend"]
 
 
-def test_globals_of_a_function(monkeypatch):
-    before = list(settings_of(Trend(with_global)))
-    assert before == list(settings_of(Trend(with_global)))
-    monkeypatch.setitem(with_global.__globals__, "SLOPE", 3.0)
-    assert difference(before, settings_of(Trend(with_global))) == "Trend.trend"
+def test_classes_and_settings_of_parts_are_told_apart():
+    kernels = gpflow.kernels
+    parts = [
+        kernels.SquaredExponential() + kernels.Matern32(),
+        kernels.SquaredExponential() + kernels.Matern52(),
+        kernels.SquaredExponential(active_dims=[0]) + kernels.Matern32(),
+        kernels.SquaredExponential(),
+    ]
+    settings = [settings_of({"kernel": part}) for part in parts]
+    assert differing(settings[0], settings[1]) == ["kernel.kernels.1"]
+    assert differing(settings[0], settings[2]) == ["kernel.kernels.0.active_dims"]
+    assert "kernel" in differing(settings[0], settings[3])
 
 
-def test_code_of_a_class():
-    """Another method under the same name is another class."""
+def test_priors_and_transforms_are_told_apart():
+    def prior(mean):
+        return tfp.distributions.Normal(np.float64(mean), np.float64(1.0))
 
-    def made(slope):
-        class Line(gpflow.functions.Function):
-            def __call__(self, X):
-                return slope * X[:, :1]
+    def settings(prior=None, prior_on="constrained", transform=None):
+        kernel = gpflow.kernels.SquaredExponential()
+        kernel.variance = gpflow.Parameter(1.0, prior=prior, prior_on=prior_on, transform=transform)
+        return settings_of(kernel)
 
-        return Line()
-
-    assert difference(settings_of(made(1.0)), settings_of(made(1.0))) is None
-    assert str(difference(settings_of(made(1.0)), settings_of(made(2.0)))).endswith("Line")
-
-
-def test_a_function_that_refers_to_itself():
-    def made():
-        def again(X):
-            return X if X is None else again(None)
-
-        return again
-
-    assert difference(settings_of(Trend(made())), settings_of(Trend(made()))) is None
+    assert differing(settings(prior(0.0)), settings(prior(0.0))) == []
+    others = [
+        settings(),
+        settings(prior(1.0)),
+        settings(prior(0.0), "unconstrained"),
+        settings(prior(0.0), transform=gpflow.utilities.positive(1e-3)),
+    ]
+    for other in others:
+        assert differing(settings(prior(0.0)), other) == ["variance"]
 
 
-def test_parameters_in_a_closure_may_change():
-    """They are trained; what they are is in the model's own account of its parameters."""
-    slope = gpflow.Parameter(1.0)
-    before = list(settings_of(Trend(enclosing(slope))))
-    slope.assign(2.0)
-    assert difference(before, settings_of(Trend(enclosing(slope)))) is None
-
-
-def test_parts_more_or_less():
-    kernel = gpflow.kernels.SquaredExponential()
-    assert difference(settings_of(kernel), settings_of(kernel, Trend(steep))).endswith("Trend")
-    assert difference(settings_of(kernel), settings_of(gpflow.kernels.Matern32())) == "SquaredExponential or Matern32"
-
-
-def test_members_of_an_enumeration():
-    """As `prior_on` is one."""
-    kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
-    for kernel in kernels:
-        kernel.variance.prior = tfp.distributions.Normal(np.float64(0.0), np.float64(1.0))
-    assert difference(*map(settings_of, kernels)) is None
-    kernels[0].variance.prior_on = "unconstrained"
-    assert difference(*map(settings_of, kernels)) == "Parameter._prior_on"
-
-
-def test_what_is_shared():
-    """Kernels that tie other parameters are not the same, nor those that have another part twice."""
-
-    def made(name):
+def test_tied_parameters_and_repeated_parts_are_told_apart():
+    def tied(name):
         first, second = gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()
         if name is not None:
             setattr(second, name, getattr(first, name))
@@ -169,8 +107,93 @@ def test_what_is_shared():
         parts = [gpflow.kernels.SquaredExponential(), gpflow.kernels.SquaredExponential()]
         return parts[0] + parts[number] * parts[1]
 
-    assert difference(settings_of(made("variance")), settings_of(made("variance"))) is None
+    assert differing(settings_of(tied("variance")), settings_of(tied("variance"))) == []
     for other in ("lengthscales", None):
-        assert difference(settings_of(made("variance")), settings_of(made(other))) is not None
-    assert difference(settings_of(repeated(0)), settings_of(repeated(1))) == "what is shared"
-    assert list(settings_of(made("variance")))[-1] == ("what is shared", "0.kernels.0.variance", "0.kernels.1.variance")
+        assert differing(settings_of(tied("variance")), settings_of(tied(other)))
+    assert differing(settings_of(repeated(0)), settings_of(repeated(1)))
+    assert shared_paths(tied("variance")) == ["kernels.1.variance"] and not shared_paths(tied(None))
+
+
+def test_parameter_values_are_not_settings():
+    kernel = gpflow.kernels.SquaredExponential()
+    before = settings_of(kernel)
+    kernel.variance.assign(2.0)
+    assert settings_of(kernel) == before
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+
+
+def streaming(count):
+    model = gpflow_pep.StreamingSGPR((X[:20], Y[:20]), kernel(), Z.copy())
+    for start in range(20, 20 + 20 * count, 20):
+        model.update((X[start : start + 20], Y[start : start + 20]))
+    return model
+
+
+RUNS = {
+    "block labels": (
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=np.arange(60) % 5),
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=np.arange(60) // 12),
+        ["model.blocks"],
+    ),
+    "block size": (
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=12),
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=10),
+        ["model.blocks"],
+    ),
+    "shared block": (
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=12),
+        lambda: collapsed(gpflow_pep.BTSGPR, blocks=12, shared=True),
+        ["model.shared"],
+    ),
+    "alpha": (
+        lambda: collapsed(gpflow_pep.PEPR, alpha=0.5),
+        lambda: collapsed(gpflow_pep.PEPR, alpha=0.6),
+        ["model.alpha"],
+    ),
+    "projection": (classifier, lambda: classifier(projection="wasserstein"), ["model.projection"]),
+    "tolerance": (classifier, lambda: classifier(tol=1e-5), ["model.tol"]),
+    "whitening": (MAKERS["SVGP"], lambda: of_minibatches(gpflow.models.SVGP, whiten=False), ["model.whiten"]),
+    "number of rows": (
+        lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=60),
+        lambda: gpflow_pep.TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z, num_data=61),
+        ["model.num_data"],
+    ),
+    "data": (
+        lambda: gpflow.models.SGPR((X, Y), kernel(), Z),
+        lambda: gpflow.models.SGPR((X, LABELS), kernel(), Z),
+        ["data"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_are_told_apart_whatever_their_parameters(name):
+    make, other, expected = RUNS[name]
+    data = None if hasattr(make(), "data") else (X, Y)
+    first, again = make(), make()
+    for variable in again.trainable_variables:
+        variable.assign_add(0.1 * tf.ones_like(variable))
+    assert run_identity(first, data) == run_identity(again, data)
+    assert differing(run_identity(first, data), run_identity(other(), data)) == expected
+
+
+def test_a_stream_with_another_old_posterior_is_another_run():
+    first, again, later = streaming(1), streaming(1), streaming(2)
+    assert run_identity(first, None) == run_identity(again, None)
+    assert differing(run_identity(first, None), run_identity(later, None)) == ["data", "model.old_posterior"]
+
+
+@pytest.mark.parametrize("name", ["PEPR", "PEPClassifier", "SGPR", "SVGP"])
+def test_private_attributes_and_use_do_not_change_a_run(name):
+    model = MAKERS[name]()
+    data = None if hasattr(model, "data") else (X, Y)
+    before = run_identity(model, data)
+    model._calls = 1
+    model.kernel._note = "private"
+    model.predict_f(X)
+    model.training_loss(*([] if data is None else [data]))
+    assert run_identity(model, data) == before
+    model.calls = 1
+    assert differing(run_identity(model, data), before) == ["model.calls"]

@@ -139,16 +139,14 @@ def test_a_state_under_another_kernel_is_refused(name):
     other = gpflow.kernels.Matern52(1.1, [0.9, 1.2])
     if name == "StreamingPEP":
         other = gpflow.kernels.SeparateIndependent([other, gpflow.kernels.Matern32(0.7), kernel()])
-    with pytest.raises(
-        ValueError, match=r"same kernel.*differ in (SquaredExponential or Matern52|Matern52 or Squared)"
-    ):
+    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel(\.kernels\.0)?\."):
         type(model).from_state(model.state, other, *others, **options)
 
 
 def test_a_state_under_other_settings_is_refused():
     """Of a kernel, and of a likelihood."""
     model = regression()
-    with pytest.raises(ValueError, match=r"same kernel.*differ in SquaredExponential\._?active_dims"):
+    with pytest.raises(ValueError, match=r"same kernel.*differ in kernel\.active_dims"):
         StreamingSGPR.from_state(
             model.state,
             gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2], active_dims=[1, 0]),
@@ -156,7 +154,7 @@ def test_a_state_under_other_settings_is_refused():
         )
     labels = (X[:, :1] > 2.0) * 1.0
     states = StreamingPEP((X[:20], labels[:20]), kernel(), Probit(), Z).state
-    with pytest.raises(ValueError, match=r"differ in (Probit or Logit|Logit or Probit)"):
+    with pytest.raises(ValueError, match="differ in likelihood"):
         StreamingPEP.from_state(states, kernel(), Logit())
 
 
@@ -172,7 +170,7 @@ def test_a_state_that_lacks_something(missing):
     [
         ("inducing.Z", np.zeros(3), r"inducing\.Z must have shape \[1 or C, M, D\], got \[3\]"),
         ("parts", np.array("{"), "parts must be JSON"),
-        ("parts", np.array(1.0), "parts must be a list of settings"),
+        ("parts", np.array(1.0), "parts must be settings by path"),
         ("old.linear", np.full((6, 1), np.nan), "old.linear must be finite"),
         ("old.linear", np.zeros((6, 1), np.float32), "old.linear must be float64, got float32"),
         ("old.linear", np.full((6, 1), "0"), "old.linear must be float64, got <U1"),

@@ -171,17 +171,17 @@ def test_densities_that_are_infinite_or_no_numbers():
 
 def test_bad_arguments_are_refused():
     for options, message in [
-        ({"data": (X[:1], Y[:1])}, "data must have two rows or more"),
+        ({"data": (X[:1], Y[:1])}, "data must have at least two rows"),
         ({"alphas": []}, "alphas must be different powers"),
         ({"alphas": [0.5, 0.5]}, "alphas must be different powers"),
         ({"alphas": [0.5, 1.5]}, "alpha must be"),
-        ({"folds": 1}, "folds must be from 2 to the number of rows, 40, got 1"),
-        ({"folds": 41}, "folds must be from 2"),
+        ({"folds": 1}, "folds must be a whole number from 2 to 40, got 1"),
+        ({"folds": 41}, "folds must be a whole number from 2"),
         ({"data": (X, Y[:-1])}, "data"),
-        ({"make": lambda data, alpha: make(data, 0.5)}, r"with the alpha it is given, 0, got one with \[0\.5\]"),
+        ({"make": lambda data, alpha: make(data, 0.5)}, r"make\(data, 0\) returned a model with alpha = 0\.5\."),
         (
             {"make": lambda data, alpha: PEPR(data, KERNEL, Z, alpha=alpha)},
-            "make must construct new kernels, .* got a PEPR that shares 2 trainable variables with the one before",
+            "make must build a new kernel, .* this PEPR shares 2 trainable parameters with the previous",
         ),
         (
             {"make": lambda data, alpha: TSVGP(gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(), Z)},

@@ -181,7 +181,11 @@ def test_bad_arguments_are_refused():
         ({"numbers": [0, 4]}, ValueError, "numbers must be a whole number from 1"),
         ({"tolerance": 0.0}, ValueError, "tolerance must be a positive number"),
         ({"data": (X, Y[:-1])}, ValueError, "same number of rows"),
-        ({"make": lambda data, Z: make(data, X[:5])}, ValueError, "with the inducing points Z it is given, 1, got 5"),
+        (
+            {"make": lambda data, Z: make(data, X[:5])},
+            ValueError,
+            r"make\(data, Z\) returned a model with 5 inducing points, but Z has 1",
+        ),
         (
             {"make": WithoutScores},
             ValueError,
@@ -212,5 +216,5 @@ def test_progress(capsys):
 def test_models_that_share_a_kernel_are_refused():
     """Training one would change the other."""
     kernel = SquaredExponential()
-    with pytest.raises(ValueError, match=r"make must construct new kernels, .* shares 2 trainable variables with"):
+    with pytest.raises(ValueError, match=r"make must build a new kernel, .* shares 2 trainable parameters with"):
         select_num_inducing(lambda data, Z: PEPR(data, kernel, Z, alpha=0.0), (X, Y), (3, 6), train=untrained)

@@ -51,7 +51,7 @@ def assert_close(actual, expected):
 
 def by_panels(monkeypatch, *rows):
     """The same from panels only."""
-    monkeypatch.setattr(softmax, "_is_accurate", lambda parts, *others: tf.zeros([tf.shape(parts.alpha)[0]], tf.bool))
+    monkeypatch.setattr(softmax, "_is_accurate", lambda rows, *others: tf.zeros([tf.shape(rows.alpha)[0]], tf.bool))
     return power(*rows)
 
 

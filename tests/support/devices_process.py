@@ -13,7 +13,7 @@ import tensorflow as tf
 from gpflow_pep import APEP, BTSGPR, PEP, PEPR, TSGPR, PEPClassifier, fit
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.runtime.devices import devices_of_strategy
-from gpflow_pep.training.step import training_step
+from gpflow_pep.training.objectives import training_step
 
 tf.debugging.set_log_device_placement("log" in sys.argv[1])
 (CPU,) = tf.config.list_physical_devices("CPU")

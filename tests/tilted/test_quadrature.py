@@ -17,7 +17,6 @@ from quick import some_slow
 from scipy import special, stats
 
 from gpflow_pep.likelihoods import Logit, Probit
-from gpflow_pep.maths import adaptive_quadrature
 from gpflow_pep.tilted import (
     KL,
     Cavity,
@@ -25,12 +24,13 @@ from gpflow_pep.tilted import (
     Observations,
     QuadratureRule,
     Wasserstein,
-    adaptive,
-    levels,
     log_density,
+    quadrature,
     tilted_rule,
+    trapezoid,
 )
-from gpflow_pep.tilted.levels import compute_on_windows, first_points, locate
+from gpflow_pep.tilted.quadrature import locate, on_windows
+from gpflow_pep.tilted.trapezoid import Rows
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED, CROSSING = 1e-8, 1e-2
@@ -38,9 +38,9 @@ QUANTITIES = ("log_partition", "d1", "d2", "variance_ratio")
 ALPHAS = (0.0, 0.01, 0.5, 1.0)
 
 
-def located(density, *rows):
-    """What is found on shared points and on windows."""
-    return locate(density, *rows, on_windows=partial(compute_on_windows, density))
+def located(density, rows, negligible=0.0):
+    """Tilted distributions on shared points and on windows."""
+    return locate(density, rows, negligible, partial(on_windows, density))
 
 
 def errors(found, cases):
@@ -89,7 +89,7 @@ def test_recorded_cases_among_many_rows(references, high_precision, moments, nam
     """So many that very narrow cavities have Gauss-Hermite nodes, and others points of another kind."""
     for alpha in (0.01, 0.5, 1.0):
         cases, y = cases_of(references, name, alpha)
-        times = -(-levels._DIVIDED // len(cases))
+        times = -(-quadrature._MANY_ROWS // len(cases))
         cases, y = np.tile(cases, [times, 1]), np.tile(y, times)
         rule = QuadratureRule(high_precision["LIKELIHOODS"][name][0]())
         assert_within(moments(rule, y, cases[:, 0], cases[:, 1], alpha), cases)
@@ -101,15 +101,11 @@ def test_nodes_of_very_narrow_cavities(panel_rule, moments, make):
     density = log_density(make())
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
-    at = Cavity(tf.constant(mean), tf.fill([41], tf.constant(sd**2, tf.float64)))
-    rows = Observations(tf.zeros([41, 1], tf.float64), tf.constant(y[:, None]))
-    assert np.all(levels.is_very_narrow(density, at, rows))
-    every = tf.fill([41], True)
-    points = levels.points_of(density, at, rows, every, very_narrow=tf.constant(True))
-    assert levels.points_of(density, at, rows, ~every, very_narrow=tf.constant(True)).table.shape[1] == 0
+    one = tf.ones([41, 1], tf.float64)
     for alpha in (0.01, 0.5, 1.0):
-        powers = tf.fill([41], tf.constant(alpha, tf.float64))
-        found, good = levels.on_shared_points(density, at, rows, powers, points)
+        rows = Rows(Cavity(tf.constant(mean), sd**2 * one[:, 0]), alpha * one[:, 0], Observations(0.0 * one, one))
+        assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
+        found, good = trapezoid.on_shared_points(density, rows, True, tf.constant(0.0, tf.float64))
         reference = np.stack(moments(panel_rule(make()), y, mean, sd**2, alpha))[:, good]
         assert np.mean(good) > 0.7
         np.testing.assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
@@ -246,9 +242,13 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     sd = 10.0 ** rng.uniform(0.5, 2.0, size=40)
     mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
     rule, observed = QuadratureRule(make()), np.ones((40, 1))
-    rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.zeros([40, 1], tf.float64), observed)
-    found = rule._locate(*rows, tf.constant(alphas))
-    first = first_points(rule._density, *rows, tf.constant(alphas))[1]
+    cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
+    rows = Rows(cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed))))
+    found = rule._locate(rows)
+    zero = tf.zeros_like(cavities.mean)
+    first = trapezoid.trapezoid(
+        rule._density, rows, zero, zero + trapezoid.HALF, tf.constant(trapezoid.trapezoid_table(60))
+    )
     expected = np.transpose([by_dense_sum(log_prob, *row, alpha) for row in zip(mean, sd, strict=True)])
     accurate = found.is_accurate.numpy()
     assert np.mean(accurate) > 0.6 and np.mean(first.is_accurate) > 0.1
@@ -265,7 +265,7 @@ def test_negligible_rows_are_integrated_less_accurately():
     rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.constant(one), tf.constant(one))
     refused = []
     for size in (0.0, 1e-4):
-        found = rule._locate(*rows, tf.zeros(len(sd), tf.float64), size)
+        found = rule._locate(Rows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
         error = np.abs(np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
@@ -284,8 +284,9 @@ def test_rows_that_are_not_accurate_are_centered_on_their_mode(alpha):
             return super()._scalar_log_prob(X, F, Y)
 
     one = tf.ones([len(mean), 1], tf.float64)
-    rows, density = Cavity(tf.constant(mean), tf.constant(variance)), QuadratureRule(OfUnknownRadius(scale))._density
-    found = located(density, rows, Observations(one, y * one), alpha * one[:, 0])
+    density = log_density(OfUnknownRadius(scale))
+    cavities = Cavity(tf.constant(mean), tf.constant(variance))
+    found = located(density, Rows(cavities, alpha * one[:, 0], Observations(one, y * one)))
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
@@ -323,9 +324,9 @@ def points_per_row(make, cavities, y, alpha):
         count.append(int(tf.size(F)))
         return density.log_prob(F, X, Y)
 
-    observations = Observations(tf.zeros([len(y), 1], tf.float64), tf.constant(y))
-    powers = tf.fill([len(y)], tf.constant(alpha, tf.float64))
-    found = located(dataclasses.replace(density, log_prob=counted), cavities, observations, powers)
+    X, powers = tf.zeros([len(y), 1], tf.float64), tf.fill([len(y)], tf.constant(alpha, tf.float64))
+    rows = Rows(cavities, powers, Observations(X, tf.constant(y)))
+    found = located(dataclasses.replace(density, log_prob=counted), rows)
     return found, sum(count) / len(y)
 
 
@@ -386,20 +387,6 @@ def test_number_of_evaluations(moments):
     assert evaluations(moments, 1.0, *usual, 1.0) < 180.0
     assert evaluations(moments, 1.0, *wide, 1.0) < 400.0
     assert evaluations(moments, 0.1, *wide, 1.0) < 700.0
-
-
-# --- panels ---------------------------------------------------------------------------------------------------------
-
-
-def test_panels_integrate_polynomials():
-    """Degree 22 exactly: values up to 1, 23 terms, Lebesgue constant below 3 for the derivative of rounding: 1e-14."""
-    for degree in range(adaptive_quadrature.DEGREE + 1):
-        values = adaptive_quadrature.NODES**degree
-        integral = (adaptive_quadrature.NODES ** (degree + 1) - (-1.0) ** (degree + 1)) / (degree + 1)
-        np.testing.assert_allclose(adaptive_quadrature.INTEGRALS @ values, integral, rtol=0.0, atol=1e-14)
-        np.testing.assert_allclose(adaptive_quadrature.WEIGHTS @ values, integral[-1:], rtol=0.0, atol=1e-14)
-    highest = np.polynomial.chebyshev.Chebyshev.basis(adaptive_quadrature.DEGREE)(adaptive_quadrature.NODES)
-    np.testing.assert_allclose(adaptive_quadrature.TAIL @ highest, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-14)
 
 
 # --- never silently wrong -------------------------------------------------------------------------------------------
@@ -502,16 +489,16 @@ def test_windows_that_never_settle():
         return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
 
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
-    rows = Observations(tf.zeros([1, 1], tf.float64), zero)
-    found = located(LogDensity(log_prob, radius=lambda X: 100.0), Cavity(zero, one), rows, one)
+    rows = Rows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
+    found = located(LogDensity(log_prob, radius=lambda X: 100.0), rows)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 
 
 def test_rounding_makes_no_spread_negative():
     """l' is constant over π, its variance 0 but for the last digit; d2 = E[l''] + α Var[l'] is then E[l''] = 0."""
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
-    centered = adaptive.Centered(zero, one, zero, zero, zero)
+    centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
-    parts = adaptive._Integrals(one, zero, one, h * one, np.nextafter(h**2, 0.0) * one, zero, zero)
+    parts = quadrature._Integrals(one, zero, one, h * one, np.nextafter(h**2, 0.0) * one, zero, zero)
     assert float(parts.slope_squared[0]) < h**2
-    assert float(adaptive._tilted(centered, parts, one).d2[0]) == 0.0
+    assert float(quadrature._tilted(centered, parts, one).d2[0]) == 0.0

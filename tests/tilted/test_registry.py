@@ -22,7 +22,7 @@ from gpflow_pep.tilted import (
     QuadratureRule,
     log_density,
     log_partition,
-    registry,
+    rule,
     rule_for,
     tilted_rule,
 )
@@ -37,10 +37,10 @@ MEAN, VARIANCE = rng.normal(size=(1, 6)), rng.uniform(0.1, 4.0, (1, 6))
 @pytest.fixture
 def registered():
     """A dictionary to execute examples in; what they register is taken back."""
-    functions, names = dict(tilted_rule.funcs), dict(registry._PROJECTIONS)
+    functions, names = dict(tilted_rule.funcs), dict(rule._PROJECTIONS)
     yield {}
-    registry._PROJECTIONS.clear()
-    registry._PROJECTIONS.update(names)
+    rule._PROJECTIONS.clear()
+    rule._PROJECTIONS.update(names)
     tilted_rule.funcs.clear()
     tilted_rule._cache.clear()
     for signature, function in functions.items():

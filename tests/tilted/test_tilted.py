@@ -27,7 +27,6 @@ from quick import some_slow
 
 from gpflow_pep.likelihoods import Logit, Probit
 from gpflow_pep.tilted import KL, Cavity, Observations, QuadratureRule, Wasserstein, rule_for, tilted_rule
-from gpflow_pep.tilted.closed_forms import GammaExpectation, GaussianTilting, PoissonExpectation, ProbitTilting
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 EXACT, DIFFERENCE, STEP = 1e-9, 1e-6, 2e-4
@@ -151,7 +150,7 @@ def test_gaussian(moments, alpha):
     likelihood = Gaussian(0.3)
     closed, quadrature = (
         moments(rule, 0.4, MEANS, VARIANCES, alpha)
-        for rule in (GaussianTilting(likelihood), QuadratureRule(likelihood))
+        for rule in (tilted_rule(likelihood, KL()), QuadratureRule(likelihood))
     )
     assert_close(quadrature, closed, EXACT)
     if alpha > 1e-3:  # N(y; f, s)^α = (2πs)^((1-α)/2) α^(-1/2) N(y; f, s/α)
@@ -170,10 +169,9 @@ def test_probit(moments):
     for labels, ys in (((0, 1), (0.0, 1.0)), ((-1, 1), (-1.0, 1.0))):
         likelihood = Probit(labels=labels)
         for y in ys:
-            rules = tilted_rule(likelihood, KL()), ProbitTilting(likelihood), QuadratureRule(likelihood)
-            chosen, closed, quadrature = (moments(rule, y, MEANS, VARIANCES, 1.0) for rule in rules)
+            rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
+            closed, quadrature = (moments(rule, y, MEANS, VARIANCES, 1.0) for rule in rules)
             assert_close(quadrature, closed, EXACT)
-            np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
 
 
 def test_poisson_far_from_its_mode(moments):
@@ -208,10 +206,9 @@ def test_poisson_far_from_its_mode(moments):
 @pytest.mark.parametrize("binsize", [1.0, 0.05])
 def test_poisson(moments, binsize):
     likelihood = Poisson(binsize=binsize)
-    rules = tilted_rule(likelihood, KL()), PoissonExpectation(likelihood), QuadratureRule(likelihood)
-    chosen, closed, quadrature = (moments(rule, 4.0, MEANS, VARIANCES, 0.0) for rule in rules)
+    rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
+    closed, quadrature = (moments(rule, 4.0, MEANS, VARIANCES, 0.0) for rule in rules)
     assert_close(quadrature, closed, EXACT)
-    np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
 
 
 @pytest.mark.parametrize(
@@ -220,10 +217,9 @@ def test_poisson(moments, binsize):
 def test_gamma(moments, make):
     """Also where the mass of exp(-f) is seven standard deviations from m, and its window would cut it off."""
     likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
-    rules = tilted_rule(likelihood, KL()), GammaExpectation(likelihood), QuadratureRule(likelihood)
-    chosen, closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
+    rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
+    closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
     assert_close(quadrature, closed, EXACT)
-    np.testing.assert_array_equal(np.stack(chosen), np.stack(closed))
     wide = moments(rules[0], 1.7, 0.3, 49.0, 0.0, X=X[:1])
     assert wide.d2 == pytest.approx(-1.7 * np.exp(-0.3 + 24.5), rel=1e-13)  # exp(24) is good to 24 roundings
     if isinstance(likelihood, Exponential):

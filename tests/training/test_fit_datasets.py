@@ -211,5 +211,5 @@ def test_a_dataset_that_cannot_be_read(as_new):
 
     signature = tuple(tf.TensorSpec([None, 1], tf.float64) for _ in range(2))
     dataset = tf.data.Dataset.from_generator(read, output_signature=signature)
-    with pytest.raises(ValueError, match=r"what follows batch 1 of a pass cannot: .*OSError: the disk is gone$"):
+    with pytest.raises(ValueError, match=r"the batch after batch 1 of a pass cannot: .*OSError: the disk is gone$"):
         fit(as_new("TSVGP"), dataset, max_iterations=5)

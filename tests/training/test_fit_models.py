@@ -168,7 +168,7 @@ def test_held_out_scores_stop_training_at_their_best(as_new):
     )
     scores = result.held_out["nlpd"]
     best = int(np.argmin(scores))
-    assert result.status == "stopped early" and "held-out nlpd has not been better for 3 records" in result.reason
+    assert result.status == "stopped early" and "held-out nlpd has not improved for 3 records" in result.reason
     assert len(scores) == best + 5 == len(seen) + 1 and result.iterations == 5 * len(seen) < 2000
     assert (result.recorded[-1], result.objective[-1]) == (result.recorded[best], result.objective[best])
     assert scores[-1] == scores[best] == pytest.approx(HeldOut(model, held_out)()["nlpd"], rel=1e-12)
@@ -214,7 +214,7 @@ def test_the_objective_stops_training_without_held_out_rows(as_new):
     gpflow.set_trainable(model.q_mu, False)
     gpflow.set_trainable(model.q_sqrt, False)
     result = fit(model, (X, Y), patience=2, interval=1, learning_rate=1e-12, batch_size=20, max_iterations=500)
-    assert result.status == "stopped early" and "objective has not been better for 2 records" in result.reason
+    assert result.status == "stopped early" and "objective has not improved for 2 records" in result.reason
     assert int(np.argmax(result.objective)) == len(result.objective) - 3
 
 

@@ -121,7 +121,7 @@ def test_minibatch_models_are_trained_on_the_rows_of_all(found, name, optimizer)
 REFUSED = {
     "overlapping": r"data must be different rows on each worker, got 5 of \d+ sampled rows of worker 1 also",
     "the_same_dataset": r"data must be different rows on each worker, got 46 of 46 sampled rows",
-    "another_power": r"all workers must run the same training, but worker 1 differs from worker 0 in alpha\.",
+    "another_power": r"all workers must run the same training, but worker 1 differs from worker 0 in model\.alpha\.",
     "another_optimizer_setting": r"worker 1 differs from worker 0 in patience\.",
     "a_stream": r"StreamingSGPR must be constructed outside of the scope of several workers",
     "another_checkpoint": r"checkpoint must be the same file for all workers, but worker 1 resumes after",

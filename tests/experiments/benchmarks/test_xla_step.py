@@ -11,7 +11,7 @@ from gpflow_pep.runtime.tracing import in_xla
 
 def test_a_row_of_the_table():
     problem = make_problem(20, 3, 2)
-    for _, function in functions(MODELS["PEPSVGP"](problem), problem, has_labels=False):
+    for _, function in functions(MODELS["PEPSVGP"](problem), problem):
         numbers = compared(function, rounds=1)
         assert len(numbers) == 6
         assert np.isfinite(numbers).all()

@@ -1,0 +1,241 @@
+"""Inference by power EP (JMLR 18(104), sec. 3.8): sites that converge, the energy and its gradient, minibatches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..engine import SiteSums
+from ..runtime.checks import check
+from ..runtime.distribution import local_variable
+from .cavity import Site
+from .energy import energy_derivatives, leave_one_out, minibatch_objective
+from .rows import LatentRows, ProjectedRows
+from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
+from .sweep import Problem, sum_sites, sweep
+
+_IMPROPER = (
+    "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
+    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0, "
+    "E[log p(y|f)] may overflow: try a larger alpha."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class SitesStatus:
+    """How an update of the sites ended."""
+
+    converged: bool
+    """Whether the last change was at most the tolerance."""
+
+    sweeps: int
+    """
+    Parallel sweeps after the first evaluation. If the sites do not converge, the last one evaluates the best sites, so
+    that there may be ``max_sweeps + 1``.
+    """
+
+    change: float
+    """
+    The largest change of a marginal that an undamped update of its own site would make, as a fraction of the marginal's
+    standard deviation (for the mean) or variance.
+    """
+
+    log_evidence: float
+    """The energy at the sites: an approximation to log p(y), in nats."""
+
+    damping: float
+    """The fraction of an update that was taken in the end."""
+
+    def __repr__(self) -> str:
+        """Return a line with rounded numbers."""
+        end = "converged" if self.converged else "not converged"
+        numbers = f"change {self.change:.2g}, log_evidence {self.log_evidence:.8g}, damping {self.damping:.2g}"
+        return f"SitesStatus({end}, {self.sweeps} sweeps, {numbers})"
+
+
+class Sites(tf.Module):
+    """The sites of all rows, [N, C] each: variables, which compiled functions see change."""
+
+    def __init__(self, num_data: int, num_latent_gps: int, dtype: tf.DType):
+        super().__init__()
+        zeros = tf.zeros([num_data, num_latent_gps], dtype)
+        self.precision, self.linear = (
+            local_variable(zeros, trainable=False, shape=[None, num_latent_gps], dtype=dtype) for _ in range(2)
+        )
+
+    def reset(self, num_data: int) -> None:
+        """Make q the prior: sites of `num_data` rows with natural parameters 0."""
+        for variable in (self.precision, self.linear):
+            variable.assign(tf.zeros([num_data, variable.shape[1]], variable.dtype))
+
+    def values(self) -> Site:
+        """Return the natural parameters, [N, C] each."""
+        return Site(tf.identity(self.precision), tf.identity(self.linear))
+
+    def assign(self, values: Site) -> None:
+        """Set the natural parameters, [N, C] each."""
+        self.precision.assign(values.precision)
+        self.linear.assign(values.linear)
+
+    def stacked(self) -> tf.Tensor:
+        """Return the natural parameters as one tensor, [N, 2, C]."""
+        return tf.stack([self.precision, self.linear], axis=1)
+
+
+def status_before_updates(damping: float) -> list[float]:
+    """Return the status of sites that have not been updated, as its variable holds it."""
+    return [0.0, 0.0, np.inf, np.nan, damping]
+
+
+class UpdatedPosterior(NamedTuple):
+    """Sites after an update, and quantities computed from them."""
+
+    sites: tf.Tensor  # [N, 2, C]
+    log_evidence: tf.Tensor
+    total: SiteSums  # of the sites, and of an old posterior if there is one
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Power EP of a model at its current hyperparameters, which updates the variables of the sites."""
+
+    problem: Problem
+    sites: Sites
+    status: tf.Variable  # converged (0 or 1), sweeps, change, log evidence, fraction; [5]
+    options: ConvergenceOptions
+    num_data: int
+    batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
+
+    def solve(self, interrupt_after: int | None = None) -> Solution:
+        """
+        Run the solver, from the current sites; these stay.
+
+        :param interrupt_after: sweeps after which the solver stops; None: never.
+        """
+        options = ConvergenceOptions(*map(tf.convert_to_tensor, self.options))
+        return converge(
+            self.problem,
+            self.sites.stacked(),
+            options,
+            num_data=self.num_data,
+            fraction=tf.where(self.status[0] > 0.0, options.damping, self.status[4]),
+            interrupt_after=interrupt_after,
+        )
+
+    def accept(self, solution: Solution) -> UpdatedPosterior:
+        """
+        Assign sites and status.
+
+        :raises tf.errors.InvalidArgumentError: if no sites were proper.
+        """
+        iterate, sweeps, fraction, outcome = solution
+        log_evidence = iterate.log_evidence + self.problem.terms
+        is_converged, sweeps = (tf.cast(x, iterate.change.dtype) for x in (tf.equal(outcome, CONVERGED), sweeps))
+        status = tf.stack([is_converged, sweeps, iterate.change, log_evidence, fraction])
+        with tf.control_dependencies(check(outcome != IMPROPER, _IMPROPER)):
+            precision, linear = tf.unstack(iterate.sites, axis=1)
+            assigned = [
+                self.sites.precision.assign(precision),
+                self.sites.linear.assign(linear),
+                self.status.assign(status),
+            ]
+        with tf.control_dependencies(assigned):
+            sums = SiteSums(self.problem.L, tf.identity(iterate.A), tf.identity(iterate.c))
+        return UpdatedPosterior(iterate.sites, log_evidence, sums.with_old(self.problem.old))
+
+    def converge(self) -> UpdatedPosterior:
+        """Update the sites until they have converged, and assign them and their status."""
+        return self.accept(self.solve())
+
+    def energy_and_gradient(
+        self, tape: tf.GradientTape, variables: Sequence[tf.Variable], likelihood_variables: Sequence[tf.Variable]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """
+        Converge the sites as :meth:`converge` does; return the energy and its derivatives in `variables`.
+
+        :param tape: the tape that recorded how the problem was made.
+        :param likelihood_variables: the likelihood's own among `variables`.
+        """
+        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L), variables=variables)
+        inference = replace(self, problem=problem)
+        solution = inference.solve()
+        log_evidence = inference.accept(solution).log_evidence
+        return log_evidence, energy_derivatives(problem, tape, solution.iterate, variables, likelihood_variables)
+
+    def leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
+        """Compute log predictive densities without the own site [N], from sites [N, 2, C] and their sums."""
+        return leave_one_out(self.problem, sites, sums.posterior())
+
+    def sum_sites(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute A and c of all sites."""
+        problem = self.problem
+        return sum_sites(problem.rows, problem.projected, self.sites.stacked(), problem.L)
+
+    def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
+        """
+        Update the sites of some rows by the fraction `damping`, and the sums of all sites with them.
+
+        Sites with an improper cavity, and rows whose update is not finite, are not updated. The fraction is halved
+        until B is positive definite, or set to 0.
+
+        :param rows: the rows.
+        :param indices: their numbers, [n].
+        """
+        problem, sites = self.problem, self.sites
+        projected, total = ProjectedRows(rows, sums.L, problem.scale, keep=False), sums.with_old(problem.old)
+        values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
+        swept = sweep(rows, projected, problem.rule, values, total.posterior())
+        finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
+        update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
+        A, c = sum_sites(rows, projected, update, sums.L)
+
+        def is_improper(fraction: tf.Tensor) -> tf.Tensor:
+            return ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0)
+
+        def halve(fraction: tf.Tensor) -> tf.Tensor:
+            return tf.where(fraction < SMALLEST_FRACTION, tf.zeros_like(fraction), 0.5 * fraction)
+
+        fraction = tf.while_loop(is_improper, lambda fraction: [halve(fraction)], [damping])[0]
+        moved = [
+            variable.scatter_add(tf.IndexedSlices(fraction * change, indices))
+            for variable, change in zip((sites.precision, sites.linear), tf.unstack(update, axis=1), strict=True)
+        ]
+        with tf.control_dependencies([change for change in moved if isinstance(change, tf.Tensor)]):
+            return sums.plus(fraction * A, fraction * c)
+
+    def sweep_in_batches(self, order: tf.Tensor, size: tf.Tensor) -> None:
+        """Update the sites, `size` of them at a time in this order [N], and q after each batch."""
+        damping = tf.convert_to_tensor(self.options.damping)
+
+        def step(first: tf.Tensor, A: tf.Tensor, c: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            indices = order[first : first + size]
+            sums = self.update_some(self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping)
+            return first + size, sums.A, sums.c
+
+        start = (tf.constant(0), *self.sum_sites())
+        tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
+
+    def minibatch(
+        self,
+        tape: tf.GradientTape,
+        sums: tuple[tf.Tensor, tf.Tensor],
+        indices: tf.Tensor,
+        damping: tf.Tensor,
+        num_data: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """
+        Update the sites of some rows; return A, c and :func:`.energy.minibatch_objective`.
+
+        :param tape: the tape that is recording.
+        :param sums: A and c of all sites.
+        """
+        problem, batch = self.problem, self.batch(indices)
+        with tape.stop_recording():
+            A_c = self.update_some(batch, indices, SiteSums(problem.L, *sums), damping)
+            q = A_c.with_old(problem.old).posterior()
+        with tf.control_dependencies([A_c.A]):  # the sites of the minibatch have been updated
+            variables = self.sites.precision, self.sites.linear
+            site = Site(*(tf.transpose(tf.gather(variable, indices)) for variable in variables))
+            return A_c.A, A_c.c, minibatch_objective(problem, batch, site, q, num_data)

@@ -1,0 +1,349 @@
+"""Sweeps until the sites have converged, in one compiled loop; nothing improper is ever accepted.
+
+All sites are updated from the same q: a loop of three methods, each with a small state of its own.
+
+- Anderson's acceleration (:mod:`.anderson`) chooses the next sites. They are rejected if B or a cavity is not positive
+  definite or, if the energy is a lower bound (an update is then a natural gradient of it), if they lower that bound.
+- Newton's method (:mod:`.newton`) continues from the best sites if sweeps stop approaching a fixed point.
+- If no update is proper, the loop starts again from empty sites, with smaller fractions.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..runtime.distribution import Workers
+from ..runtime.tracing import on_demand
+from .anderson import Anderson, Step
+from .newton import PATIENCE, Newton, ends_probing, probe
+from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate
+
+SWEEPING, PROBING, NEWTON_STEP = range(3)
+"""Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
+RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
+"""
+Status of the loop: running; converged; max_sweeps reached (LIMIT); no update is proper (STUCK); not even the prior is
+(IMPROPER).
+"""
+
+SMALLEST_FRACTION = 1e-4
+"""The least fraction of an update: the sites stay if a smaller one is rejected."""
+# The first sweeps from empty sites if a power is small: down to this change, and so many of them at most. Tilted
+# distributions may be inaccurate then.
+_PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
+_ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
+_MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
+_MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
+_FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
+
+
+class ConvergenceOptions(NamedTuple):
+    """Tolerance, largest number of sweeps, and damping."""
+
+    tol: tf.Tensor
+    max_sweeps: tf.Tensor
+    damping: tf.Tensor
+
+
+class Solution(NamedTuple):
+    """The last iterate of the loop, and how the loop ended."""
+
+    iterate: Iterate
+    sweeps: tf.Tensor
+    fraction: tf.Tensor
+    status: tf.Tensor
+
+
+class Best(NamedTuple):
+    """The sites of the smallest change, or of the largest bound."""
+
+    sites: tf.Tensor  # [N, 2, C]
+    change: tf.Tensor  # infinite if no sites have been proper, []
+    log_evidence: tf.Tensor  # []
+
+
+class Attempt(NamedTuple):
+    """State of an attempt from given or from empty sites."""
+
+    number: tf.Tensor  # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites
+    is_valid: tf.Tensor  # there is an accepted iterate
+    preliminary: tf.Tensor  # these are the first sweeps from empty sites
+    halvings: tf.Tensor  # of initial sites that are improper
+
+    def damping(self, options: ConvergenceOptions) -> tf.Tensor:
+        """Return the largest fraction of an update that is taken, []."""
+        return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
+
+
+class Loop(NamedTuple):
+    """The state of the loop: the last accepted iterate, the sites to try next, and how to go on from there."""
+
+    iterate: Iterate
+    candidate: tf.Tensor  # [N, 2, C]
+    kind: tf.Tensor  # of the candidate: SWEEPING, PROBING or NEWTON_STEP
+    anderson: Anderson
+    newton: Newton
+    best: Best
+    attempt: Attempt
+    sweeps: tf.Tensor
+    final_status: tf.Tensor  # how the loop ends after a sweep at the candidate, the best sites; otherwise RUNNING
+    status: tf.Tensor
+
+    def returns_to_best(self) -> tf.Tensor:
+        """Return whether the candidate is the best sites, from which Newton's method begins."""
+        return tf.equal(self.kind, NEWTON_STEP) & tf.equal(self.newton.size, 0.0)
+
+
+def converge(
+    problem: Problem,
+    sites: tf.Tensor,
+    options: ConvergenceOptions,
+    *,
+    num_data: int,
+    fraction: tf.Tensor | None = None,
+    interrupt_after: int | None = None,
+) -> Solution:
+    """
+    Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
+
+    :param num_data: N when this is traced, which decides how many secants are remembered.
+    :param fraction: the largest fraction of the first update to take; None: the damping. After a loop that ended at
+        its limit pass its last fraction: with few sweeps at a time, the same step would otherwise be repeated.
+    :param interrupt_after: sweeps after which the loop is left as it is, RUNNING; None: never.
+    """
+    C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
+    zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
+    A = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], dtype)
+    nothing, workers = tf.zeros_like(sites), rows.all_workers
+    _ = problem.projected  # computed outside of the loop
+    is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
+    is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
+    is_preliminary = is_empty & workers.any(tf.reduce_any(rows.alpha_of_all < PRELIMINARY_POWER))
+    number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
+    fraction = options.damping if fraction is None else fraction
+    first = Loop(
+        iterate=Iterate(sites, nothing, nothing, A, A[..., :1], sites[:, 0], sites[:, 0], inf, -inf, zero),
+        candidate=sites,
+        kind=tf.constant(SWEEPING),
+        anderson=Anderson.start(sites, fraction, options.damping, num_data * C),
+        newton=Newton.start(sites),
+        best=Best(sites, inf, -inf),
+        attempt=Attempt(number, tf.constant(False), is_preliminary, tf.constant(0)),
+        sweeps=tf.constant(-1),
+        final_status=tf.constant(RUNNING),
+        status=tf.constant(RUNNING),
+    )
+    last: Loop = tf.while_loop(
+        lambda loop: tf.equal(loop.status, RUNNING),
+        lambda loop: [_step(problem, options, loop)],
+        [first],
+        parallel_iterations=1,
+        maximum_iterations=interrupt_after,
+    )[0]
+    return Solution(last.iterate, last.sweeps, last.anderson.fraction, last.status)
+
+
+def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
+    """Sweep at the candidate, accept or reject it, and choose the next one."""
+    # Sites that are given or returned to are evaluated as they are: converged sites stay so to the last digit.
+    may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
+    evaluated, cavity_ratio = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
+    accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
+    probing = tf.equal(loop.kind, PROBING)
+    # Branches that few loops ever take are compiled when they first run.
+    is_acceptable = on_demand(partial(_is_acceptable, problem.rows.all_workers))
+    by_newton = tf.cond(
+        tf.equal(loop.kind, NEWTON_STEP),
+        lambda: is_acceptable(problem.is_bound, loop, evaluated),
+        lambda: tf.constant(True),
+    )
+    accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
+    loop = loop._replace(sweeps=loop.sweeps + 1)
+    converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
+    following: Loop = tf.cond(
+        converged,
+        lambda: loop._replace(iterate=evaluated, status=tf.constant(CONVERGED)),
+        lambda: _go_on(problem, options, loop, evaluated, accepted),
+    )
+    return following
+
+
+def _is_acceptable(workers: Workers, is_bound: tf.Tensor, loop: Loop, evaluated: Iterate) -> tf.Tensor:
+    return loop.newton.is_acceptable(workers, is_bound, loop.iterate, evaluated)
+
+
+def _go_on(problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor) -> Loop:
+    """Choose the next candidate after one that has not converged."""
+    last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
+    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    workers = problem.rows.all_workers
+    preliminary_ends = _preliminary_ends(options, loop, evaluated)
+    moves = accepted & ~probing
+    secants = anderson.secants.updated(
+        evaluated.sites - last.sites,
+        evaluated.update - last.update,
+        add=accepted & (probing | (sweeping & anderson.follows)),
+        forget=tf.where(sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves),
+    )
+    iterate: Iterate = choose(moves, evaluated, last)
+    step = secants.step(iterate.update, iterate.normalized, workers.sum)
+    better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
+    is_best = moves & ~attempt.preliminary & better
+    loop = loop._replace(
+        iterate=iterate,
+        anderson=anderson._replace(secants=secants),
+        best=choose(is_best, Best(iterate.sites, iterate.change, iterate.log_evidence), best),
+    )
+    followed = _follow(workers, options, loop, last, step, preliminary_ends)
+    recover = on_demand(partial(_recover, workers))
+    goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
+    following: Loop = tf.cond(
+        sweeping & accepted & goes_on,
+        lambda: followed,
+        lambda: recover(options, loop, followed, step, accepted),
+    )
+    return following
+
+
+def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
+    """Return whether a bound has decreased by rounding at most."""
+    attempt = loop.attempt
+    applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
+    applies &= (loop.anderson.fraction > _MAY_LOWER * options.damping) & ~loop.returns_to_best()
+    return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
+
+
+def _preliminary_ends(options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
+    small = tf.maximum(tf.constant(_PRELIMINARY, iterate.change.dtype), options.tol)
+    ends = (iterate.change < small) | (iterate.change > loop.iterate.change)
+    return loop.attempt.preliminary & (
+        ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
+    )
+
+
+def _follow(
+    workers: Workers,
+    options: ConvergenceOptions,
+    loop: Loop,
+    last: Iterate,
+    step: Step,
+    preliminary_ends: tf.Tensor,
+) -> Loop:
+    """Go on after a sweep that was accepted: with Anderson's move, or with Newton's method if sweeps have stalled."""
+    iterate, attempt = loop.iterate, loop.attempt
+    anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
+    newton = loop.newton.after(iterate)
+    enters = newton.begins(anderson) & (loop.sweeps < options.max_sweeps - 1)
+    following = choose(preliminary_ends, iterate.sites, iterate.sites + step.move(anderson.fraction))
+    return loop._replace(
+        candidate=choose(enters, loop.best.sites, following),
+        kind=tf.where(enters, NEWTON_STEP, SWEEPING),
+        anderson=anderson._replace(follows=~preliminary_ends),
+        newton=newton,
+        # After preliminary sweeps the sites are evaluated again.
+        attempt=attempt._replace(is_valid=~preliminary_ends, preliminary=attempt.preliminary & ~preliminary_ends),
+    )
+
+
+def _recover(
+    workers: Workers,
+    options: ConvergenceOptions,
+    loop: Loop,
+    followed: Loop,
+    step: Step,
+    accepted: tf.Tensor,
+) -> Loop:
+    """
+    Go on from sites that were rejected, from a probe or from a Newton step; or end, after `max_sweeps` say.
+
+    :param followed: the state after a sweep that was accepted.
+    """
+    sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
+    moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
+    ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)
+    probed = loop._replace(
+        candidate=choose(ends_probes, loop.iterate.sites + step.newton, nearby),
+        kind=tf.where(ends_probes, NEWTON_STEP, PROBING),
+        newton=loop.newton.probed(step),
+    )
+    stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop))
+    swept = choose(accepted, followed, _reject(options, loop))
+    loop = choose(sweeping, swept, choose(probing, probed, stepped))
+    return _end(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
+
+
+def _halve(options: ConvergenceOptions, loop: Loop) -> Loop:
+    """Try half of a Newton step; go back to sweeps if that is too small."""
+    newton, fails = loop.newton.halved()
+    sites, anderson = loop.iterate.sites, loop.anderson
+    fraction = tf.where(fails, loop.attempt.damping(options), anderson.fraction)
+    return loop._replace(
+        candidate=choose(fails, sites, sites + newton.size * newton.step),
+        kind=tf.where(fails, SWEEPING, NEWTON_STEP),
+        anderson=anderson._replace(fraction=fraction, follows=anderson.follows & ~fails),
+        newton=newton,
+    )
+
+
+def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
+    """Go on after a sweep that was rejected; scale down improper initial sites."""
+    is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
+    halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
+    kept = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
+    improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
+    stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
+    update = loop.iterate.sites + anderson.fraction * loop.iterate.update
+    return loop._replace(
+        candidate=choose(is_valid, update, kept * loop.candidate),
+        anderson=anderson,
+        newton=loop.newton._replace(stalled=loop.newton.stalled + 1),
+        attempt=loop.attempt._replace(halvings=halvings),
+        status=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
+    )
+
+
+def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
+    """
+    Start again from empty sites if no update is proper; end after `max_sweeps`.
+
+    If the sites have not converged, end at the best sites seen, unless `max_sweeps` is small. If none were proper,
+    evaluate empty sites in the end, or preliminary sites.
+    """
+    attempt, anderson, newton, iterate = loop.attempt, loop.anderson, loop.newton, loop.iterate
+    has_best = loop.best.change < np.inf
+    is_accurate = attempt.is_valid & ~attempt.preliminary
+    out = tf.equal(loop.status, RUNNING) & (loop.sweeps >= options.max_sweeps)
+    status = tf.where(out, LIMIT, loop.status)
+    status = tf.where(has_best & tf.equal(status, IMPROPER), STUCK, status)
+    is_last = ~tf.equal(loop.final_status, RUNNING)
+    fails = (status > CONVERGED) & ~is_last
+    restarts = fails & ~out & (attempt.number < len(_ATTEMPT_DAMPING) - 1)
+    goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS) & is_accurate
+    is_worse = ~is_accurate | (loop.best.change < iterate.change)
+    returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(status, IMPROPER)
+    # The last evaluation is of sites that were proper before, unless none were.
+    status = tf.where(is_last & ~has_best, IMPROPER, status)
+    empty = tf.zeros_like(loop.candidate)
+    last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.sites, empty))
+    number = attempt.number + tf.cast(restarts, tf.int32)
+    again = Attempt(number, tf.constant(False), tf.equal(number, 1), tf.constant(0))
+    inf = tf.constant(np.inf, newton.change.dtype)
+    return loop._replace(
+        iterate=iterate._replace(change=tf.where(restarts, inf, iterate.change)),
+        candidate=choose(restarts, empty, choose(returns, last, loop.candidate)),
+        kind=tf.where(restarts | returns, SWEEPING, loop.kind),
+        anderson=anderson._replace(
+            fraction=tf.where(restarts, again.damping(options), anderson.fraction),
+            follows=anderson.follows & ~restarts & ~returns,
+        ),
+        newton=newton._replace(
+            stalled=tf.where(restarts, 0, newton.stalled),
+            patience=tf.where(restarts, PATIENCE, newton.patience),
+            change=tf.where(restarts, inf, newton.change),
+        ),
+        attempt=choose(restarts, again, attempt._replace(preliminary=attempt.preliminary & ~returns)),
+        final_status=tf.where(returns, status, loop.final_status),
+        status=tf.where(returns | restarts, RUNNING, status),
+    )
