@@ -102,7 +102,7 @@ def test_accurate_may_be_a_tensor(accurate):
         np.testing.assert_allclose(value, wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[0.0, 1.0, 1e3]))
+@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
 def test_means_far_apart_in_single_precision(variance):
     """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
     for alpha in [0.0, 0.01, 0.5, 1.0]:
