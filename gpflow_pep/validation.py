@@ -18,8 +18,6 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
-from .runtime.checks import asserted
-
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
 _LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
 _LARGEST_SEED = 2**32 - 1  # limit of NumPy and scikit-learn
@@ -289,16 +287,6 @@ def single_power(alpha: Any) -> AnyNDArray:
     if np.ndim(_numpy(alpha)) != 0:
         raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
     return power(alpha, 1)
-
-
-def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
-    """
-    Return the current value of alpha without gradient; in a graph, too.
-
-    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
-    """
-    value = tf.stop_gradient(tf.convert_to_tensor(alpha))
-    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:

@@ -271,7 +271,7 @@ for loss in (model.training_loss, dense):
 np.testing.assert_allclose(*found, rtol=1e-6)
 
 # %% [markdown]
-# The base class provides predictions, leave-one-out, `fit`, files and workers, a mixin provides streams
+# The base class provides predictions, leave-one-out, `fit`, files and workers, a second base class provides streams
 # (`CONTRIBUTING.md`).
 #
 # **Figure:** the noise of a site against x, with six inducing points (triangles). In DTC it is the same for all rows.

@@ -426,7 +426,6 @@ def test_counts_beyond_32_bits_are_refused():
         "max_iterations": lambda value: fit(build(), max_iterations=value),
         "interval": lambda value: fit(build(), interval=value),
         "patience": lambda value: fit(build(), patience=value),
-        "folds": lambda value: select_alpha(lambda data, alpha: build(data=data, alpha=alpha), (X, Y), folds=value),
         "blocks": lambda value: build(blocks=value),
         "size": lambda value: Minibatches(12, value),
     }

@@ -57,8 +57,8 @@ def accumulate_sums(
     factor = factorize(Kuu)  # differentiable by itself, for its other uses
     L = tf.stop_gradient(factor)
     passes: _OneChunk | _ManyChunks
-    if rows.only_chunk is not None:
-        passes = _OneChunk(rows, sites, powers, L)
+    if (chunk := rows.only_chunk) is not None:
+        passes = _OneChunk(tuple(rows(chunk, *rows.inputs)), sites, powers, L)
     else:
         if mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64:
             rows = MixedPrecisionRows(rows, L, tf.stop_gradient(scale))
@@ -80,7 +80,7 @@ def accumulate_sums(
 
         return tuple(sums), gradient
 
-    A, c, *terms = summed(Kuu, scale, *passes.sources())
+    A, c, *terms = summed(Kuu, scale, *passes.sources)
     return SiteSums(factor, A, c), EvidenceTerms(*terms)
 
 
@@ -90,12 +90,11 @@ PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 class _OneChunk:
     """All rows in one chunk: ordinary differentiation, which stores V and D for the backward pass."""
 
-    def __init__(self, rows: RowSource, sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
-        self._rows, self._sites, self._powers, self._L = rows, sites, powers, L
-
-    def sources(self) -> tuple[tf.Tensor, ...]:
-        """The rows."""
-        return tuple(self._rows(self._rows.only_chunk, *self._rows.inputs))
+    def __init__(self, sources: tuple[tf.Tensor, ...], sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
+        """
+        :param sources: the rows.
+        """
+        self.sources, self._sites, self._powers, self._L = sources, sites, powers, L
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
         """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and rows."""
@@ -115,15 +114,9 @@ class _ManyChunks:
     def __init__(self, rows: RowSource, sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
         self._rows, self._sites, self._powers, self._L = rows, sites, powers, L
         self._fixed = [variable for variable in rows.variables if not variable.trainable]
-
-    def sources(self) -> tuple[tf.Tensor, ...]:
-        """
-        The inputs of the rows and the variables that are not trainable.
-
-        TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that watches
-        them would get the derivative through Kuu alone.
-        """
-        return (*self._rows.inputs, *map(tf.convert_to_tensor, self._fixed))
+        # TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that
+        # watches them would get the derivative through Kuu alone.
+        self.sources = (*rows.inputs, *map(tf.convert_to_tensor, self._fixed))
 
     def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
         """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and sources."""

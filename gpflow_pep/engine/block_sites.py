@@ -10,7 +10,7 @@ from typing_extensions import override
 from ..maths.linalg import cholesky, inverse_of_product, symmetric_product
 from .penalty import ADVICE, log_det_ratio, penalty_factor
 from .rows import Rows, with_checked_variance
-from .sites import ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra, gram, weighted_sums
+from .sites import ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra, weighted_gram, weighted_sums
 
 
 class BlockSites(SiteAlgebra):
@@ -29,7 +29,7 @@ class BlockSites(SiteAlgebra):
         U = _flat(tf.linalg.triangular_solve(factor, _in_blocks(tf.transpose(V), D)))  # [n, M]
         rho = _flat(tf.linalg.triangular_solve(factor, _in_blocks(rows.residual, D)))  # [n, P]
         return ChunkSums(
-            A=gram(tf.transpose(U)),
+            A=weighted_gram(tf.transpose(U), tf.ones(tf.shape(U)[:1], U.dtype)),
             c=tf.matmul(U, rho, transpose_a=True),
             quadratic=tf.reduce_sum(tf.square(rho)),
             log_noise=2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))),

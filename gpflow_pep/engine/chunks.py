@@ -71,16 +71,17 @@ class Loop(NamedTuple):
 
         with self._on_device():
             if isinstance(self.count, int):
-                for number in range(self.count):
-                    _, *start = body(number, *start)
-                return tuple(start)
-            _, *total = tf.while_loop(
-                lambda number, *_: number < self.count,
-                body,
-                (tf.constant(0), *start),
-                parallel_iterations=CHUNKS_IN_FLIGHT,
-            )
-        return tuple(total)
+                state = (0, *start)
+                for _ in range(self.count):
+                    state = body(*state)
+            else:
+                state = tf.while_loop(
+                    lambda number, *_: number < self.count,
+                    body,
+                    (tf.constant(0), *start),
+                    parallel_iterations=CHUNKS_IN_FLIGHT,
+                )
+        return tuple(state[1:])
 
     def _on_device(self) -> Any:
         return nullcontext() if self.device is None else tf.device(self.device)

@@ -131,13 +131,13 @@ class _GPflowCovariances:
     def Kuu(self) -> tf.Tensor:
         return Kuu(self._inducing_variable, self._kernel, jitter=0.0)
 
-    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType | None) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
 
-    def variances(self, X: tf.Tensor) -> tf.Tensor:
+    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return self._kernel(X, full_cov=False)
 
-    def Kff(self, X: tf.Tensor) -> tf.Tensor:
+    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         return kernel_matrix(self._kernel, X)
 
 
@@ -153,7 +153,7 @@ class _PointCovariances(_GPflowCovariances):
         return self.Kff(self._Z, *self.inputs)
 
     @override
-    def Kuf(self, X: tf.Tensor, *, dtype: tf.DType | None) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
         Z = tf.convert_to_tensor(self._inducing_variable.Z)  # read here: it is no input
         return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype or X.dtype)
 
@@ -179,15 +179,8 @@ class _Stationary(_PointCovariances):
         self.inputs = (left, lengthscales, variance, log_variance, *others)
 
     @override
-    def Kuf(
-        self,
-        X: tf.Tensor,
-        left: tf.Tensor,
-        lengthscales: tf.Tensor,
-        _: tf.Tensor,
-        *rest: tf.Tensor,
-        dtype: tf.DType | None,
-    ) -> tf.Tensor:
+    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
+        left, lengthscales, _, *rest = inputs
         return _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=dtype or X.dtype)
 
     @override

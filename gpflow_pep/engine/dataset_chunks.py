@@ -1,6 +1,7 @@
 """Rows that are read from a dataset in batches, each time anew, so that memory does not limit their number."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
@@ -122,7 +123,8 @@ class DatasetRows(Chunks):
             return tuple(each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each) for each in total)
 
 
-class _Pass(NamedTuple):
+@dataclass(frozen=True)
+class _Pass:
     """
     The loop over the batches of a dataset.
 

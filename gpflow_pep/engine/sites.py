@@ -152,7 +152,7 @@ def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) 
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
     wr = w[..., None] * r
     return ChunkSums(
-        A=gram(V * tf.sqrt(w)[..., None, :]),
+        A=weighted_gram(V, w),
         c=tf.matmul(V, wr),
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
         log_noise=-tf.reduce_sum(tf.math.log(w), axis=-1),
@@ -161,9 +161,14 @@ def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) 
 
 
 @tf.custom_gradient
-def gram(X: tf.Tensor) -> Any:
-    """X X', [..., M, M], whose derivative takes one product."""
-    return symmetric_product(X, X), lambda bar: tf.matmul(bar + tf.linalg.matrix_transpose(bar), X)
+def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
+    """Compute V diag(w) V', [..., M, M], whose derivative takes one product."""
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        bar_V = tf.matmul(bar + tf.linalg.matrix_transpose(bar), V)
+        return bar_V * w[..., None, :], 0.5 * column_products(bar_V, V)
+
+    return symmetric_product(V * w[..., None, :], V), gradient
 
 
 class IndependentSites(SiteAlgebra):

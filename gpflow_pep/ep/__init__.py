@@ -1,5 +1,6 @@
 """Power expectation propagation: cavities, site updates, sweeps until they converge, the energy, leave-one-out."""
 
+from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from .rows import LatentRows, ProjectedRows
 from .solver import RUNNING, ConvergenceOptions
@@ -15,6 +16,7 @@ __all__ = [
     "Sites",
     "SitesStatus",
     "UpdatedPosterior",
+    "leave_one_out",
     "status_before_updates",
     "sum_sites",
 ]

@@ -11,7 +11,7 @@ from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
 from .cavity import Site
-from .energy import energy_derivatives, leave_one_out, minibatch_objective
+from .energy import energy_derivatives, minibatch_objective
 from .rows import LatentRows, ProjectedRows
 from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
 from .sweep import Problem, sum_sites, sweep
@@ -28,7 +28,7 @@ class SitesStatus:
     """How an update of the sites ended."""
 
     converged: bool
-    """Whether the last change was at most the tolerance."""
+    """True if the last change was at most the tolerance."""
 
     sweeps: int
     """
@@ -163,10 +163,6 @@ class Inference:
         solution = inference.solve()
         log_evidence = inference.accept(solution).log_evidence
         return log_evidence, energy_derivatives(problem, tape, solution.iterate, variables, likelihood_variables)
-
-    def leave_one_out(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        """Compute log predictive densities without the own site [N], from sites [N, 2, C] and their sums."""
-        return leave_one_out(self.problem, sites, sums.posterior())
 
     def sum_sites(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute A and c of all sites."""

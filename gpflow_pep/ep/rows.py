@@ -98,7 +98,7 @@ class LatentRows:
         """
         Compute what `part` returns for all chunks, `count` tensors [..., n], and return a function that reads it.
 
-        :raises TypeError: if the chunks are those of a dataset.
+        :raises TypeError: if the chunks are batches of a dataset.
         """
         return self.chunked.keep(part, dtype, count)
 

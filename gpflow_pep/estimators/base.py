@@ -22,7 +22,7 @@ from .. import validation
 from ..inducing import greedy_variance, k_means
 from ..inducing.distinct import distinct
 from ..models.kernels_and_inducing_variables import single_output_variables
-from ..models.posteriors import SitesPosterior
+from ..models.posteriors import WhitenedPosterior
 from ..models.stream import Stream
 from ..runtime.checks import warn
 from ..runtime.transactions import atomic
@@ -38,7 +38,7 @@ _MAX_JITTER_RATIO = 10.0  # to the default jitter, which is large in single prec
 _MOVING = 0.2  # fraction of a stream's inducing points that may move to each batch, once there are n_inducing
 
 PosteriorValues = tuple[AnyNDArray, ...]
-"""Cache of a `SitesPosterior`: needed for predictions besides kernel, inducing variable and mean function."""
+"""Cache of a `WhitenedPosterior`: needed for predictions besides kernel, inducing variable and mean function."""
 
 
 class SparseGPEstimator(BaseEstimator):
@@ -165,7 +165,7 @@ class SparseGPEstimator(BaseEstimator):
     def _predicted_f(self, X: AnyNDArray, full_cov: bool = False) -> MeanAndVariance:
         """Predict f at checked inputs, from the posterior at the end of the fit."""
         model, values = self.model_, tuple(map(tf.constant, self._posterior_values))
-        posterior = SitesPosterior(
+        posterior = WhitenedPosterior(
             model.kernel, model.inducing_variable, model.mean_function, lambda: values, precompute_cache=None
         )
         return posterior.fused_predict_f(X, full_cov=full_cov)

@@ -84,7 +84,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: labels [N] of two classes or more, of any type.
-        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
+        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         with self._unchanged_on_failure():
             X, y = self._validated(X, y, reset=True)
@@ -103,13 +103,13 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         rows are not. A call of :meth:`fit` may come first.
 
         While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
-        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier ones; not on a
-        first batch of one class.
+        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier batches; not on
+        a first batch of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
         :param classes: all labels of the stream; needed at the first call, and the same later.
-        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
+        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:

@@ -83,7 +83,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
+        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         with self._unchanged_on_failure():
             X, Y = self._validated(X, y, reset=True)
@@ -98,11 +98,11 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         The first batch sets the normalization of y. While there are fewer inducing points than `n_inducing`, rows of
         the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
-        on each batch, given the earlier ones; not on a first batch of constant y, or of one row.
+        on each batch, given the earlier batches; not on a first batch of constant y, or of one row.
 
         :param X: inputs [N, D] of the batch.
         :param y: targets [N] or [N, P] of the batch.
-        :raises ValueError: naming what cannot be used. After any error, also Ctrl-C, the estimator is as it was.
+        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         first = not hasattr(self, "model_")
         with self._unchanged_on_failure():

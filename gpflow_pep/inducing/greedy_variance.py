@@ -1,5 +1,5 @@
 """
-Greedy choice of inducing points by conditional variance given earlier ones: Burt, Rasmussen and van der Wilk (2020),
+Greedy choice of inducing points by conditional variance: Burt, Rasmussen and van der Wilk (2020),
 "Convergence of sparse variational inference in Gaussian processes regression", JMLR 21(131).
 """
 
@@ -43,8 +43,8 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     :param given: existing points [m, D], m < M, rows of X or not: the first m of the result. The rest is chosen given
         these. None: no points.
     :param chunk_size: rows per kernel evaluation; it does not change the result.
-    :return: Z [M, D], in the order of the choice: the first m are the choice of m. Of equal variances the first row
-        wins; once all conditional variances are 0 up to rounding, the order is arbitrary.
+    :return: Z [M, D], in the order of the choice: the first m are the choice of m. Ties go to the first
+        row; once all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
     """
     points = None if given is None else validation.matrix(given, "given", "D")
@@ -85,7 +85,7 @@ def greedy_conditional_variance(
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
     For compiled functions: arguments are not checked, and copies of rows come last.
-    O(n count²) time and O(n count) memory. Of equal variances the first row wins.
+    O(n count²) time and O(n count) memory. Ties go to the first row.
 
     :param kernel: a kernel of one output.
     :param X: candidates [n, D].

@@ -1,10 +1,9 @@
-"""What a user constructs, one family a file."""
+"""The models, one family a file."""
 
 from .classifier import PEPClassifier
 from .pep import PEP
 from .pepr import PEPR
-from .streaming import StreamingPEP, StreamingSGPR
-from .streaming_svgp import StreamingSVGP
+from .streaming import StreamingPEP, StreamingSGPR, StreamingSVGP
 from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP
 from .tsgpr import BTSGPR, TSGPR

@@ -49,22 +49,27 @@ class CollapsedRegression(SparseGP):
 
         q(u) ∝ p(u) ∏_b N(y_b; m(X_b) + K_bu Kuu⁻¹ u, v_b).
 
-    Subclasses define the sites (`_powers`, `_scale`) and what is added to log N(y; m, Qff + v)
-    (`_evidence_correction`).
+    A model defines:
+
+    - :meth:`_powers` and :meth:`_scale`: the sites and the penalty; or :meth:`_make_sites` for another rule of sites.
+    - :meth:`_evidence_correction`: the term added to log N(y; m, Qff + v).
+    - :meth:`_check_block_sizes`, if its settings allow only some partitions of the rows.
     """
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_chunks", "_alpha", *SparseGP._TF_MODULE_IGNORED_PROPERTIES})
-    _NOT_IN_CHECKPOINTS = frozenset({"_data", "_chunks"})
+    _shares_covariance = True
 
     single_chunk: bool
     """
-    Whether functions compiled from now on work on all rows at once: true while the model's data have never exceeded one
+    Work on all rows at once, in functions compiled from now on: true while the model's data have never exceeded one
     chunk. Without a loop, compiling and running take half the time. Results stay correct for any number of rows, but
     memory grows with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
     """
 
     mixed_precision: bool
-    """Whether functions compiled from now on compute with rows in single precision where that is accurate enough."""
+    """Compute with rows in single precision if that is accurate enough, in functions compiled from now on."""
+
+    _block_size: int | None = None
+    """Rows of each of the blocks, if they are consecutive blocks of one size."""
 
     def __init__(
         self,
@@ -72,7 +77,6 @@ class CollapsedRegression(SparseGP):
         kernel: Kernel,
         inducing_variable: InducingPointsLike,
         *,
-        blocks: Any = None,
         mean_function: MeanFunction | None = None,
         noise_variance: TensorData | None = None,
         likelihood: Gaussian | None = None,
@@ -80,11 +84,14 @@ class CollapsedRegression(SparseGP):
         max_jitter: float | None = None,
         mixed_precision: bool = False,
     ):
-        if mixed_precision and blocks is not None:
-            raise ValueError(f"mixed_precision must be False with blocks, got {mixed_precision!r}.")
+        """
+        Take the arguments of :class:`PEPR`, without alpha, scale and blocks.
+
+        :raises ValueError: naming the argument that cannot be used.
+        """
         held: RegressionData | DatasetRows
         if isinstance(data, tf.data.Dataset):
-            self._check_for_dataset(blocks, chunk_size)
+            check_chunk_size_for_dataset(chunk_size)
             held = DatasetRows(data)
         else:
             held = validation.regression_data(data)
@@ -104,39 +111,63 @@ class CollapsedRegression(SparseGP):
             max_jitter=max_jitter,
         )
         self.mixed_precision = bool(mixed_precision)
-        self._block_size = blocks if isinstance(blocks, int | np.integer) else None
         self._chunks: DatasetRows | SingleRows | Blocks
         if isinstance(held, DatasetRows):
             self._chunks, self.single_chunk = held, False
         else:
-            num_data, single_rows = len(held[0]), SingleRows(self._chunk_size, self._devices)
-            self._chunks = single_rows
-            if blocks is not None:
-                self._chunks = Blocks(*validation.partition(blocks, num_data), self._chunk_size, self._devices)
-            self.single_chunk = num_data <= single_rows.chunk_size
-        self._sites = self._make_sites()
+            self._chunks = SingleRows(self._chunk_size, self._devices)
+            self.single_chunk = len(held[0]) <= self._chunks.chunk_size
         if self._workers is not None:
-            batches = held.dataset if isinstance(held, DatasetRows) else [held]
-            check_disjoint(self._workers, batches)
+            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
 
-    @staticmethod
-    def _check_for_dataset(blocks: Any, chunk_size: Any) -> None:
-        if blocks is not None:
-            raise ValueError(f"blocks must be None where data is a dataset, got {type(blocks).__name__}.")
-        check_chunk_size_for_dataset(chunk_size)
+    def _use_blocks(self, blocks: Any) -> None:
+        """
+        Make these blocks of rows the units of sites and penalty, in place of single rows.
+
+        :param blocks: see :class:`PEPR`; None: keep single rows.
+        :raises ValueError: if the rows cannot be divided so, data is a dataset or mixed_precision is set.
+        """
+        if blocks is None:
+            return
+        if isinstance(self._data, DatasetRows):
+            raise ValueError(f"blocks must be None if data is a dataset, got {type(blocks).__name__}.")
+        if self.mixed_precision:
+            raise ValueError(f"mixed_precision must be False with blocks, got {self.mixed_precision!r}.")
+        partition = validation.partition(blocks, int(self._local_num_data()))
+        self._chunks = Blocks(*partition, self._chunk_size, self._devices)
+        self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else None
+
+    @abstractmethod
+    def _powers(self) -> Powers:
+        """Return the powers that define the sites and the penalty."""
+
+    def _scale(self) -> tf.Tensor:
+        """Return m of the structured conditional M = m I, []."""
+        return tf.ones([], default_float())
+
+    @abstractmethod
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        """Return the term added to log N(y; m, Qff + v), per output, []: for SGPR, minus the trace penalty."""
+
+    def _make_sites(self) -> SiteAlgebra:
+        """Return the rule that turns rows into sites."""
+        return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
+
+    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
+        """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks B, those of all workers together."""
+        """Number of blocks B, of all workers together."""
         return int(self._num_blocks())
+
+    def _num_blocks(self) -> tf.Tensor:
+        return self._sum_over_workers(self._chunks.num_blocks(self._local_num_data()))
 
     @property
     def _local_num_blocks(self) -> int:
         """Number of blocks of this worker."""
         return int(self._chunks.num_blocks(self._local_num_data()))
-
-    def _num_blocks(self) -> tf.Tensor:
-        return self._sum_over_workers(self._chunks.num_blocks(self._local_num_data()))
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -171,48 +202,16 @@ class CollapsedRegression(SparseGP):
     def _settings(self) -> tuple[Any, ...]:
         return *super()._settings(), self.single_chunk, self.mixed_precision
 
-    def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
-
-    @abstractmethod
-    def _powers(self) -> Powers:
-        """The powers that define the sites and the penalty."""
-
-    def _scale(self) -> tf.Tensor:
-        """m of the structured conditional M = m I, []."""
-        return tf.ones([], default_float())
-
-    @abstractmethod
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        """Return the term added to log N(y; m, Qff + v), per output, []: for SGPR, minus the trace penalty."""
-
-    def _make_sites(self) -> SiteAlgebra:
-        return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
-
     @override
     def _sums(self) -> SiteSums:
         powers = self._powers()
-        sums, _ = self._accumulated(powers, self._scale())
+        sums, _ = self._of_sites(powers, self._scale())
         return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
-    def _accumulated(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
-        """Return the sums of the model's sites, and the other terms of its evidence."""
-        return self._accumulate_sums(
-            self._visited(self._chunks), self._sites, powers, scale, mixed_precision=self.mixed_precision
-        )
+    def _of_sites(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
+        return self._accumulated(self._chunks, self._make_sites(), powers, scale, mixed_precision=self.mixed_precision)
 
-    def _visited(self, chunks: Chunks) -> Chunks:
-        """Return `chunks`, or a single chunk of all rows if they are few."""
-        single = self.single_chunk and self._workers is None
-        return AllRows() if single and isinstance(chunks, SingleRows) else chunks
-
-    def _independent_rows(self) -> Chunks:
-        """Return all rows as blocks of their own, whatever the model's blocks."""
-        if isinstance(self._chunks, DatasetRows):
-            return self._chunks
-        return self._visited(SingleRows(self._chunk_size, self._devices))
-
-    def _accumulate_sums(
+    def _accumulated(
         self,
         chunks: Chunks,
         sites: SiteAlgebra,
@@ -222,13 +221,19 @@ class CollapsedRegression(SparseGP):
         *,
         mixed_precision: bool = False,
     ) -> tuple[SiteSums, EvidenceTerms]:
+        """
+        Return the sums over sites, and the other terms of the evidence.
+
+        :param noise_factor: multiplies the noise variance of all rows.
+        """
+        if isinstance(chunks, SingleRows) and self.single_chunk and self._workers is None:
+            chunks = AllRows()
         prior = Prior(self.inducing_variable, self.kernel)
-        rows, covariance = self._rows(chunks, noise_factor, prior), self._inducing_covariance(prior)
         return accumulate_sums(
-            rows,
+            self._rows(chunks, noise_factor, prior),
             sites,
             powers,
-            Kuu=covariance,
+            Kuu=self._inducing_covariance(prior),
             scale=scale,
             factorize=self._factorize,
             mixed_precision=mixed_precision,
@@ -264,7 +269,7 @@ class CollapsedRegression(SparseGP):
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         powers, scale = self._powers(), self._scale()
-        sums, terms = self._accumulated(powers, scale)
+        sums, terms = self._of_sites(powers, scale)
         old = self._old_site(sums.L, powers.noise_power)
         correction = self._evidence_correction(terms, powers, scale)
         objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * correction
@@ -276,40 +281,34 @@ class CollapsedRegression(SparseGP):
     @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
-        Leave-one-out log predictive density of every row, summed over its outputs, in nats.
+        Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
         Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
         """
         rows, sums = self._rows(self._chunks), self._sums()
-        densities = collapsed_leave_one_out(rows, self._sites, self._powers(), sums, self._scale())
+        densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
 
 
-# An upper bound of the exact log evidence, for models of all data.
+@check_shapes("return: []")
+@no_autograph
+def upper_bound(self: CollapsedRegression) -> tf.Tensor:
+    """
+    Compute an upper bound on the exact log evidence, independent of the model's own sites (Titsias 2014).
 
+        -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
-class UpperBound:
-    """Mixin for collapsed regression on all data. Streams have no such bound: earlier batches are gone."""
+    With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only). A method of
+    models that hold all data; not of streams, whose earlier batches are gone.
 
-    @check_shapes("return: []")
-    @no_autograph
-    def upper_bound(self: Any) -> tf.Tensor:
-        """
-        Compute an upper bound on the exact log evidence, whatever the model's own sites (Titsias 2014).
-
-            -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
-
-        With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only).
-
-        :return: nats, summed over outputs.
-        """
-        half = tf.constant(0.5, default_float())
-        zero = tf.zeros_like(half)
-        vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
-        rows = self._independent_rows()
-        sums, terms = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half)
-        wider = self._accumulate_sums(rows, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
-        bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
-        checked: tf.Tensor = finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
-        return checked
+    :return: nats, summed over outputs.
+    """
+    half = tf.constant(0.5, default_float())
+    zero = tf.zeros_like(half)
+    vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
+    chunks = SingleRows(self._chunk_size, self._devices) if isinstance(self._chunks, Blocks) else self._chunks
+    sums, terms = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half)
+    wider = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
+    bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
+    return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

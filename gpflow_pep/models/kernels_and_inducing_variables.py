@@ -1,6 +1,5 @@
-"""How many latent functions a likelihood has; checks of their kernels and inducing variables."""
+"""Kernels and inducing variables of one or several latent functions: checks, and reading and assigning the points."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,26 +13,92 @@ from gpflow.models.util import InducingPointsLike
 from .. import validation
 from ..engine import independent_parts
 
-# Check that a kernel's active dimensions and ARD parameters fit the columns of X.
-
 _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters of GPflow's kernels
 
 
-def check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
-    """
-    Check a kernel and its parts. Kernels that are not GPflow's are not checked, since they may use X in another way.
+def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
+    """Return C, the number of latent functions: one for each of Y's columns, or the likelihood's `latent_dim`."""
+    if isinstance(likelihood, ScalarLikelihood):
+        return num_outputs - isinstance(likelihood, SwitchedLikelihood)
+    return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
 
-    :param num_inputs: D, columns of X.
-    :raises ValueError: if an active dimension is not a column of X, or an ARD parameter has another number of values
-        than there are active dimensions.
+
+def checked_inducing_variable(
+    kernel: Kernel,
+    inducing_variable: InducingPointsLike,
+    num_inputs: int | None,
+    num_latent_gps: int,
+    *,
+    shared: bool = False,
+) -> InducingVariables:
+    """
+    Check kernel and inducing variable of independent latent functions; return the inducing variable.
+
+    :param num_inputs: columns of X, if known.
+    :param shared: whether all latent functions, columns of Y, must share both; otherwise they may have one each.
+    :raises ValueError: naming the argument that cannot be used, and the alternative.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
+    if shared:
+        _check_shared(kernel, inducing_variable, num_latent_gps)
+    if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
+        raise ValueError(
+            f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
+        )
+    if not isinstance(inducing_variable, MultioutputInducingVariables):
+        inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
+    parts = independent_parts(inducing_variable, kernel)
+    if len(parts) not in (1, num_latent_gps):
+        raise ValueError(
+            f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
+        )
+    for variable, _ in parts:
+        validation.single_output_inducing_variable(variable, num_inputs)
+    if num_inputs is None:
+        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
+    if num_inputs is not None:
+        _check_kernel_columns(kernel, num_inputs)
+    sizes = {int(variable.num_inducing) for variable, _ in parts}
+    if len(sizes) > 1:
+        raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
+    return inducing_variable
+
+
+def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_outputs: int) -> None:
+    if isinstance(kernel, MultioutputKernel):
+        if not isinstance(kernel, SharedIndependent):
+            raise ValueError(
+                "kernel must be one that all columns of Y share: a kernel of one output, or SharedIndependent, got "
+                f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
+                "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
+                "on a column of X that holds the index of the output."
+            )
+        if kernel.num_latent_gps != num_outputs:
+            raise ValueError(
+                f"kernel must have as many outputs as Y has columns, {num_outputs}, got {kernel.num_latent_gps}."
+            )
+    if isinstance(inducing_variable, MultioutputInducingVariables):
+        raise ValueError(
+            "inducing_variable must be one that all columns of Y share, Z [M, D] or one of a single output, got "
+            f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
+            "gpflow.likelihoods.Gaussian()."
+        )
+
+
+def _check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
+    """
+    Check that a kernel's active dimensions and ARD parameters fit the columns of X, of its parts too.
+
+    Kernels that are not GPflow's are not checked, since they may use X in another way.
     """
     if isinstance(kernel, Combination):
         for part in kernel.kernels:
-            check_kernel_columns(part, num_inputs)
+            _check_kernel_columns(part, num_inputs)
     elif isinstance(kernel, SharedIndependent):
-        check_kernel_columns(kernel.kernel, num_inputs)
+        _check_kernel_columns(kernel.kernel, num_inputs)
     elif isinstance(kernel, Periodic):
-        check_kernel_columns(kernel.base_kernel, num_inputs)
+        _check_kernel_columns(kernel.base_kernel, num_inputs)
         _check_parameters(kernel, kernel.base_kernel.active_dims, num_inputs)
     elif type(kernel).__module__.startswith("gpflow."):
         _check_parameters(kernel, kernel.active_dims, num_inputs)
@@ -56,89 +121,6 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
             )
 
 
-def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
-    """Return C, the number of latent functions: one for each of Y's columns, or the likelihood's `latent_dim`."""
-    if isinstance(likelihood, ScalarLikelihood):
-        return num_outputs - isinstance(likelihood, SwitchedLikelihood)
-    return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
-
-
-def checked_shared_inducing_variable(
-    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
-) -> InducingVariables:
-    """
-    Check kernel and inducing variable that all outputs share; return the inducing variable.
-
-    :param num_inputs: columns of X.
-    :param num_latent_gps: P, columns of Y.
-    :raises ValueError: naming the argument that cannot be used, and what to use instead.
-    """
-    if not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
-    if isinstance(kernel, MultioutputKernel):
-        if not isinstance(kernel, SharedIndependent):
-            raise ValueError(
-                "kernel must be one that all columns of Y share: a kernel of one output, or SharedIndependent, got "
-                f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
-                "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
-                "on a column of X that holds the index of the output."
-            )
-        if kernel.num_latent_gps != num_latent_gps:
-            raise ValueError(
-                f"kernel must have as many outputs as Y has columns, {num_latent_gps}, got {kernel.num_latent_gps}."
-            )
-    if isinstance(inducing_variable, MultioutputInducingVariables):
-        raise ValueError(
-            "inducing_variable must be one that all columns of Y share, Z [M, D] or one of a single output, got "
-            f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
-            "gpflow.likelihoods.Gaussian()."
-        )
-    check_kernel_columns(kernel, num_inputs)
-    return validation.single_output_inducing_variable(inducing_variable, num_inputs)
-
-
-def checked_inducing_variable(
-    kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int | None, num_latent_gps: int
-) -> InducingVariables:
-    """
-    Check kernel and inducing variable of independent latent functions, shared or one each; return the inducing
-    variable.
-
-    :param num_inputs: columns of X, where they are known.
-    :raises ValueError: naming the argument that cannot be used.
-    """
-    if not isinstance(kernel, Kernel):
-        raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
-    if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != num_latent_gps:
-        raise ValueError(
-            f"kernel must have one part for each of {num_latent_gps} latent functions, got {kernel.num_latent_gps}."
-        )
-    if not isinstance(inducing_variable, MultioutputInducingVariables):
-        inducing_variable = validation.single_output_inducing_variable(inducing_variable, num_inputs)
-    parts = independent_parts(inducing_variable, kernel)
-    if len(parts) not in (1, num_latent_gps):
-        raise ValueError(
-            f"inducing_variable must have one part for each of {num_latent_gps} latent functions, got {len(parts)}."
-        )
-    for variable, _ in parts:
-        validation.single_output_inducing_variable(variable, num_inputs)
-    if num_inputs is None:
-        num_inputs = next((variable.Z.shape[1] for variable, _ in parts if isinstance(variable, InducingPoints)), None)
-    if num_inputs is not None:
-        check_kernel_columns(kernel, num_inputs)
-    sizes = {int(variable.num_inducing) for variable, _ in parts}
-    if len(sizes) > 1:
-        raise ValueError(f"inducing_variable must have parts of the same size, got {sorted(sizes)}.")
-    return inducing_variable
-
-
-# Inducing points of one or of several latent functions: read, validate, select and assign them.
-
-Selection = Callable[[int, AnyNDArray, int], tf.Tensor]
-"""Selects M points: from the index of a latent function, its candidates [n, D] (current points first) and the number of
-current points to keep, to the indices [M] of the points selected."""
-
-
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
     """Return the inducing variable of each latent function, or the one that all share."""
     if isinstance(inducing_variable, MultioutputInducingVariables):
@@ -148,7 +130,7 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 
 
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
-    """Whether all are plain inducing points, so that the kernel gives their covariance with old ones."""
+    """True if all are plain inducing points, whose covariance with old points the kernel gives."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
 
 
@@ -196,18 +178,3 @@ def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray
     if len({len(values) for values in points}) > 1:
         raise ValueError(f"inducing_variable must have parts of the same size, got {[len(Z) for Z in points]}.")
     return np.stack(points)
-
-
-def moved_points(inducing_variable: InducingVariables, X: AnyNDArray, fraction: float, select: Selection) -> AnyNDArray:
-    """Return the points [1 or C, M, D] after moving at most this fraction of them to inputs X [N, D]."""
-    Z = inducing_points(inducing_variable).numpy()
-    num_kept = Z.shape[1] - int(fraction * Z.shape[1])
-    moved = []
-    for number, old in enumerate(Z):
-        candidates = np.concatenate([old, X])
-        selected = np.asarray(select(number, candidates, num_kept))
-        stays = np.isin(np.arange(len(old)), selected)  # a point that stays keeps its index
-        points = old.copy()
-        points[~stays] = candidates[selected[selected >= len(old)]]
-        moved.append(points)
-    return np.stack(moved)

@@ -1,38 +1,33 @@
-"""Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`, and its predictions."""
+"""Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
+from check_shapes import check_shapes
+from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood, ScalarLikelihood
 from gpflow.mean_functions import MeanFunction
-from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 from gpflow.models.util import InducingPointsLike
-from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive, triangular
+from typing_extensions import override
 
 from .. import validation
-from ..engine import Prior, conditional_variance_of_f
+from ..engine import Prior, SiteSums, conditional_variance_of_f
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
 from ..likelihoods.observations import check_observations
-from ..maths.linalg import cholesky, column_products, finite
+from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
-from ..runtime.tracing import in_xla, no_autograph
-from . import predictions
+from ..runtime.tracing import in_xla
 from .kernels_and_inducing_variables import checked_inducing_variable
-from .posteriors import GaussianPosterior
-from .sparse import ADVICE_KUU
+from .sparse import InducingVariableGP
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
-
-
 _WRONG_NUMBER_OF_ROWS = "data must have at least one row and at most num_data of them, got"
 
 
@@ -52,14 +47,16 @@ class WhitenedQ(NamedTuple):
         return 0.5 * (squares - tf.cast(tf.size(self.m), squares.dtype)) - self.half_log_det()
 
 
-class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
-    """A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches."""
+class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
+    """
+    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches.
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_num_data", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
+    A model defines its objective, ``maximum_log_likelihood_objective(data)``, from :meth:`_checked_minibatch`,
+    :meth:`_whitened`, :meth:`_projected` and :meth:`_row_weight`. It may define :meth:`_check_likelihood` and
+    :meth:`_add_parameters`.
+    """
 
-    predict_y = predictions.predict_y
-    predict_log_density = predictions.predict_log_density
-    predict_f_samples = predictions.predict_f_samples
+    _by_precision = False
 
     def __init__(
         self,
@@ -76,8 +73,19 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         whiten: bool = True,
     ):
         """
-        Take the arguments of :class:`TSVGP`.
-
+        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
+            `SeparateIndependent`.
+        :param likelihood: any likelihood of GPflow but `Ordinal`.
+        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
+            `SeparateIndependentInducingVariables`.
+        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
+        :param mean_function: m(x), zero by default.
+        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
+        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
+        :param q_mu: the mean of q [M, C], zero by default.
+        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
+            identity by default.
+        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
         :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
@@ -93,7 +101,9 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
             raise ValueError(f"num_latent_gps must be {likelihood.latent_dim} for this likelihood, got {C}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=C)
         self.inducing_variable: InducingVariables = checked_inducing_variable(kernel, inducing_variable, None, C)
-        self._num_data = None if num_data is None else tf.Variable(_count(num_data), trainable=False)
+        self._num_data = None
+        if num_data is not None:
+            self._num_data = tf.Variable(validation.num_data(num_data), trainable=False, dtype=default_float())
         self.whiten, self.q_diag = whiten, q_diag
         M = int(self.inducing_variable.num_inducing)
         self.q_mu = Parameter(validation.shaped(q_mu, (M, C), np.zeros((M, C)), "q_mu"), dtype=default_float())
@@ -101,9 +111,14 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         identity = np.ones(shape) if q_diag else np.tile(np.eye(M), (C, 1, 1))
         q_sqrt = validation.shaped(q_sqrt, shape, identity, "q_sqrt")
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
+        self._add_parameters()
+        self._old = self._new_old_posterior()
 
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Raise an error for a likelihood that the model does not support."""
+
+    def _add_parameters(self) -> None:
+        """Make the model's own parameters; called at the end of the constructor."""
 
     @property
     def num_data(self) -> tf.Variable | None:
@@ -119,7 +134,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
     def num_data(self, num_data: int) -> None:
         if self._num_data is None:
             raise ValueError("num_data was None at construction and cannot be set afterwards: pass it there.")
-        self._num_data.assign(_count(num_data))
+        self._num_data.assign(validation.num_data(num_data))
 
     def _row_weight(self, num_rows: tf.Tensor) -> tf.Tensor:
         """N/n, []."""
@@ -141,7 +156,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         message = "data: X and Y must have the same number of rows"
         if in_xla():
             Y = self._with_checked_size(asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
-            # Where Y is refused X is NaN too: a likelihood may take NaN for a label.
+            # X becomes NaN with an invalid Y: a likelihood may take NaN for a label.
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
         X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")
@@ -161,8 +176,7 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
 
     def _whitened(self) -> tuple[tf.Tensor, WhitenedQ]:
         """Return L, and q(v)."""
-        Kuu = Prior(self.inducing_variable, self.kernel).Kuu(default_jitter())
-        L = cholesky(Kuu, name="Kuu", advice=ADVICE_KUU)
+        L = self._factorize(Prior(self.inducing_variable, self.kernel).Kuu(default_jitter()))
         m = tf.transpose(self.q_mu)
         R = tf.linalg.diag(tf.transpose(self.q_sqrt)) if self.q_diag else tf.convert_to_tensor(self.q_sqrt)
         if self.whiten:
@@ -170,57 +184,40 @@ class MinibatchSVGP(GPModel, ExternalDataTrainingLossMixin):
         m = tf.linalg.triangular_solve(L, m[..., None])[..., 0]
         return L, WhitenedQ(m, tf.linalg.triangular_solve(L, R))
 
+    @override
+    def _posterior_values(self) -> tuple[tf.Tensor, ...]:
+        L, q = self._whitened()
+        return L, q.R, q.m[..., None]
+
+    @override
+    def _sums(self) -> SiteSums:
+        """S^-1 = I + A and c = S^-1 m, with directions of S wider than the prior as wide as the prior."""
+        L, q = self._whitened()
+        t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
+        t = tf.minimum(t, 1.0)[..., None, :]
+        A = tf.matmul(U * (1.0 - t) / t, U, transpose_b=True)
+        c = tf.matmul(U / t, tf.matmul(U, q.m[..., None], transpose_a=True))
+        return SiteSums(L, A, c)
+
     def _projected(self, L: tf.Tensor, X: tf.Tensor) -> Projected:
         prior = Prior(self.inducing_variable, self.kernel)
         V = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         conditional_variance = conditional_variance_of_f(prior.variances(X, *prior.inputs), V, L)
         return Projected(V, conditional_variance, tf.transpose(self.mean_function(X)))
 
-    def _marginals(self, rows: Projected, q: WhitenedQ) -> MeanAndVariance:
-        """Mean and variance of f under q, [C, n]."""
+    def _variational_expectations(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
+        """E_q[log p(y|f)], summed over the rows, []."""
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]
-        return rows.mean + project_mean(rows.V, q.m), rows.conditional_variance + column_products(T, T)
-
-    @no_autograph
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
-    ) -> GaussianPosterior:
-        """
-        Return the posterior, with its cache computed once; it does not follow later changes of the model.
-
-        :param precompute_cache: GPflow's "tensor" (default), "variable" or "nocache" (None).
-        :raises ValueError: for any other cache type.
-        """
-
-        def values() -> tuple[tf.Tensor, ...]:
-            L, q = self._whitened()
-            return L, tf.transpose(q.m), q.R
-
-        return GaussianPosterior(
-            self.kernel,
-            self.inducing_variable,
-            self.mean_function,
-            values,
-            precompute_cache=validation.cache_type(precompute_cache),
-        )
-
-    @inherit_check_shapes
-    @no_autograph
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """Mean and (co)variance of the latent functions at Xnew."""
-        Xnew = validation.real_numbers(Xnew, "Xnew")
-        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+        mean = tf.transpose(rows.mean + project_mean(rows.V, q.m))  # [n, C]
+        variance = tf.transpose(rows.conditional_variance + column_products(T, T))
+        return tf.reduce_sum(self.likelihood.variational_expectations(X, mean, variance, Y))
 
 
 @check_shapes("data[0]: [N, D]", "data[1]: [N, P]", "return: []")
 def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
     """
-    Return the objective, estimated from the rows of a minibatch, in nats; of a stream that of the batch.
+    Return the objective, estimated from the rows of a minibatch, in nats (for streams: of the current batch).
 
-    Models whose objective is a lower bound on the log evidence name it as a method.
+    A method of models whose objective is a lower bound on the log evidence.
     """
     return self.maximum_log_likelihood_objective(data)
-
-
-def _count(num_data: Any) -> tf.Tensor:
-    return tf.constant(validation.num_data(num_data), default_float())

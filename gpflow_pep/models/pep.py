@@ -10,7 +10,6 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Parameter, RegressionData
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -28,6 +27,7 @@ from ..ep import (
     Sites,
     SitesStatus,
     UpdatedPosterior,
+    leave_one_out,
     status_before_updates,
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
@@ -45,8 +45,8 @@ from ..runtime.distribution import check_disjoint, local_variable
 from ..runtime.tracing import compiled, no_autograph, refuse_xla
 from ..runtime.transactions import lock_of
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
-from .kernels_and_inducing_variables import checked_inducing_variable, latent_functions
-from .sparse import SparseGP, check_chunk_size_for_dataset, columns
+from .kernels_and_inducing_variables import latent_functions
+from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
 
 _KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
@@ -261,7 +261,7 @@ class PEP(SparseGP):
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether the objective is a lower bound on the log evidence: alpha is 0."""
+        """True if the objective is a lower bound on the log evidence: alpha is 0."""
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
@@ -290,7 +290,7 @@ class PEP(SparseGP):
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
             q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps`
-            such sweeps, parallel ones follow.
+            such sweeps, parallel sweeps follow.
         :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
         :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there
@@ -508,7 +508,7 @@ class PEP(SparseGP):
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
-        return self._inference().leave_one_out(sites, sums)
+        return leave_one_out(self._inference().problem, sites, sums.posterior())
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -607,7 +607,7 @@ class PEP(SparseGP):
         return ~above & zero
 
     def _checked_alpha(self) -> tf.Tensor:
-        return validation.checked_power(self._alpha)
+        return checked_power(self._alpha)
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables in which the energy is differentiated."""
@@ -629,12 +629,6 @@ class PEP(SparseGP):
         X, Y = validation.regression_data(data)
         check_observations(likelihood, Y)
         return X, Y
-
-    @override
-    def _checked_inducing_variable(
-        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
-    ) -> InducingVariables:
-        return checked_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
 
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:

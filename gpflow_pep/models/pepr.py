@@ -14,10 +14,11 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Blocks, EvidenceTerms, Powers, scale_terms
 from ..runtime.distribution import local_variable
-from .collapsed import CollapsedRegression, UpperBound
+from .collapsed import CollapsedRegression, upper_bound
+from .sparse import checked_power
 
 
-class PEPR(UpperBound, CollapsedRegression):
+class PEPR(CollapsedRegression):
     r"""
     Collapsed power EP for GP regression (Bui, Yan and Turner 2017; blocks: sec. 3.7 with its sign corrected).
 
@@ -46,6 +47,8 @@ class PEPR(UpperBound, CollapsedRegression):
     >>> np.allclose(model.training_loss(), sgpr.training_loss())
     True
     """
+
+    upper_bound = upper_bound
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class PEPR(UpperBound, CollapsedRegression):
             GPU. Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
-        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, where
+        :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, if
             that is accurate enough: the objective to 2e-6 and its gradient to 2e-3 of themselves in most settings, in
             half the time. Noise must not be small compared with the prior variance, nor Kuu ill-conditioned: otherwise,
             and for at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
@@ -91,7 +94,6 @@ class PEPR(UpperBound, CollapsedRegression):
             data,
             kernel,
             inducing_variable,
-            blocks=blocks,
             mean_function=mean_function,
             noise_variance=noise_variance,
             likelihood=likelihood,
@@ -99,6 +101,7 @@ class PEPR(UpperBound, CollapsedRegression):
             max_jitter=max_jitter,
             mixed_precision=mixed_precision,
         )
+        self._use_blocks(blocks)
         values = validation.power(alpha, self._local_num_blocks)
         self._alpha = local_variable(values, trainable=False, dtype=default_float())
         self._optimal_scale = isinstance(scale, str)
@@ -141,8 +144,8 @@ class PEPR(UpperBound, CollapsedRegression):
 
     def _checked_alpha(self) -> tf.Tensor:
         if self._optimal_scale:
-            return validation.checked_power(self._alpha, 0.0, ' with scale = "optimal"')
-        return validation.checked_power(self._alpha)
+            return checked_power(self._alpha, 0.0, ' with scale = "optimal"')
+        return checked_power(self._alpha)
 
     @override
     def _powers(self) -> Powers:

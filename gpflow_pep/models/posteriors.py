@@ -1,6 +1,5 @@
-"""GPflow posterior objects: predictions from the sums over sites, or from an explicit q(v)."""
+"""The GPflow posterior object of all models: predictions from q(u) in whitened coordinates."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,25 +12,34 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
-from ..engine import Prior, SingleRows, SiteSums, with_checked_variance
+from ..engine import Prior, SingleRows, with_checked_variance
 from ..maths.linalg import finite
 from ..runtime.tracing import no_autograph
 from ..validation import inputs
 
-ROWS_PER_CHUNK = 4096
+ROWS_PER_CHUNK = 4096  # predicted together: memory beyond the result does not grow with the number of rows
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
 
 
-class Whitened(NamedTuple):
-    """Terms of the marginals at n inputs, for outputs that share the covariance of q(u) or C with one each."""
+class _Projected(NamedTuple):
+    """Terms of the marginals at n inputs."""
 
     T1: tf.Tensor  # L^-1 Ku*, [M, n] or [C, M, n]
-    T2: tf.Tensor  # R' T1 with R R' the covariance of q(v), [M, n] or [C, M, n]
-    mean: tf.Tensor  # T1' times the mean of q(v), [n, P] or [n, C]
+    T2: tf.Tensor  # root of T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n]
+    mean: tf.Tensor  # T1' E[v], [n, P] or [n, C]
 
 
 class WhitenedPosterior(AbstractPosterior):
-    """Predictions from a Gaussian q(v), u = L v; subclasses define what is cached and what is computed for each X."""
+    """
+    Predictions from a Gaussian q(v), u = L v, Kuu = L L'.
+
+    The cache is (L, root, b):
+
+    - L: Cholesky factor of Kuu, [M, M], or [C, M, M] if each latent function has its own.
+    - root: LB with q(v) = N(b, (LB LB')^-1), or R with q(v) = N(b, R R') if `by_precision` is False; [M, M] if P
+      outputs share it, or [C, M, M].
+    - b: the mean, [M, P] if outputs share the root, or [C, M, 1].
+    """
 
     def __init__(
         self,
@@ -40,23 +48,17 @@ class WhitenedPosterior(AbstractPosterior):
         mean_function: MeanFunction,
         values: Callable[[], tuple[tf.Tensor, ...]],
         *,
+        by_precision: bool = True,
         precompute_cache: PrecomputeCacheType | None,
     ) -> None:
         """
-        :param values: computes what is cached, L first; called once per cache, or per prediction without one.
+        :param values: computes the cache; called once per cache, or per prediction without one.
+        :param by_precision: whether the root is a Cholesky factor of q's precision, or a root of its covariance.
         """
         super().__init__(kernel, inducing_variable, mean_function=mean_function)
-        self._values = values
+        self._values, self._by_precision = values, by_precision
         if precompute_cache is not None:
             self.update_cache(precompute_cache)
-
-    @abstractmethod
-    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
-        """At the inputs of T1, from what is cached besides L."""
-
-    @abstractmethod
-    def _num_outputs(self, *values: tf.Tensor) -> int:
-        """P or C, from what is cached besides L."""
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
         return tuple(PrecomputedValue(value, (False,) * len(value.shape)) for value in self._values())
@@ -74,37 +76,36 @@ class WhitenedPosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         Xnew = inputs(Xnew, "Xnew")  # before the cache is computed
         cache = tuple(part.value for part in self._precompute())
-        return self._conditional(cache, Xnew, full_cov, full_output_cov)
+        return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
     @inherit_check_shapes
     @no_autograph
     def _conditional_with_precompute(
         self, cache: tuple[tf.Tensor, ...], Xnew: TensorType, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        return self._conditional(cache, inputs(Xnew, "Xnew"), full_cov, full_output_cov)
-
-    def _conditional(
-        self, cache: tuple[tf.Tensor, ...], Xnew: tf.Tensor, full_cov: bool, full_output_cov: bool
-    ) -> MeanAndVariance:
+        Xnew = inputs(Xnew, "Xnew")
         if full_cov:
             mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             mean, cov = _in_chunks(lambda X: self._marginals(cache, X), flat)
-            shape = tf.concat([tf.shape(Xnew)[:-1], [self._num_outputs(*cache[1:])]], 0)
+            shape = tf.concat([tf.shape(Xnew)[:-1], [_num_outputs(cache)]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
         return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
 
-    def _at(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> Whitened:
-        L, *values = cache
-        return self._whitened(tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs)), *values)
+    def _projected(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> _Projected:
+        L, root, b = cache
+        T1 = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
+        T2 = tf.linalg.triangular_solve(root, T1) if self._by_precision else tf.matmul(root, T1, transpose_a=True)
+        mean = tf.matmul(T1, b, transpose_a=True)  # [n, P] or [C, n, 1]
+        return _Projected(T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]))
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Negative rounding becomes 0."""
         prior = Prior(self.X_data, self.kernel)
-        T1, T2, mean = self._at(cache, prior, X)
+        T1, T2, mean = self._projected(cache, prior, X)
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
         conditional_variance = Kff - tf.reduce_sum(tf.square(T1), axis=-2)
         variance = tf.nn.relu(
@@ -118,7 +119,7 @@ class WhitenedPosterior(AbstractPosterior):
     def _joint(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2: mean [..., N, P] and covariance [..., P, N, N] at X [..., N, D]."""
         prior = Prior(self.X_data, self.kernel)
-        T1, T2, mean = self._at(cache, prior, tf.reshape(X, [-1, tf.shape(X)[-1]]))
+        T1, T2, mean = self._projected(cache, prior, tf.reshape(X, [-1, tf.shape(X)[-1]]))
         batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
 
         def gram(T: tf.Tensor) -> tf.Tensor:
@@ -130,69 +131,23 @@ class WhitenedPosterior(AbstractPosterior):
 
         Kff = prior.Kff(X, *prior.inputs)
         Kff = Kff[..., None, :, :] if T1.shape.rank == 2 else Kff
-        num_outputs = self._num_outputs(*cache[1:])
         conditional_variance = Kff - gram(T1)
         conditional_variance = with_checked_variance(
             conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
         )
+        num_outputs = _num_outputs(cache)
         covariance = (conditional_variance + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
         return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
 
 
-class SitesPosterior(WhitenedPosterior):
-    """
-    The posterior given by Gaussian sites: q(v) = N(B^-1 c, B^-1), B = I + A.
-
-    Works for every model with sums over sites. The cache is `gpflow_pep.engine.InducingPosterior`: outputs share
-    B [M, M] and have a column of c [M, P] each, or each of C latent functions has its own B [C, M, M] and c [C, M, 1],
-    and may have a Kuu of its own, L [C, M, M].
-    """
-
-    @classmethod
-    def of(
-        cls,
-        kernel: Kernel,
-        inducing_variable: InducingVariables,
-        mean_function: MeanFunction,
-        sums: Callable[[], SiteSums],
-        *,
-        precompute_cache: PrecomputeCacheType | None,
-    ) -> "SitesPosterior":
-        """
-        :param sums: computes the sums; called once per cache, or per prediction without one.
-        """
-        return cls(
-            kernel, inducing_variable, mean_function, lambda: sums().posterior(), precompute_cache=precompute_cache
-        )
-
-    def _num_outputs(self, *values: tf.Tensor) -> int:
-        LB, b = values
-        return int(b.shape[-1] if LB.shape.rank == 2 else b.shape[0])
-
-    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
-        LB, b = values
-        mean = tf.matmul(T1, b, transpose_a=True)
-        T2 = tf.linalg.triangular_solve(LB, T1)
-        return Whitened(T1, T2, mean if LB.shape.rank == 2 else tf.transpose(mean[..., 0]))
-
-
-class GaussianPosterior(WhitenedPosterior):
-    """q(v) = N(m, R R') with a mean [M, C] and a root [C, M, M] that are given; the cache is (L, m, R)."""
-
-    def _num_outputs(self, *values: tf.Tensor) -> int:
-        m, _ = values
-        return int(m.shape[1])
-
-    def _whitened(self, T1: tf.Tensor, *values: tf.Tensor) -> Whitened:
-        m, R = values
-        T2 = tf.matmul(R, T1, transpose_a=True)  # [C, M, n]
-        if T1.shape.rank == 2:
-            return Whitened(T1, T2, tf.matmul(T1, m, transpose_a=True))
-        return Whitened(T1, T2, tf.transpose(tf.linalg.matvec(T1, tf.transpose(m), transpose_a=True)))
+def _num_outputs(cache: tuple[tf.Tensor, ...]) -> int:
+    """P or C."""
+    b = cache[2]
+    return int(b.shape[-1] if b.shape.rank == 2 else b.shape[0])
 
 
 def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
-    """Predictions at X [n, D], some rows at a time: memory beyond the result does not grow with n."""
+    """Predict at X [n, D], some rows at a time."""
     chunks = SingleRows(ROWS_PER_CHUNK).split([X])
     mean, variance = chunks.concatenate(lambda chunk: predict(chunk.data[0]), X.dtype, [None, None])
     return mean, variance

@@ -1,7 +1,8 @@
-"""Base class of models with data, inducing variables and Gaussian sites: data, Kuu, posterior and predictions."""
+"""Base classes of the models: posterior and predictions of every model, data of those that hold them."""
 
 from abc import abstractmethod
-from typing import Any
+from copy import deepcopy
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
@@ -9,7 +10,7 @@ from gpflow.base import AnyNDArray, InputData, MeanAndVariance, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Likelihood, Softmax
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
@@ -19,41 +20,214 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
-from ..maths.linalg import cholesky, cholesky_with_growing_jitter
+from ..likelihoods.observations import check_observations
+from ..likelihoods.predictive import predicted_log_density, predicted_moments
+from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
-from ..runtime.distribution import ONE_PROCESS, Workers, local_variable
-from ..runtime.tracing import CompiledModel, no_autograph
+from ..runtime.distribution import Workers, local_variable
+from ..runtime.tracing import in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
-from . import predictions
-from .kernels_and_inducing_variables import checked_shared_inducing_variable
-from .posteriors import SitesPosterior
+from .kernels_and_inducing_variables import checked_inducing_variable
+from .posteriors import WhitenedPosterior
 
 ADVICE_KUU = (
     "a larger jitter (gpflow.config.set_default_jitter, or max_jitter= to raise it on demand), "
     "removing duplicate inducing points, shorter lengthscales"
 )
+_ADVICE_Y = (
+    "checking Xnew, Y and the likelihood's parameters for NaN, infinite or overflowing values, and the kernel for a "
+    "variance so large that p(y|f) overflows"
+)
+
+_Model = TypeVar("_Model", bound="InducingVariableGP")
 
 
-class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
+class InducingVariableGP(GPModel):
     """
-    A GP with data, M inducing variables u and a posterior made of Gaussian sites.
+    A GP with M inducing variables u = L v, Kuu = L L', and a Gaussian q(v): its posterior and predictions.
 
-    Subclasses define the sums over their sites (`_sums`) and the objective.
+    A model defines:
+
+    - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
+    - :meth:`_posterior_values`, if q is parameterized in another way: the cache of :class:`.WhitenedPosterior`.
+    - the objective, `maximum_log_likelihood_objective`.
+    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, if it has more of them.
+
+    Compiled methods are traced again when a part or a setting is replaced.
     """
 
-    # Data, and what a subclass adds here, are variables, so that compiled functions see them change. They are not
-    # parameters: the listings of GPflow and TensorFlow leave them out.
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_data", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES})
-    # Left out of TensorFlow checkpoints, but not of exported models, whose predictions need it.
-    _NOT_IN_CHECKPOINTS = frozenset({"_data"})
+    inducing_variable: InducingVariables
 
+    # Data, power and old posterior are variables, so that compiled functions see them change. They are not parameters:
+    # the listings of GPflow and TensorFlow leave them out.
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
+        {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
+    )
+
+    _shares_covariance = False
+    """All outputs share kernel, inducing variable and q's covariance; otherwise C latent functions have their own."""
+    _by_precision = True
+    """`_posterior_values` gives a factor of q's precision; otherwise a root of its covariance."""
+    max_jitter: float | None = None
+    """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
     _old: OldPosterior | None = None
     """The old posterior of a stream (:class:`.stream.Stream`)."""
 
-    predict_y = predictions.predict_y
-    predict_log_density = predictions.predict_log_density
-    predict_f_samples = predictions.predict_f_samples
+    @abstractmethod
+    def _sums(self) -> SiteSums:
+        """Compute the sums (L, A, c) of q(v) ∝ exp(-v'(I + A)v/2 + c'v)."""
+
+    def _posterior_values(self) -> tuple[tf.Tensor, ...]:
+        return self._sums().posterior()
+
+    def _new_old_posterior(self) -> OldPosterior | None:
+        """Make the old posterior of a model that is a stream; called at the end of the constructor."""
+        return None
+
+    def _parts(self) -> tuple[tf.Module, ...]:
+        """Return the modules that compiled methods depend on."""
+        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+
+    def _settings(self) -> tuple[Any, ...]:
+        """Return the settings that compiled methods depend on, other than variables and the settings of the parts."""
+        return default_jitter(), self.max_jitter
+
+    def _run_identity(self) -> dict[str, Any]:
+        """Return private settings and arrays, by name, that a training run depends on."""
+        return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
+
+    def _structure(self) -> list[Any]:
+        return structure_of(self._parts(), self._settings())
+
+    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
+        """Return the variables whose number of rows may change, also in copies."""
+        return () if self._old is None else tuple(self._old.variables)
+
+    def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
+        memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._resizable_variables()}
+        clone = type(self).__new__(type(self))
+        memo[id(self)] = clone
+        attributes = dict(vars(self))  # at once: other threads may predict, and compile, meanwhile
+        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+        return clone
+
+    def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
+        return dict(vars(self)), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
+
+    def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
+        attributes, resizable = state
+        memo = {id(variable): resizable_copy(variable, shape) for variable, shape in resizable}
+        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Leave out compiled methods: an exported model has the functions that its own functions call."""
+        children = super()._trackable_children(save_type, **kwargs)
+        return {name: child for name, child in children.items() if not is_compiled(type(self), name)}
+
+    def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
+        if self.max_jitter is None:
+            return cholesky(Kuu, name="Kuu", advice=ADVICE_KUU)
+        return cholesky_with_growing_jitter(
+            Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
+        )
+
+    @no_autograph
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> WhitenedPosterior:
+        """
+        Return the posterior, with its cache computed once; it does not follow later changes of the model.
+
+        :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
+            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
+        :raises ValueError: for any other cache type.
+        """
+        return WhitenedPosterior(
+            self.kernel,
+            self.inducing_variable,
+            self.mean_function,
+            self._posterior_values,
+            by_precision=self._by_precision,
+            precompute_cache=validation.cache_type(precompute_cache),
+        )
+
+    @inherit_check_shapes
+    @no_autograph
+    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """
+        Compute mean and (co)variance of the latent functions at Xnew, from q each time; for repeated predictions keep
+        the result of :meth:`posterior`.
+        """
+        Xnew = validation.real_numbers(Xnew, "Xnew")
+        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
+
+    @check_shapes("Xnew: [batch..., N, D]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]")
+    def predict_y(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
+        """
+        Compute mean and variance of new observations at Xnew, by quadrature if there is no closed form.
+
+        :raises NotImplementedError: if full_cov or full_output_cov is True.
+        :raises ValueError: if Xnew is not finite (eagerly).
+        :raises tf.errors.InvalidArgumentError: if one is NaN.
+        """
+        if full_cov or full_output_cov:
+            raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
+        Xnew = validation.real_numbers(Xnew, "Xnew")
+        mean, variance = predicted_moments(self.likelihood, Xnew, *self.predict_f(Xnew))
+        return _not_nan(mean, "the predicted mean of y"), _not_nan(variance, "the predicted variance of y")
+
+    @check_shapes("data[0]: [batch..., N, D]", "data[1]: [batch..., N, P]", "return: [batch..., N]")
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """
+        Compute the log density of new observations Y at X, in nats.
+
+        :raises NotImplementedError: if full_cov or full_output_cov is True.
+        :raises ValueError: if X is not finite (eagerly), or the likelihood does not accept Y.
+        :raises tf.errors.InvalidArgumentError: if a density is NaN.
+        """
+        X, Y = data
+        X = validation.inputs(X, "data[0] (X)")
+        Y = validation.real_numbers(Y, "data[1] (Y)")
+        rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
+        Y = tf.reshape(rows, tf.shape(Y))
+        if in_xla():
+            X = asserted(X, tf.math.is_finite(Y))  # a likelihood may take NaN for a label
+        if isinstance(self.likelihood, Softmax):
+            Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
+        if full_cov or full_output_cov:
+            raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
+        density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
+        return _not_nan(density, "the log predictive densities")
+
+    @inherit_check_shapes
+    def predict_f_samples(
+        self, Xnew: InputData, num_samples: int | None = None, full_cov: bool = True, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """
+        Sample the latent functions at Xnew; see :meth:`gpflow.models.GPModel.predict_f_samples`.
+
+        :raises tf.errors.InvalidArgumentError: if their covariance cannot be factorized.
+        """
+        samples = super().predict_f_samples(Xnew, num_samples, full_cov, full_output_cov)
+        return finite(samples, name="the posterior samples", advice="a larger jitter, or fewer or distinct Xnew")
+
+
+class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
+    """
+    A GP that holds its data, with a posterior made of Gaussian sites.
+
+    Besides `_sums` and the objective, a model may define:
+
+    - :meth:`_validated`: check new data.
+    - :meth:`_resize_for`: resize whatever depends on the number of rows.
+    - :meth:`_batch_variables`, :meth:`_resizable_variables`: variables of the data, and those that may be resized.
+    """
+
+    # Left out of TensorFlow checkpoints, but not of exported models, whose predictions need them.
+    _NOT_IN_CHECKPOINTS = frozenset({"_data", "_chunks"})
 
     def __init__(
         self,
@@ -67,7 +241,13 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         chunk_size: int | None,
         max_jitter: float | None,
     ):
-        inducing_variable = self._checked_inducing_variable(kernel, inducing_variable, columns(data)[0], num_latent_gps)
+        """
+        :param data: checked data.
+        :raises ValueError: naming the argument that cannot be used.
+        """
+        inducing_variable = checked_inducing_variable(
+            kernel, inducing_variable, columns(data)[0], num_latent_gps, shared=self._shares_covariance
+        )
         if not (mean_function is None or (isinstance(mean_function, tf.Module) and callable(mean_function))):
             raise ValueError(f"mean_function must be a gpflow function or None, got {mean_function!r}.")
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=num_latent_gps)
@@ -79,6 +259,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
+        self._old = self._new_old_posterior()
 
     def _default_chunk_size(self, **options: int) -> int:
         size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
@@ -91,13 +272,8 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
 
     @override
     def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._resizable_variables(), *self._data_variables(), *self._old_variables()
-
-    def _data_variables(self) -> tuple[tf.Variable, ...]:
-        return () if isinstance(self._data, DatasetRows) else self._data
-
-    def _old_variables(self) -> tuple[tf.Variable, ...]:
-        return () if self._old is None else tuple(self._old.variables)
+        data = () if isinstance(self._data, DatasetRows) else self._data
+        return *super()._resizable_variables(), *data
 
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
@@ -122,9 +298,9 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
 
     def check_data(self) -> None:
         """
-        Read a dataset once more, to see whether it gives the rows that it gave to the constructor.
+        Read a dataset once more, and compare it with the rows that it gave to the constructor.
 
-        :raises ValueError: if it does not.
+        :raises ValueError: if they differ.
         """
         if isinstance(self._data, DatasetRows):
             self._data.check()
@@ -145,20 +321,23 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
         return X, Y
 
+    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        """Check the pair (X, Y) and return it as arrays."""
+        return validation.regression_data(data)
+
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         """Assign checked data X [N, D], Y [N, P] in place of the current ones."""
         self._resize_for(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
-    def _run_identity(self) -> dict[str, Any]:
-        """Return private settings and arrays, by name, that a training run depends on."""
-        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
-        return {"chunk_size": self._chunk_size, "dataset": dataset, "old_posterior": self._old_variables()}
+    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """Resize the variables that depend on the number of rows before new data are assigned, or raise an error."""
 
     @override
-    def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.max_jitter
+    def _run_identity(self) -> dict[str, Any]:
+        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
+        return super()._run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
 
     @property
     def num_data(self) -> tf.Tensor:
@@ -170,24 +349,7 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
 
     def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return (self._workers or ONE_PROCESS).sum(count)
-
-    def _checked_inducing_variable(
-        self, kernel: Kernel, inducing_variable: InducingPointsLike, num_inputs: int, num_latent_gps: int
-    ) -> InducingVariables:
-        """Check kernel and inducing variable, both shared by all outputs here, and return the inducing variable."""
-        return checked_shared_inducing_variable(kernel, inducing_variable, num_inputs, num_latent_gps)
-
-    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """Check the pair (X, Y) and return it as arrays."""
-        return validation.regression_data(data)
-
-    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Resize what depends on the number of rows before new data are assigned, or raise an error."""
-
-    @abstractmethod
-    def _sums(self) -> SiteSums:
-        """Return the sums over the sites."""
+        return count if self._workers is None else self._workers.sum(count)
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """
@@ -202,19 +364,35 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
 
     def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
         """
-        Kuu.
+        Compute Kuu, with a gradient that raises an error if the kernel holds a tensor in place of a parameter (as in a
+        frozen model): such a tensor would get the derivative through Kuu, but not the one through the rows.
 
         :param prior: the model's prior, if already computed.
         """
         prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
-        return _differentiable_in_parameters(prior.Kuu(default_jitter()), self.kernel)
-
-    def _factorize(self, covariance: tf.Tensor) -> tf.Tensor:
-        if self.max_jitter is None:
-            return cholesky(covariance, name="Kuu", advice=ADVICE_KUU)
-        return cholesky_with_growing_jitter(
-            covariance, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
+        covariance = prior.Kuu(default_jitter())
+        kernels = [part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)]
+        tensors = [
+            f"{name} of {type(part).__name__}"
+            for part in kernels
+            for name, value in vars(part).items()
+            if isinstance(value, tf.Tensor) and value.dtype.is_floating
+        ]
+        if not tensors:
+            return covariance
+        message = (
+            f"kernel: the derivative would be incomplete, since {', '.join(tensors)} is a tensor; "
+            "make it a gpflow.Parameter (trainable or not)."
         )
+
+        @tf.custom_gradient
+        def guarded(covariance: tf.Tensor) -> Any:
+            def gradient(bar: tf.Tensor) -> tf.Tensor:
+                return asserted(bar, tf.constant(False), message)  # when run: an export traces it without running it
+
+            return tf.identity(covariance), gradient
+
+        return guarded(covariance)
 
     @check_shapes("return[0]: [M, P]", "return[1]: [covariances..., M, M]")
     @no_autograph
@@ -231,37 +409,44 @@ class SparseGP(CompiledModel, GPModel, InternalDataTrainingLossMixin):
         covariance = tf.matmul(root, root, transpose_a=True)
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
-    @no_autograph
-    def posterior(
-        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
-    ) -> SitesPosterior:
-        """
-        Return the posterior, with its cache computed once; it does not follow later changes of the model.
-
-        :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
-            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
-        :raises ValueError: for any other cache type.
-        """
-        cache = validation.cache_type(precompute_cache)
-        return SitesPosterior.of(
-            self.kernel, self.inducing_variable, self.mean_function, self._sums, precompute_cache=cache
-        )
-
-    @inherit_check_shapes
-    @no_autograph
-    def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
-        """
-        Compute mean and (co)variance of the latent function at Xnew, from the data each time; for repeated predictions
-        keep the result of :meth:`posterior`.
-        """
-        Xnew = validation.real_numbers(Xnew, "Xnew")
-        return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
-
+    @override
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Leave the data out of checkpoints, but not out of exported models, whose predictions need them."""
         children = super()._trackable_children(save_type, **kwargs)
         left_out = self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset()
         return {name: child for name, child in children.items() if name not in left_out}
+
+
+class SinglePower:
+    """
+    Attribute `alpha` of a model that has one power for all observations, in a variable.
+
+    Set it, or ``.assign`` to it: compiled functions see the new value.
+    """
+
+    def __get__(self, model: Any, owner: type | None = None) -> Any:
+        return self if model is None else model._alpha
+
+    def __set__(self, model: Any, alpha: Any) -> None:
+        """
+        Assign the power; the first time, make its variable.
+
+        :raises ValueError: for a value that is not one number in [0, 1].
+        """
+        value = validation.single_power(alpha)
+        if hasattr(model, "_alpha"):
+            model._alpha.assign(value)
+        else:
+            model._alpha = tf.Variable(value, trainable=False, dtype=default_float())
+
+
+def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
+    """
+    Return alpha's current value, in a graph too; it is not differentiated.
+
+    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
+    """
+    value = tf.stop_gradient(tf.convert_to_tensor(alpha))
+    return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
 
 
 def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
@@ -271,45 +456,26 @@ def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
 
 def check_chunk_size_for_dataset(chunk_size: Any) -> None:
     """
-    Check the argument of a model of a dataset.
+    Check the argument of a model of a dataset, before the dataset is read.
 
     :raises ValueError: if it is not None.
     """
     if chunk_size is not None:
         raise ValueError(
-            f"chunk_size must be None where data is a dataset, whose batches are the chunks, got {chunk_size!r}."
+            f"chunk_size must be None if data is a dataset, whose batches are the chunks, got {chunk_size!r}."
         )
-
-
-def _differentiable_in_parameters(covariance: tf.Tensor, kernel: Kernel) -> tf.Tensor:
-    """
-    Return Kuu, with a gradient that raises an error if the kernel holds a tensor in place of a parameter (as in a
-    frozen model): such a tensor would get the derivative through Kuu, but not the one through the rows.
-    """
-    kernels = [part for part in (kernel, *kernel.submodules) if isinstance(part, Kernel)]
-    tensors = [
-        f"{name} of {type(part).__name__}"
-        for part in kernels
-        for name, value in vars(part).items()
-        if isinstance(value, tf.Tensor) and value.dtype.is_floating
-    ]
-    if not tensors:
-        return covariance
-    message = (
-        f"kernel: the derivative would be incomplete, since {', '.join(tensors)} is a tensor; "
-        "make it a gpflow.Parameter (trainable or not)."
-    )
-
-    @tf.custom_gradient
-    def guarded(covariance: tf.Tensor) -> Any:
-        def gradient(bar: tf.Tensor) -> tf.Tensor:
-            return asserted(bar, tf.constant(False), message)  # when run: an export traces it without running it
-
-        return tf.identity(covariance), gradient
-
-    return guarded(covariance)
 
 
 def _variable(values: AnyNDArray) -> tf.Variable:
     """A variable whose number of rows may change."""
     return local_variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
+
+
+def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:
+    """Refuse NaN, but not infinity: the variance of a Student-t, or the logarithm of a probability of 0."""
+    if in_xla():
+        return asserted(value, ~tf.math.is_nan(value))
+    with tf.control_dependencies(
+        [finite(tf.where(tf.math.is_inf(value), tf.zeros_like(value), value), name=name, advice=_ADVICE_Y)]
+    ):
+        return tf.identity(value)

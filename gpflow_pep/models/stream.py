@@ -1,4 +1,4 @@
-"""Streams: a mixin that absorbs a model's posterior and goes on with other data, and its state."""
+"""Streams: models that absorb their posterior and go on with other data, and their state."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -11,11 +11,12 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
+from typing_extensions import override
 
-from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, SiteSums, independent_parts
+from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, independent_parts
 from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
-from ..runtime.tracing import CompiledModel, compiled
+from ..runtime.tracing import compiled
 from ..runtime.transactions import atomic
 from ..saving.run_identity import differing, settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
@@ -23,42 +24,30 @@ from .kernels_and_inducing_variables import (
     are_inducing_points,
     assign_inducing_points,
     inducing_points,
-    moved_points,
     single_output_variables,
     validated_points,
 )
+from .sparse import InducingVariableGP
 
 _Model = TypeVar("_Model", bound="Stream")
 
 
-class Stream(CompiledModel):
+class Stream(InducingVariableGP):
     """
-    A mixin for a model of one batch at a time, with the posterior of all earlier batches as one more Gaussian site.
+    A model of one batch at a time, with the posterior of all earlier batches as one more Gaussian site.
 
     :meth:`update` absorbs the batch and takes the next one; in between the model is trained like any other. The old
     posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), kept in natural parameters. It is
     exact if hyperparameters and inducing points stay fixed, whatever the conditioning of Kuu; otherwise it is as
-    accurate as the new inducing points represent f at the old ones.
+    accurate as the new inducing points represent f at the old points.
 
-    A stream asks a model for two things, which every collapsed model and every model with sites has:
-
-    - its posterior: `_sums` returns L, A and c of q(v) ∝ exp(-v'(I + A)v/2 + c'v), u = L v;
-    - to take other data: `_checked_new_data` checks a batch, `_assign_data` assigns it, `_batch_variables` names the
-      variables that hold it.
-
-    In return the model has :attr:`_old`, whose site belongs to its sums and its objective. Name the mixin after the
-    model among the base classes, and call `_begin_stream` at the end of the constructor.
+    Derive a stream from a model and from this class. The model's `_sums` and objective must include the site of
+    :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
     """
 
-    _NEEDED: tuple[str, ...] = ("data.X", "data.Y", "alpha")
-    """Entries that a state must have so that a model can be constructed from it."""
-
     _old: Any
-    """An :class:`gpflow_pep.engine.OldPosterior`; None in a model that is no stream."""
-
-    @abstractmethod
-    def _sums(self) -> SiteSums:
-        """Return the sums (L, A, c) of the posterior, including the site of the old posterior."""
+    _NEEDED: tuple[str, ...] = ("data.X", "data.Y")
+    """Entries that a state must have so that a model can be constructed from it."""
 
     @abstractmethod
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -72,12 +61,11 @@ class Stream(CompiledModel):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables, other than parameters, that belong to the batch, by their names in the state."""
 
-    def _begin_stream(self, leading: list[int], num_outputs: int) -> None:
+    @override
+    def _new_old_posterior(self) -> OldPosterior:
         """
-        Start the stream, without an old posterior.
+        Return the old posterior of a stream that has seen nothing.
 
-        :param leading: [] where outputs share q's covariance, or [C].
-        :param num_outputs: P where outputs share q's covariance, otherwise 1.
         :raises ValueError: if the inducing variable does not consist of inducing points, if data is a dataset, or if
             this is constructed in the scope of several workers.
         """
@@ -90,8 +78,9 @@ class Stream(CompiledModel):
             )
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
-        Z = inducing_points(self.inducing_variable)
-        self._old = OldPosterior(Z.shape.as_list(), leading, num_outputs, default_float())
+        shape, C = inducing_points(self.inducing_variable).shape.as_list(), self.num_latent_gps
+        leading, num_outputs = ([], C) if self._shares_covariance else ([C], 1)
+        return OldPosterior(shape, leading, num_outputs, default_float())
 
     def update(
         self,
@@ -147,17 +136,23 @@ class Stream(CompiledModel):
             if fraction_to_move:
                 raise ValueError("inducing_variable and fraction_to_move cannot both be given.")
             return validated_points(self.inducing_variable, inducing_variable)
-        if not fraction_to_move:
-            return None
-        count = int(self.inducing_variable.num_inducing)
+        return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
 
-        def select(number: int, candidates: AnyNDArray, num_kept: int) -> tf.Tensor:
-            return self._greedy(number, *map(tf.constant, (candidates, count, num_kept)))
-
-        return moved_points(self.inducing_variable, X, float(fraction_to_move), select)
+    def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
+        """Return the points [1 or C, M, D] after moving at most this fraction of them to inputs X [N, D]."""
+        Z = inducing_points(self.inducing_variable).numpy()
+        count = Z.shape[1]
+        for number, old in enumerate(Z.copy()):
+            candidates = np.concatenate([old, X])
+            arguments = map(tf.constant, (candidates, count, count - int(fraction * count)))
+            selected = self._greedy(number, *arguments).numpy()
+            stays = np.isin(np.arange(count), selected)  # a point that stays keeps its index
+            Z[number, ~stays] = candidates[selected[selected >= count]]
+        return Z
 
     @compiled(reduce_retracing=True)
     def _greedy(self, number: int, X: tf.Tensor, count: tf.Tensor, num_kept: tf.Tensor) -> tf.Tensor:
+        """Select points for a latent function from candidates X, the current points first; return their indices [M]."""
         _, kernel = independent_parts(self.inducing_variable, self.kernel)[number]
         return greedy_conditional_variance(kernel, X, count, first=num_kept, among=count)
 
@@ -204,7 +199,7 @@ class Stream(CompiledModel):
     @classmethod
     def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
         """Construct a model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
-        return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[call-arg]
+        return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
 
     def _settings_of_parts(self) -> dict[str, str]:
         """Return classes and settings of kernel, likelihood and mean function, by path."""

@@ -1,7 +1,13 @@
-"""StreamingSGPR: collapsed sparse GP regression of data that arrive in batches."""
+"""StreamingSGPR, StreamingSVGP and StreamingPEP: models of data that arrive in batches."""
 
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
 import tensorflow as tf
-from gpflow.base import Parameter, RegressionData, TensorData
+from check_shapes import inherit_check_shapes
+from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
+from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -9,15 +15,22 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import EvidenceTerms, Powers
+from ..engine import EvidenceTerms, Powers, independent_parts, kernel_matrix
+from ..likelihoods.observations import check_observations
+from ..maths.linalg import cholesky, finite
+from ..runtime.tracing import no_autograph
 from ..tilted import Projection
 from .collapsed import CollapsedRegression
+from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
+from .minibatch_svgp import ADVICE, MinibatchSVGP, elbo
 from .pep import PEP
-from .power import SinglePower
+from .sparse import ADVICE_KUU, SinglePower, checked_power
 from .stream import Stream
 
+_Model = TypeVar("_Model", bound="StreamingSVGP")
 
-class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
+
+class StreamingSGPR(CollapsedRegression, Stream):
     r"""
     Sparse GP regression of a stream of batches, for any power (Bui, Nguyen and Turner 2017, eqs 27 and 117).
 
@@ -39,6 +52,8 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
     >>> np.allclose(first + model.log_posterior_density(), at_once.log_posterior_density())
     True
     """
+
+    alpha = SinglePower()
 
     def __init__(
         self,
@@ -71,12 +86,11 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self._alpha = self._power_variable(alpha)
-        self._begin_stream([], self.num_latent_gps)
+        self.alpha = alpha
 
     @override
     def _powers(self) -> Powers:
-        return Powers.of_pep(self._checked_alpha())
+        return Powers.of_pep(checked_power(self._alpha))
 
     @override
     def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
@@ -87,7 +101,97 @@ class StreamingSGPR(SinglePower, CollapsedRegression, Stream):
         return {**super()._batch_variables(), "alpha": self._alpha}
 
 
-# StreamingPEP: power expectation propagation of data that arrive in batches, for any likelihood.
+class StreamingSVGP(MinibatchSVGP, Stream):
+    r"""
+    Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
+
+    .. math::
+
+        \frac{N}{n} \sum_n E_q[\log p(y_n|f_n)] - KL[q(u), p(u)] + E_q[\log q_{old}(a)/p_{old}(a)]
+
+    is a lower bound on the batch's log evidence, with the old posterior treated as exact. Use it like
+    `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u). Directions in which q is wider than the prior are
+    absorbed as if they were as wide as the prior.
+
+    The arguments are those of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`. `inducing_variable` must be
+    Z [M, D] or :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`;
+    `num_data` is the number of rows of the first batch, or None if every minibatch is a whole batch.
+
+    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
+    >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
+    >>> model = StreamingSVGP(gpflow.kernels.Matern52(), probit, X[::10], num_data=30)
+    >>> result = fit(model, (X[:30], Y[:30]), batch_size=10, max_iterations=20)
+    >>> model.update((X[30:], Y[30:]))
+    >>> result = fit(model, (X[30:], Y[30:]), batch_size=10, max_iterations=20)
+    """
+
+    _NEEDED = ("old.linear",)
+    elbo = elbo
+
+    @inherit_check_shapes
+    @no_autograph
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """
+        Compute the online bound, estimated from the rows of a minibatch, in nats.
+
+        :param data: X [n, D] and Y [n, P], some or all rows of the batch.
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
+        """
+        X, Y = self._checked_minibatch(data)
+        L, q = self._whitened()
+        expected = self._variational_expectations(X, Y, self._projected(L, X), q)
+        log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
+        value = self._row_weight(tf.shape(X)[0]) * expected - q.divergence() + log_ratio
+        return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
+
+    @override
+    def _move_inducing_points(self, Z: AnyNDArray) -> None:
+        """Set the inducing points to Z, and q(u) to the current posterior at Z."""
+        if np.array_equal(Z, inducing_points(self.inducing_variable)):
+            return
+        kernels = [kernel for _, kernel in independent_parts(self.inducing_variable, self.kernel)]
+        posterior, means, roots = self.posterior(), [], []
+        for c in range(self.num_latent_gps):
+            points = tf.constant(Z[c % len(Z)])
+            jitter = default_jitter() * tf.eye(len(points), dtype=points.dtype)
+            mean, covariance = posterior.predict_f(points, full_cov=True)
+            offset = tf.broadcast_to(self.mean_function(points), mean.shape)
+            m = (mean - offset)[:, c : c + 1]
+            R = cholesky(covariance[c] + jitter, name="the covariance of q at the new points", advice=ADVICE_KUU)
+            if self.whiten:
+                L = cholesky(kernel_matrix(kernels[c % len(kernels)], points) + jitter, name="Kuu", advice=ADVICE_KUU)
+                m, R = tf.linalg.triangular_solve(L, m), tf.linalg.triangular_solve(L, R)
+            means.append(m)
+            roots.append(tf.norm(R, axis=1)[:, None] if self.q_diag else R)
+        assign_inducing_points(self.inducing_variable, Z)
+        self.q_mu = assigned(self.q_mu, tf.concat(means, axis=1))
+        self.q_sqrt = assigned(self.q_sqrt, tf.concat(roots, axis=1) if self.q_diag else tf.stack(roots))
+
+    @override
+    def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
+        X, Y = validation.regression_data(data)
+        check_observations(self.likelihood, Y, self.num_latent_gps)
+        num_inputs = inducing_points(self.inducing_variable).shape[-1]
+        if X.shape[1] != num_inputs:
+            raise ValueError(f"data (X) must have {num_inputs} columns, as the inducing points, got {X.shape[1]}.")
+        return X, Y
+
+    @override
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+        """The batch itself is given to the objective."""
+        if self.num_data is not None:
+            self.num_data = len(X)
+
+    @override
+    def _batch_variables(self) -> dict[str, tf.Variable]:
+        return {} if self.num_data is None else {"num_data": self.num_data}
+
+    @override
+    @classmethod
+    def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
+        num_data = int(arrays["num_data"]) if "num_data" in arrays else None
+        num_latent_gps = arrays["old.linear"].shape[0]
+        return cls(*parts, num_data=num_data, num_latent_gps=num_latent_gps, **options)
 
 
 class StreamingPEP(PEP, Stream):
@@ -100,10 +204,10 @@ class StreamingPEP(PEP, Stream):
 
         q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
 
-    Its objective is the online log evidence of the batch, given the earlier ones; on the first batch it is that of
-    :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches are not
-    updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other the posterior of a
-    stream is an approximation of that of :class:`PEP` of all batches together.
+    Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
+    objective of :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches
+    are not updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other likelihood
+    its posterior approximates the posterior of :class:`PEP` of all batches together.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
@@ -156,4 +260,3 @@ class StreamingPEP(PEP, Stream):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self._begin_stream([self.num_latent_gps], 1)

@@ -17,7 +17,6 @@ PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + �
 with m = 1 except in PEPSVGP, whose objective becomes that of :class:`PEPR` at the optimal q(u).
 """
 
-from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,38 +39,39 @@ from ..maths.linalg import cholesky, column_products, finite, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import no_autograph
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
-from .power import SinglePower
+from .sparse import SinglePower, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
 
 class BoundSettings(NamedTuple):
-    """What distinguishes the bounds; see the module's table."""
+    """The settings in which the bounds differ; see the module's table."""
 
     power: tf.Tensor  # a, []
-    in_noise: bool  # Whether p is a, or 0
+    in_noise: bool  # p is a if True, otherwise 0
     scale: tf.Tensor  # m, []
 
 
 class StructuredSVGP(MinibatchSVGP):
-    """A minibatch objective for Gaussian noise, which may depend on x; subclasses define a, p, m and the blocks."""
+    """A minibatch objective for Gaussian noise, which may depend on x; models define :meth:`_bound` and the blocks."""
+
+    minibatch_is_block = False
+    """A minibatch is a block; otherwise each of its rows is a block."""
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         validation.gaussian(likelihood)
 
-    minibatch_is_block: bool
-    """Whether a minibatch is a block, or each of its rows is one."""
-
-    @abstractmethod
     def _bound(self) -> BoundSettings:
-        """a, p and m."""
+        """Return a, p and m; by default the values of the tighter bounds."""
+        one = tf.ones([], default_float())
+        return BoundSettings(one, in_noise=False, scale=one)
 
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
-        The objective, estimated from the rows of a minibatch, in nats.
+        Estimate the objective from the rows of a minibatch, in nats.
 
         :param data: X [n, D] and Y [n, C], some or all of the N rows.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
@@ -82,7 +82,7 @@ class StructuredSVGP(MinibatchSVGP):
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
     def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
-        """The sum over the blocks of a minibatch, []."""
+        """Sum the bound's terms over the blocks of a minibatch, []."""
         bound = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
@@ -100,7 +100,7 @@ class StructuredSVGP(MinibatchSVGP):
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """The sum of values [1 or C, ...] over C latent functions, []."""
+    """Sum values [1 or C, ...] over C latent functions, []."""
     C = tf.shape(like)[0]
     return tf.reduce_sum(tf.broadcast_to(value, tf.concat([[C], tf.shape(value)[1:]], 0)))
 
@@ -108,7 +108,7 @@ def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 def _of_single_rows(
     d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings
 ) -> tf.Tensor:
-    """Of rows with D = diag(d), d [n] or [C, n]: log|I + a X|/a and the quadratic form, summed, []."""
+    """log|I + a X|/a and the quadratic form of rows with D = diag(d), d [n] or [C, n], summed, []."""
     spread = bound.scale * d  # m D
     log_det = log1p_ratio(bound.power, spread / noise)
     variance = noise + bound.power * spread if bound.in_noise else noise
@@ -116,7 +116,7 @@ def _of_single_rows(
 
 
 def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings) -> tf.Tensor:
-    """The same of a single block with D [n, n] or [C, n, n]."""
+    """Like `_of_single_rows`, for a single block with D [n, n] or [C, n, n]."""
     if not bound.in_noise:  # and a = m = 1: log|I + X| = log|S + D| - log|S|
         D = D[None] if D.shape.rank == 2 else D
         covariance = tf.linalg.set_diag(D, tf.linalg.diag_part(D) + noise)
@@ -141,7 +141,7 @@ def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def _log_det(C: tf.Tensor) -> Any:
-    """log|C|, [...], differentiable once. The derivative C^-1 takes fewer products than one through the factor."""
+    """log|C|, [...], differentiable once. The derivative C^-1 takes fewer products than through the factor."""
     factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -187,8 +187,8 @@ class TSVGP(StructuredSVGP):
 
         \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n) \right\} - KL[q, p]
 
-    where w_n is the mean of f_n given u, d_n its variance given u, and s_n the noise variance. Never below SVGP's
-    bound; the optimal q(u) and the predictions are those of SVGP.
+    with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. Never below SVGP's
+    bound; the optimal q(u) and the predictions equal SVGP's.
 
     With a non-Gaussian likelihood there is one scale m for all rows, the parameter `scale`, which is learned (Titsias
     2025): p(f|u) gets the covariance m D, at a cost of (m - 1 - log m)/2 per row:
@@ -209,69 +209,24 @@ class TSVGP(StructuredSVGP):
     """
 
     elbo = elbo
-    minibatch_is_block = False
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        inducing_variable: InducingPointsLike,
-        *,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-        num_latent_gps: int | None = None,
-        q_diag: bool = False,
-        q_mu: Any = None,
-        q_sqrt: Any = None,
-        whiten: bool = True,
-    ):
-        """
-        :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
-            `SeparateIndependent`.
-        :param likelihood: any likelihood of GPflow but `Ordinal`.
-        :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
-            `SeparateIndependentInducingVariables`.
-        :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
-        :param mean_function: m(x), zero by default.
-        :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
-        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
-        :param q_mu: the mean of q [M, C], zero by default.
-        :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
-            identity by default.
-        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        super().__init__(
-            kernel,
-            likelihood,
-            inducing_variable,
-            num_data=num_data,
-            mean_function=mean_function,
-            num_latent_gps=num_latent_gps,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-        )
-        self.scale = None if isinstance(likelihood, Gaussian) else Parameter(1.0, transform=positive())
+    scale: Parameter | None
 
     @override
     def _check_likelihood(self, likelihood: Likelihood) -> None:
-        """Take any."""
+        """Accept any likelihood."""
 
     @override
-    def _bound(self) -> BoundSettings:
-        one = tf.ones([], default_float())
-        return BoundSettings(one, in_noise=False, scale=one)
+    def _add_parameters(self) -> None:
+        self.scale = None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
 
     @override
     def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
         if self.scale is None:
             return super()._of_rows(X, Y, rows, q)
         m = tf.convert_to_tensor(self.scale)
-        mean, variance = self._marginals(rows._replace(conditional_variance=m * rows.conditional_variance), q)
-        of_rows = self.likelihood.variational_expectations(X, tf.transpose(mean), tf.transpose(variance), Y)
-        return tf.reduce_sum(of_rows) - 0.5 * tf.cast(tf.size(mean), m.dtype) * (m - 1.0 - tf.math.log(m))
+        scaled = rows._replace(conditional_variance=m * rows.conditional_variance)
+        count = tf.cast(self.num_latent_gps * tf.shape(X)[0], m.dtype)
+        return self._variational_expectations(X, Y, scaled, q) - 0.5 * count * (m - 1.0 - tf.math.log(m))
 
 
 class BTSVGP(StructuredSVGP):
@@ -284,10 +239,10 @@ class BTSVGP(StructuredSVGP):
         \frac{N}{n} \left\{ \sum_n E_q \log N(y_n; w_n, s_n)
         - \frac{1}{2} \log|I + S^{-1/2} D S^{-1/2}| \right\} - KL[q, p]
 
-    of the n rows of a block, with their covariance D given u and their noise S = diag(s).
+    for the n rows of a block, with their covariance D given u and their noise S = diag(s).
 
     A minibatch is a block: give the rows in fixed blocks (:class:`gpflow_pep.data.minibatches.Minibatches`), for which
-    the sum is a bound, never below that of :class:`TSVGP`. A step costs O(n³ + n² M) more than one of SVGP.
+    the sum is a bound, never below the bound of :class:`TSVGP`. A step costs O(n³ + n² M) more than in SVGP.
 
     >>> from gpflow_pep.data.minibatches import Minibatches
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
@@ -300,13 +255,8 @@ class BTSVGP(StructuredSVGP):
     elbo = elbo
     minibatch_is_block = True
 
-    @override
-    def _bound(self) -> BoundSettings:
-        one = tf.ones([], default_float())
-        return BoundSettings(one, in_noise=False, scale=one)
 
-
-class PEPSVGP(SinglePower, StructuredSVGP):
+class PEPSVGP(StructuredSVGP):
     r"""
     Minibatch power EP for Gaussian noise with an explicit q(u) and a structured conditional m D (Bui and Titsias 2025).
 
@@ -317,8 +267,8 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         - \frac{1}{2} \frac{E_q[(y_n - w_n)^2]}{s_n + \alpha m d_n} \right\} \\
         & + \frac{N}{2} \log m - \frac{N}{2\alpha} \log(1 + \alpha(m-1)) - KL[q, p]
 
-    for rows, with w_n, d_n and s_n as in :class:`TSVGP`; with ``minibatch_is_block=True`` the matrix D of a block takes
-    the place of d_n, and log determinants that of logarithms.
+    for rows, with w_n, d_n and s_n as in :class:`TSVGP`. With ``minibatch_is_block=True`` the matrix D of a block
+    replaces d_n, and log determinants replace logarithms.
 
     ======================================  =====================================================
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, whatever the blocks
@@ -333,7 +283,7 @@ class PEPSVGP(SinglePower, StructuredSVGP):
     True
     """
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *StructuredSVGP._TF_MODULE_IGNORED_PROPERTIES})
+    alpha = SinglePower()
 
     def __init__(
         self,
@@ -353,7 +303,7 @@ class PEPSVGP(SinglePower, StructuredSVGP):
         whiten: bool = True,
     ):
         """
-        The other arguments are those of :class:`TSVGP`.
+        Take the arguments of :class:`TSVGP`, and these.
 
         :param alpha: the power, in [0, 1].
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
@@ -374,10 +324,11 @@ class PEPSVGP(SinglePower, StructuredSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self._alpha = self._power_variable(alpha)
+        self.alpha = alpha
         self.scale = validation.scale(scale)
         self.minibatch_is_block = minibatch_is_block
 
     @override
     def _bound(self) -> BoundSettings:
-        return BoundSettings(self._checked_alpha(), in_noise=True, scale=tf.convert_to_tensor(self.scale))
+        alpha, m = checked_power(self._alpha), tf.convert_to_tensor(self.scale)
+        return BoundSettings(alpha, in_noise=True, scale=m)

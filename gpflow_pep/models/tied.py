@@ -39,7 +39,7 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, no_autograph
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
-from .power import SinglePower
+from .sparse import SinglePower, checked_power
 
 
 class TiedCavity(NamedTuple):
@@ -47,13 +47,13 @@ class TiedCavity(NamedTuple):
 
     mean: tf.Tensor  # of v, [C, M]
     variance: tf.Tensor  # of w = V'v at the rows, [C, n]
-    term: tf.Tensor  # The term in q and the prior, without log|S|/2, []
+    term: tf.Tensor  # the term in q and the prior, []
 
 
-class TiedFactors(SinglePower, MinibatchSVGP):
-    """A model with an explicit q(u) and tied factors; subclasses define the cavity."""
+class TiedFactors(MinibatchSVGP):
+    """A model with an explicit q(u) and tied factors; models define :meth:`_cavity`."""
 
-    _TF_MODULE_IGNORED_PROPERTIES = frozenset({"_alpha", *MinibatchSVGP._TF_MODULE_IGNORED_PROPERTIES})
+    alpha = SinglePower()
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class TiedFactors(SinglePower, MinibatchSVGP):
         whiten: bool = True,
     ):
         """
-        The other arguments are those of :class:`TSVGP`.
+        Take the arguments of :class:`TSVGP`, and these.
 
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
             :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.
         :param alpha: the power, in [0, 1].
-        :param scale: m of T-PEP, where f given u has the covariance m D in place of D (Bui and Titsias 2025): a
-            positive number, or a `gpflow.Parameter` to learn it. 1 is power EP.
+        :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025): a positive number,
+            or a `gpflow.Parameter` to learn it. 1 is power EP.
         :param num_data: N, the number of all observations: each factor is the N-th root of q(u)/p(u).
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -95,7 +95,7 @@ class TiedFactors(SinglePower, MinibatchSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self._alpha = self._power_variable(alpha)
+        self.alpha = alpha
         self.scale = validation.scale(scale)
 
     @override
@@ -104,28 +104,27 @@ class TiedFactors(SinglePower, MinibatchSVGP):
 
     @abstractmethod
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
-        """The cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
+        """Compute the cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
 
     @inherit_check_shapes
     @no_autograph
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """
-        The objective, estimated from the rows of a minibatch: an approximation to log p(y), at alpha = 0 the lower
-        bound of SVGP.
+        Estimate the objective from the rows of a minibatch: an approximation to log p(y), at alpha = 0 SVGP's bound.
 
         :param data: X [n, D] and Y [n, P], some or all of the N rows.
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
         """
         X, Y = self._checked_minibatch(data)
-        alpha, N, m = self._checked_alpha(), tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
+        alpha = checked_power(self._alpha)
+        N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
         L, q = self._whitened()
         rows = self._projected(L, X)
         cavity = self._cavity(q, rows.V, alpha, N)
         mean = rows.mean + project_mean(rows.V, cavity.mean)  # [C, n]
-        rule = rule_for(self.likelihood, "kl")
         cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
-        of_rows = log_partition(rule, cavity_of_f, Observations(X, Y), alpha)
-        terms = q.half_log_det() + cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
+        of_rows = log_partition(rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha)
+        terms = cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
         value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + terms
         return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
 
@@ -138,7 +137,7 @@ class ARPEP(TiedFactors):
 
         \frac{1}{\alpha} \sum_n \log E_q[p(y_n|f_n)^\alpha] - KL[q, p]
 
-    It minimizes an α-divergence locally. A step costs what one of `gpflow.models.SVGP` does.
+    It minimizes an α-divergence locally. A step costs as much as in `gpflow.models.SVGP`.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
@@ -151,9 +150,8 @@ class ARPEP(TiedFactors):
 
     @override
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
-        M = tf.cast(tf.size(q.m), q.m.dtype)
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return TiedCavity(q.m, column_products(T, T), -0.5 * (_square(q.R) + _square(q.m) - M))
+        return TiedCavity(q.m, column_products(T, T), -q.divergence())
 
 
 class APEP(TiedFactors):
@@ -166,8 +164,8 @@ class APEP(TiedFactors):
         \qquad cav \propto q \, (p/q)^{\alpha/N}
 
     with the log normalizers g: the cavity is q without the fraction α/N of q/p. The name is for approximate PEP. With
-    Gaussian noise and identical observations its optimum is that of :class:`PEPR`. With different ones it is not, even
-    if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
+    Gaussian noise and identical observations its optimum is that of :class:`PEPR`. With different observations it is
+    not, even if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
@@ -181,7 +179,8 @@ class APEP(TiedFactors):
     @override
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         log_det, mean, variance = tied_cavity(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
-        return TiedCavity(mean, variance, -0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean)))
+        term = q.half_log_det() - 0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean))
+        return TiedCavity(mean, variance, term)
 
 
 class RPAPEP(TiedFactors):
@@ -212,11 +211,7 @@ class RPAPEP(TiedFactors):
         log_beta = log1p_ratio(alpha, -1.0 / (num_data + 1.0))  # log β / α
         term = -0.5 * (M * (num_data + 1.0) * log_beta + tf.reduce_sum(log_det) / beta + tf.reduce_sum(q.m * mean))
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return TiedCavity(q.m, column_products(T, T) / beta, term)
-
-
-def _square(value: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.square(value))
+        return TiedCavity(q.m, column_products(T, T) / beta, q.half_log_det() + term)
 
 
 def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:
@@ -231,10 +226,11 @@ def tied_cavity(
     q: WhitenedQ, V: tf.Tensor, power: tf.Tensor, offset: float, *, advice: str | tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """
-    With W = I + power (R'R - offset I): log|W| / power [C], m - power R W^-1 R'm [C, M], diag(V'R W^-1 R'V) [C, n].
+    Compute, with W = I + power (R'R - offset I), log|W| / power [C], m - power R W^-1 R'm [C, M] and
+    diag(V'R W^-1 R'V) [C, n].
 
-    Differentiable once; written out, it takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives d, μ, v in
-    the three and j = -power W^-1 R'μ, those in m, R and V are
+    Differentiable once; the hand-written gradient takes fewer products. With Y = W^-1 R'V, i = W^-1 R'm, derivatives
+    d, μ, v in the three and j = -power W^-1 R'μ, the derivatives in m, R and V are
 
         μ + R j,    2 (V - power R Y) v Y' + 2 d R W^-1 + (m - power R i) j' - power (μ + R j) i',    2 R Y v.
 
@@ -256,9 +252,7 @@ def tied_cavity(
             m_bar = mu + tf.linalg.matvec(R, j)
             Y = tf.linalg.triangular_solve(factor, U, adjoint=True)
             RY = tf.matmul(R, Y)
-            inverse = tf.linalg.triangular_solve(factor, tf.eye(tf.shape(R)[-1], dtype=R.dtype))
-            RW = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(R))
-            RW = tf.matmul(RW, inverse, transpose_a=True)  # R W^-1
+            RW = tf.linalg.matrix_transpose(tf.linalg.cholesky_solve(factor, tf.linalg.matrix_transpose(R)))  # R W^-1
             thin = tf.stack([mean, -power * m_bar], axis=-1), tf.stack([j, i], axis=-1)  # [C, M, 2]
             R_bar = 2.0 * d[:, None, None] * RW + tf.matmul(*thin, transpose_b=True)
             R_bar += tf.matmul(V - power * RY, 2.0 * v[:, None, :] * Y, transpose_b=True)

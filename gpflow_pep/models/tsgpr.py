@@ -14,27 +14,10 @@ from typing_extensions import override
 
 from ..engine import EvidenceTerms, Powers, SharedBlockSites, SiteAlgebra, StructuredBlockSites
 from ..maths.linalg import cholesky
-from .collapsed import CollapsedRegression, UpperBound
+from .collapsed import CollapsedRegression, upper_bound
 
 
-class _StructuredBound(UpperBound):
-    """Mixin for collapsed regression with SGPR's sites: log N(y; m, Qff + σ²I) minus a penalty on D."""
-
-    def _powers(self) -> Powers:
-        zero = tf.zeros([], default_float())
-        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
-
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return -terms.penalty
-
-    @check_shapes("return: []")
-    def elbo(self: Any) -> tf.Tensor:
-        """The objective, a lower bound on the log evidence, in nats."""
-        bound: tf.Tensor = self.maximum_log_likelihood_objective()
-        return bound
-
-
-class TSGPR(_StructuredBound, CollapsedRegression):
+class TSGPR(CollapsedRegression):
     r"""
     The tighter collapsed bound (Bui and Titsias 2025, eq. 6); q(u) and predictions as `gpflow.models.SGPR`.
 
@@ -52,38 +35,24 @@ class TSGPR(_StructuredBound, CollapsedRegression):
     True
     """
 
-    def __init__(
-        self,
-        data: RegressionData | tf.data.Dataset,
-        kernel: Kernel,
-        inducing_variable: InducingPointsLike,
-        *,
-        mean_function: MeanFunction | None = None,
-        noise_variance: TensorData | None = None,
-        likelihood: Gaussian | None = None,
-        chunk_size: int | None = None,
-        max_jitter: float | None = None,
-        mixed_precision: bool = False,
-    ):
-        """
-        The arguments are those of :class:`PEPR`, without alpha, scale and blocks.
+    upper_bound = upper_bound
 
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        super().__init__(
-            data,
-            kernel,
-            inducing_variable,
-            mean_function=mean_function,
-            noise_variance=noise_variance,
-            likelihood=likelihood,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-            mixed_precision=mixed_precision,
-        )
+    @override
+    def _powers(self) -> Powers:
+        zero = tf.zeros([], default_float())
+        return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
+
+    @override
+    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        return -terms.penalty
+
+    @check_shapes("return: []")
+    def elbo(self) -> tf.Tensor:
+        """Return the objective, a lower bound on the log evidence, in nats."""
+        return self.maximum_log_likelihood_objective()
 
 
-class BTSGPR(_StructuredBound, CollapsedRegression):
+class BTSGPR(TSGPR):
     r"""
     The tighter collapsed bound with blocks (Bui and Titsias 2025, eq. 8); q(u) and predictions as SGPR.
 
@@ -120,7 +89,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         max_jitter: float | None = None,
     ):
         """
-        The other arguments are those of :class:`PEPR`, without alpha and scale.
+        Take the arguments of :class:`PEPR`, without alpha and scale, and these.
 
         :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
             Blocks of b rows cost O(N b^2) besides O(N M^2).
@@ -129,34 +98,32 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
         """
         if blocks is None:
             raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
-        self._shared = shared
         super().__init__(
             data,
             kernel,
             inducing_variable,
-            blocks=blocks,
             mean_function=mean_function,
             noise_variance=noise_variance,
             likelihood=likelihood,
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
+        self._use_blocks(blocks)
+        sizes = self._chunks.sizes.numpy()
+        self._shared_size = int(sizes[0]) if shared else None
+        self._check_block_sizes(sizes)
 
     @override
     def _make_sites(self) -> SiteAlgebra:
-        if not self._shared:
-            return StructuredBlockSites()
-        self._shared_size = int(self._chunks.sizes[0])
-        self._check_block_sizes(self._chunks.sizes.numpy())
-        return SharedBlockSites(self._shared_size)
+        return StructuredBlockSites() if self._shared_size is None else SharedBlockSites(self._shared_size)
 
     @override
     def _run_identity(self) -> dict[str, Any]:
-        return super()._run_identity() | {"shared": self._shared}
+        return super()._run_identity() | {"shared": self._shared_size is not None}
 
     @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        if self._shared and (sizes != self._shared_size).any():
+        if self._shared_size is not None and (sizes != self._shared_size).any():
             raise ValueError(
                 f"blocks must be of one size with shared=True, {self._shared_size}, "
                 f"got sizes {sizes.min()} to {sizes.max()}."
@@ -164,7 +131,7 @@ class BTSGPR(_StructuredBound, CollapsedRegression):
 
     @override
     def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        if not self._shared:
+        if self._shared_size is None:
             return super()._evidence_correction(terms, powers, scale)
         B = tf.cast(self._num_blocks(), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())

@@ -11,7 +11,6 @@ import functools
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from types import MethodType
 from typing import Any, TypeVar, cast
 
@@ -19,19 +18,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter
-from gpflow.config import default_jitter
-from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
-from gpflow.mean_functions import MeanFunction
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
 from .distribution import local_variable
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_Model = TypeVar("_Model", bound="CompiledModel")
-_State = tuple[dict[str, Any], list[tuple[tf.Variable, list[int | None]]]]
 
 _TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
 _PLAIN = (bool, int, float, str, np.generic)
@@ -166,60 +159,13 @@ class _Traces:
         return type(None), ()
 
 
-class CompiledModel:
-    """
-    Base class of models with compiled methods, which are traced again when a part or a setting is replaced; and with
-    variables whose number of rows may change, also in copies, where TensorFlow alone would fix it.
-    """
-
-    kernel: Kernel
-    likelihood: Likelihood
-    inducing_variable: InducingVariables
-    mean_function: MeanFunction
-
-    def _structure(self) -> list[Any]:
-        """Return all that compiled methods depend on but the values of variables (see :func:`structure_of`)."""
-        return structure_of(self._parts(), self._settings())
-
-    def _parts(self) -> tuple[tf.Module, ...]:
-        """Modules that the posterior depends on, other than data and alpha."""
-        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
-
-    def _settings(self) -> tuple[Any, ...]:
-        """Settings that compiled methods depend on, other than variables and the settings of the parts."""
-        return (default_jitter(),)
-
-    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        """Return the variables whose number of rows may change."""
-        return ()
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Leave out compiled methods: an exported model has the functions that its own functions call."""
-        children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
-        own = type(self)
-        return {name: child for name, child in children.items() if not isinstance(getattr(own, name, None), _Compiled)}
-
-    def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
-        """Copy the model and all that it holds."""
-        memo |= {id(variable): _resizable(variable, variable.shape) for variable in self._resizable_variables()}
-        clone = type(self).__new__(type(self))
-        memo[id(self)] = clone
-        attributes = dict(self.__dict__)  # at once: other threads may predict, and compile, meanwhile
-        clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
-        return clone
-
-    def __getstate__(self) -> _State:
-        """Return all attributes, and the static shapes of resizable variables, which pickling would fix."""
-        return dict(self.__dict__), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
-
-    def __setstate__(self, state: _State) -> None:
-        attributes, resizable = state
-        memo = {id(variable): _resizable(variable, shape) for variable, shape in resizable}
-        self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
+def is_compiled(owner: type, name: str) -> bool:
+    """Return True if an attribute of a class is a compiled method."""
+    return isinstance(getattr(owner, name, None), _Compiled)
 
 
-def _resizable(variable: tf.Variable, shape: Any) -> tf.Variable:
-    """Copy a variable so that its number of rows may change."""
+def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
+    """Copy a variable so that its number of rows may change; TensorFlow alone would fix it in a copy."""
     return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
 
 

@@ -118,8 +118,8 @@ def select_num_inducing(
     any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
     ==========================================  ======================================================================
 
-    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`): the first ones
-    with the hyperparameters that `make` starts from, the others with those that the smaller model has learned. A larger
+    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`): first
+    with the initial hyperparameters of `make`, later with the hyperparameters learned by the smaller model. A larger
     model starts from the smaller one's trained points and its other parameters; the additional points are rows of X,
     chosen given these. At alpha = 0 the objective therefore does not fall from one model to the next, except for the
     effect of jitter. The models do not share compiled functions.
@@ -139,8 +139,8 @@ def select_num_inducing(
         one's; if they have points of their own, larger models start from the points given to `make`, not from where
         training has moved them.
     :param data: X [N, D] and Y [N, P].
-    :param numbers: the numbers of points to try, ascending, each at most the number of distinct rows of X: larger ones
-        are reduced to that.
+    :param numbers: the numbers of points to try, ascending, each reduced to the number of distinct rows of X if
+        larger.
     :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
     :param progress: show a progress bar of the trainings.
@@ -174,7 +174,7 @@ def select_num_inducing(
                 raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
             seconds.append(time.perf_counter() - began)
             bar.update()
-            if len(path) > 1 and _gain(*path[-2:], criterion) < tolerance:
+            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
                 status = TOLERANCE
                 break
     tried = wanted[: len(path)]
@@ -224,7 +224,7 @@ def _criterion(model: GPModel) -> str:
 
 
 def _points(model: GPModel, Z: AnyNDArray) -> AnyNDArray:
-    """Return the points of the model, or the given ones if it has several sets of them or none."""
+    """Return the points of the model, or the given points if it has several sets or none."""
     points: AnyNDArray = model.inducing_variable.Z.numpy() if type(model.inducing_variable) is InducingPoints else Z
     return points
 

@@ -125,7 +125,7 @@ def _attributes(module: tf.Module) -> dict[str, Any]:
 
 def _described(value: Any, seen: set[int]) -> Any:
     """
-    Describe a setting, module, transform or prior by what can be compared.
+    Describe a setting, module, transform or prior by values that can be compared.
 
     :param seen: `id` of the modules found so far.
     :raises _NotComparable: if a module has several paths, or a part is unknown.

@@ -298,7 +298,7 @@ def test_x_and_y_of_different_lengths_are_refused():
 
 @pytest.mark.parametrize("model", [PEPR, TSGPR])
 def test_batches_are_the_chunks(model):
-    with pytest.raises(ValueError, match=r"^chunk_size must be None where data is a dataset, .*, got 20\.$"):
+    with pytest.raises(ValueError, match=r"^chunk_size must be None if data is a dataset, .*, got 20\.$"):
         model(dataset(), gpflow.kernels.SquaredExponential(), Z, chunk_size=20)
 
 
@@ -308,7 +308,7 @@ def test_options_that_need_rows_in_memory_are_rejected():
         lambda: PEPR(data, kernel, Z, blocks=5),
         lambda: BTSGPR(data, kernel, Z, blocks=5),
     ):
-        with pytest.raises(ValueError, match=r"^blocks must be None where data is a dataset"):
+        with pytest.raises(ValueError, match=r"^blocks must be None if data is a dataset"):
             make()
     with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays"):
         StreamingSGPR(data, kernel, Z)

@@ -103,7 +103,7 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     options.deterministic = False
     chunks = DatasetRows(data.with_options(options))
     for _ in range(3):
-        (found,) = chunks.concatenate((), lambda chunk: (chunk.X,), tf.float64, [[None, 1]])
+        (found,) = chunks.split().concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 1]])
         np.testing.assert_array_equal(found, rows)
 
 
@@ -129,7 +129,7 @@ def test_a_sweep_that_reads_other_rows_is_an_error():
 
 REFUSED = {
     "a label": (lambda: dataset(np.where(np.arange(N)[:, None] == 55, 3.0, Y["labels"])), r"got 3 in row 55 \("),
-    "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None where data is a dataset"),
+    "a chunk size": (lambda: dataset(Y["labels"]), "^chunk_size must be None if data is a dataset"),
 }
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_pep.engine import SiteSums
-from gpflow_pep.models.posteriors import ROWS_PER_CHUNK, SitesPosterior
+from gpflow_pep.models.posteriors import ROWS_PER_CHUNK, WhitenedPosterior
 
 EXACT = 1e-11
 RNG = np.random.default_rng(2)
@@ -42,7 +42,7 @@ def make_posterior(cache=PrecomputeCacheType.TENSOR, mean_function=None, **chang
     given = Given(kernel, **changes)
     points = gpflow.inducing_variables.InducingPoints(Z)
     mean_function = mean_function or gpflow.functions.Constant([0.5, 0.0, -1.0])
-    return SitesPosterior.of(kernel, points, mean_function, given, precompute_cache=cache), given
+    return WhitenedPosterior(kernel, points, mean_function, lambda: given().posterior(), precompute_cache=cache), given
 
 
 def dense(given, X):
@@ -65,7 +65,7 @@ def test_latent_functions_with_sums_of_their_own_are_as_many_posteriors(kernels)
     def posterior(kernel, *sums):
         sums = SiteSums(*map(tf.constant, sums))
         zero = gpflow.functions.Zero(sums.c.shape[0] if sums.c.shape.rank == 3 else 1)
-        return SitesPosterior.of(kernel, points, zero, lambda: sums, precompute_cache=PrecomputeCacheType.TENSOR)
+        return WhitenedPosterior(kernel, points, zero, sums.posterior, precompute_cache=PrecomputeCacheType.TENSOR)
 
     kernel = kernels[0] if shares else gpflow.kernels.SeparateIndependent(kernels)
     together = posterior(kernel, L[0] if shares else L, As, cs)
