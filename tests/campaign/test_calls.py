@@ -45,6 +45,7 @@ def test_every_flaw_is_refused():
         assert run(SOUND._replace(flaw=flaw)).verdict == "refused", flaw
 
 
+@pytest.mark.slow
 def test_a_small_share(capsys):
     found = [(case, run(case)) for case in map(case_of, range(60))]
     wrong = [

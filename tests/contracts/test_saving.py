@@ -22,13 +22,13 @@ SETTINGS = [
     "StreamingPEP",
     "StreamingSGPR",
 ]
-QUICK = ("PEPR alpha per block", "PEP scale learned", "StreamingSGPR")
+QUICK = ("PEPR alpha per block", "StreamingSGPR")  # copies and exports of PEP are in tests/models/test_pep_state.py
 saved_regression = pytest.mark.parametrize("subject", some_slow(SETTINGS, quick=QUICK), indirect=True)
 saved = pytest.mark.parametrize(
     "subject",
     some_slow(
         [*SETTINGS, *CLASSES],
-        quick=["PEPR alpha per block", "StreamingSGPR", "PEPClassifier of classes", "ARPEP", "TSVGP"],
+        quick=[*QUICK, "ARPEP", "TSVGP"],
     ),
     indirect=True,
 )

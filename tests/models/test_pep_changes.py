@@ -99,6 +99,7 @@ def test_a_gradient_after_a_part_was_replaced(expected):
         np.testing.assert_allclose(one, other, rtol=REL, atol=REL)
 
 
+@pytest.mark.slow
 def test_a_gradient_after_the_stream_has_gone_on():
     model = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
     expected = gradient_of(model)
@@ -193,6 +194,7 @@ def test_a_pickled_model_takes_other_rows():
     assert float(model.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=REL)
 
 
+@pytest.mark.slow
 def test_a_pickled_stream_goes_on():
     stream = StreamingPEP((X[:9], Y[:9]), SquaredExponential(), Probit(), Z, tol=TOL)
     other = pickle.loads(pickle.dumps(stream))

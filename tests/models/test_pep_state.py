@@ -110,6 +110,7 @@ def test_assigned_numbers_that_are_none_are_no_change_within_an_epoch(model):
         list(model.minibatches(5))
 
 
+@pytest.mark.slow
 def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
     loss = tf.function(model.training_loss, autograph=False)
     loss()
@@ -118,7 +119,7 @@ def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
         loss()
 
 
-@pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z", "alpha by assign", "labels by assign", "fewer data"]))
+@pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z", "alpha by assign", "fewer data"]))
 def test_everything_follows_a_change(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)

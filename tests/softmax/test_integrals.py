@@ -70,7 +70,8 @@ def test_trapezoid_rule(C, spread, low, high, counts, monkeypatch):
             assert sum(rows for rows, _ in used[1:]) < 25 and "panels" not in dict(counts)
         else:
             assert len(used) == 2
-        assert_close(found, by_panels(monkeypatch, *rows))
+        with monkeypatch.context() as patched:
+            assert_close(found, by_panels(patched, *rows))
 
 
 def test_rows_that_need_panels(counts, monkeypatch):
@@ -101,7 +102,7 @@ def test_accurate_may_be_a_tensor(accurate):
         np.testing.assert_allclose(value, wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[0.0, 1.0, 1e3]))
+@pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
 def test_means_far_apart_in_single_precision(variance):
     """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
     for alpha in [0.0, 0.01, 0.5, 1.0]:

@@ -114,7 +114,7 @@ class At:
             self.action()
 
 
-@pytest.mark.parametrize("way", ["adam", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["adam", "minibatches"], 1))
 def test_a_parameter_that_becomes_nan(model, way):
     """The next step stops."""
     variable = model.kernel.variance.unconstrained_variable
@@ -285,7 +285,8 @@ def test_fixed_parameters_stay(model):
     assert abs(model.kernel.lengthscales.numpy() - before) > 1e-3
 
 
-@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
 def test_priors_are_honored(model, way):
     """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
     options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
@@ -377,6 +378,7 @@ def test_training_leaves_a_start_where_the_sites_do_not_converge():
     assert result.sites.converged or "have not converged" in result.reason
 
 
+@pytest.mark.slow
 def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
     """One sweep at a time, from where the sites do not converge at first."""
     result = fit(misfit(max_sweeps=1), max_iterations=60)
