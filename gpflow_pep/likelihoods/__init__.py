@@ -1,4 +1,4 @@
-"""Binary and multi-class likelihoods that GPflow lacks, exact and stable in the far tails."""
+"""Binary and multi-class likelihoods, exact and stable in the far tails."""
 
 from .binary import Logit, Probit
 from .robust_max import MultiClassRobustMax

@@ -16,13 +16,13 @@ class _Binary(ScalarLikelihood):
     """
     p(y | f) = S(f) for the larger label, S(-f) for the smaller; S(f) + S(-f) = 1.
 
-    `predict_y` gives mean and variance of y: with labels 0, 1 the mean is the probability of a 1.
+    `predict_y` returns mean and variance of y: with labels 0 and 1 the mean is the probability of label 1.
     """
 
     def __init__(self, *, labels: tuple[int, int] = (0, 1)):
         """
-        :param labels: the codes of the classes, (0, 1) or (-1, 1).
-        :raises ValueError: for other codes.
+        :param labels: the labels of the classes, (0, 1) or (-1, 1).
+        :raises ValueError: for any other labels.
         """
         if tuple(labels) not in ((0, 1), (-1, 1)):
             raise ValueError(f"labels must be (0, 1) or (-1, 1), got {labels!r}.")
@@ -40,7 +40,7 @@ class _Binary(ScalarLikelihood):
         return 2.0 * Y - 1.0 if self.labels == (0, 1) else Y
 
     def _moments(self, probability: tf.Tensor) -> MeanAndVariance:
-        """Return mean and variance of y from the probability of the larger label."""
+        """Return mean and variance of y, given the probability of the larger label."""
         low, high = self.labels
         width = float(high - low)
         return low + width * probability, width**2 * probability * (1.0 - probability)
@@ -59,7 +59,7 @@ class _Binary(ScalarLikelihood):
 
 
 class Probit(_Binary):
-    """p(y | f) = Phi(±f), exactly; `gpflow.likelihoods.Bernoulli` squashes it to [0.001, 0.999].
+    """p(y | f) = Phi(±f), without the squashing of `gpflow.likelihoods.Bernoulli` to [0.001, 0.999].
 
     >>> value = likelihoods.Probit().log_prob(X=[[0.0]], F=[[-30.0]], Y=[[1.0]])
     >>> round(float(value[0]), 2)
@@ -82,7 +82,7 @@ class Probit(_Binary):
 
 
 class Logit(_Binary):
-    """p(y | f) = 1 / (1 + exp(∓f)), whose logarithm neither overflows nor underflows.
+    """p(y | f) = 1 / (1 + exp(∓f)); the log density neither overflows nor underflows.
 
     >>> value = likelihoods.Logit().log_prob(X=[[0.0]], F=[[-1000.0]], Y=[[1.0]])
     >>> float(value[0])

@@ -1,4 +1,4 @@
-"""Check observations Y: the values that each likelihood accepts."""
+"""Checks of observations Y: each likelihood accepts certain values."""
 
 from functools import singledispatch
 from typing import NamedTuple
@@ -32,22 +32,22 @@ _ADVICE = "leaving out rows whose observation is missing"
 class Accepted(NamedTuple):
     """The values that a likelihood accepts."""
 
-    mask: tf.Tensor  # Which values of Y it accepts, [N, P]
-    values: str  # Their name in messages
-    hint: str = ""
+    mask: tf.Tensor  # True for accepted values of Y, [N, P]
+    values: str  # Description of the accepted values in error messages
+    hint: str = ""  # Appended to error messages
 
 
 def check_observations(
     likelihood: Likelihood, Y: TensorType, num_outputs: int | None = None, first_row: int = 0
 ) -> tf.Tensor:
     """
-    Refuse values that a likelihood would misinterpret, or that have probability 0 for every f.
+    Reject values that a likelihood would misinterpret, or that have probability 0 for every f.
 
-    :param Y: observations [N, P]; in a graph, too.
+    :param Y: observations [N, P]; eager or in a graph.
     :param num_outputs: the number of latent functions that the likelihood observes; None: not checked.
-    :param first_row: the number of the first row, for messages.
-    :return: Y itself.
-    :raises ValueError: naming the first refused value and the accepted values, or the number of columns.
+    :param first_row: the index of the first row, for error messages.
+    :return: Y.
+    :raises ValueError: naming the first rejected value and the accepted values, or the number of columns.
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
     Y = real_numbers(Y, _NAME)
@@ -55,7 +55,7 @@ def check_observations(
     if num_outputs is not None and columns is not None and isinstance(likelihood, ScalarLikelihood):
         switches = isinstance(likelihood, SwitchedLikelihood)
         if columns != num_outputs + switches:
-            also = ", and one that says which likelihood a row has" if switches else ""
+            also = ", and one with the index of each row's likelihood" if switches else ""
             raise ValueError(
                 f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
             )
@@ -70,25 +70,26 @@ def check_observations(
     message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}, got"
     if not tf.executing_eagerly():
         return asserted(Y, mask, message, tf.boolean_mask(values, ~mask))
-    refused = np.argwhere(~mask.numpy())
-    if len(refused):
-        row, column = refused[0]
-        value, count = float(Y[row, column]), len(refused)
+    rejected = np.argwhere(~mask.numpy())
+    if len(rejected):
+        row, column = rejected[0]
+        value, count = float(Y[row, column]), len(rejected)
         raise ValueError(f"{message} {value:g} in row {first_row + row} ({count} such values).{hint}")
     return Y
 
 
 def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Refuse values in a variable, to which anything may have been assigned.
+    Reject invalid values that were assigned to a variable.
 
-    :param X: inputs [N, D] of the observations Y [N, P].
-    :return: X and Y themselves; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted, because not
-        all likelihoods turn NaN in Y into NaN.
+    :param X: inputs [N, D].
+    :param Y: observations [N, P].
+    :return: X and Y; with ``jit_compile=True`` all of X is NaN if a value of Y is not accepted, because not all
+        likelihoods propagate NaN in Y.
     :raises tf.errors.InvalidArgumentError: eagerly and compiled, naming the accepted values.
     """
     if accepted_observations.dispatch(type(likelihood)) is accepted_observations.dispatch(Likelihood):
-        return X, Y  # all real numbers; NaN makes the objective NaN, which is reported
+        return X, Y  # accepts all real numbers; NaN makes the objective NaN, which raises an error
     mask, accepted, _ = accepted_observations(likelihood, tf.cast(Y, tf.float64))
     message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}"
     return asserted(X, mask, f"{message}: set model.data = (X, Y) instead of assigning"), Y
@@ -96,9 +97,9 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
     """
-    Refuse values in a dataset of batches (X [n, D], Y [n, P]), in one pass.
+    Check the observations of a dataset of batches (X [n, D], Y [n, P]) in one pass.
 
-    :raises ValueError: naming the first refused value of a batch and the accepted values.
+    :raises ValueError: naming the first rejected value and the accepted values.
     """
     first = 0
     for _, Y in batches:
@@ -109,15 +110,15 @@ def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> N
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
-    Return which of the observations Y [N, P] a likelihood accepts; register your own likelihood here.
+    Return the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here.
 
-    Use operations of TensorFlow: compiled functions check values that were assigned to a model's data, too.
+    Use TensorFlow operations: compiled functions also check values that were assigned to the data of a model.
     """
     return Accepted(tf.ones_like(Y, tf.bool), "real numbers")
 
 
 def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
-    """Compare Y with 0, 1, ..., below - 1."""
+    """Return a mask of the values 0, 1, ..., below - 1."""
     return (Y >= 0.0) & (below > Y) & tf.equal(tf.floor(Y), Y)
 
 
@@ -125,7 +126,7 @@ def _is_whole(Y: tf.Tensor, below: float = np.inf) -> tf.Tensor:
 @accepted_observations.register(Logit)
 def _binary(likelihood: Probit | Logit, Y: tf.Tensor) -> Accepted:
     low, high = likelihood.labels
-    hint = " Other codings: labels=(0, 1) or (-1, 1)."
+    hint = " Set labels=(0, 1) or (-1, 1) in the likelihood."
     return Accepted(tf.equal(Y, low) | tf.equal(Y, high), f"the labels {low} and {high}", hint)
 
 

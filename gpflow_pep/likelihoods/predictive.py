@@ -1,4 +1,4 @@
-"""Predictions of observations from marginals of f: by GPflow, except for Ordinal, for which GPflow returns NaN."""
+"""Predictions of y from marginals of f: by GPflow, except for Ordinal, for which GPflow returns NaN."""
 
 from functools import singledispatch
 
@@ -10,7 +10,7 @@ from gpflow.likelihoods.utils import inv_probit
 
 @singledispatch
 def predicted_moments(likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
-    """Return mean and variance of y, [..., P] each, from mean and variance of f [..., C]."""
+    """Return mean and variance of y, each [..., P], from mean and variance of f [..., C]."""
     return likelihood.predict_mean_and_var(X, Fmu, Fvar)
 
 
@@ -34,7 +34,7 @@ def _ordinal_moments(likelihood: Ordinal, X: TensorType, Fmu: TensorType, Fvar: 
 def _ordinal_log_density(
     likelihood: Ordinal, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
-    probabilities = _probabilities(likelihood, Fmu, Fvar) + 1e-6  # as GPflow's log_prob
+    probabilities = _probabilities(likelihood, Fmu, Fvar) + 1e-6  # like log_prob in GPflow
     labels = tf.broadcast_to(tf.cast(Y, tf.int32), tf.shape(probabilities)[:-1])
     own = tf.gather(probabilities, labels, axis=-1, batch_dims=labels.shape.rank)
     return tf.reduce_sum(tf.math.log(own), axis=-1)
@@ -42,13 +42,13 @@ def _ordinal_log_density(
 
 def _probabilities(likelihood: Ordinal, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
     """
-    Compute the probabilities of all labels, [..., C, K]. They sum to 0.998, by the jitter of GPflow's `inv_probit`.
+    Compute the probabilities of all labels, [..., C, K]; they sum to 0.998 because of the jitter in `inv_probit`.
 
-    f and the noise of variance σ² add up to a Gaussian: E[Φ((b - f)/σ)] = Φ((b - μ)/s) with s² = σ² + v.
+    The sum of f and the noise of variance σ² is Gaussian: E[Φ((b - f)/σ)] = Φ((b - μ)/s) with s² = σ² + v.
     """
     Fmu, Fvar = tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar)
     spread = tf.sqrt(tf.square(tf.convert_to_tensor(likelihood.sigma)) + Fvar)
     inner = (tf.cast(likelihood.bin_edges, Fmu.dtype) - Fmu[..., None]) / spread[..., None]  # [..., C, K - 1]
-    far = 1e10 * tf.ones_like(inner[..., :1])  # at infinity TensorFlow's error function is NaN
+    far = 1e10 * tf.ones_like(inner[..., :1])  # finite: TensorFlow's erf is NaN at infinity
     below = inv_probit(tf.concat([-far, inner, far], axis=-1))
     return below[..., 1:] - below[..., :-1]

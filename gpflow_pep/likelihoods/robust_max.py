@@ -1,4 +1,4 @@
-"""The robust-max likelihood of several classes: the label of the largest latent function, with label noise."""
+"""The robust-max likelihood for multi-class classification: the largest latent function, with label noise."""
 
 from typing import Any
 
@@ -15,19 +15,20 @@ from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import no_autograph, refuse_xla
 
-_VALUES_PER_CHUNK = 2**13  # rows times classes that are integrated together, with some 2^8 numbers each at most
+_VALUES_PER_CHUNK = 2**13  # rows times classes in a chunk; each needs at most about 2^8 numbers
 
 
 class MultiClassRobustMax(Likelihood):
     r"""
-    Several classes: the label of the largest of C latent functions, or with probability ε a label drawn at random.
+    Multi-class classification: the label of the largest of C latent functions, or, with probability ε, a random label.
 
     .. math::
 
         p(y | f) = (1 - \varepsilon) \, 1\{f_y \text{ is the largest}\} + \varepsilon/C, \qquad y = 0, 1, \ldots, C - 1
 
     It equals GPflow's ``MultiClass(C, RobustMax(C, ε (C - 1)/C))``, but the probability that f_y is the largest has a
-    relative error of at most 1e-10, for any variances, and is not squashed (Villacampa-Calvo, Hernández-Lobato 2020).
+    relative error of at most 1e-10, for any variances, and is not squashed (Villacampa-Calvo and Hernández-Lobato
+    2020).
 
     >>> likelihood = MultiClassRobustMax(3, epsilon=0.03)
     >>> mean, variance = likelihood.predict_mean_and_var(X=np.zeros((1, 1)), Fmu=np.zeros((1, 3)), Fvar=np.ones((1, 3)))
@@ -52,10 +53,10 @@ class MultiClassRobustMax(Likelihood):
 
     @property
     def log_values(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """log p(y | f) if f_y is the largest, and if it is not, [] each."""
+        """log p(y | f) if f_y is the largest, and log p(y | f) otherwise, each []."""
         epsilon = tf.convert_to_tensor(self.epsilon)
-        share = 1.0 / self.num_classes
-        return tf.math.log1p(-epsilon * (1.0 - share)), tf.math.log(epsilon * share)
+        uniform = 1.0 / self.num_classes
+        return tf.math.log1p(-epsilon * (1.0 - uniform)), tf.math.log(epsilon * uniform)
 
     def log_prob_largest(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType) -> tf.Tensor:
         """
@@ -82,7 +83,7 @@ class MultiClassRobustMax(Likelihood):
         return value(tf.convert_to_tensor(Fmu), tf.convert_to_tensor(Fvar))
 
     def _log_mean(self, label: tf.Tensor, Fmu: TensorType, Fvar: TensorType, power: float) -> tf.Tensor:
-        """Compute log E[p^power] / power, or E[log p] if the power is 0, [n]."""
+        """Compute log E[p^power] / power, or E[log p] if power = 0, [n]."""
         probability = tf.exp(self.log_prob_largest(label, Fmu, Fvar))
         return log_power_mean(probability, *self.log_values, tf.constant(power, probability.dtype))[0]
 
@@ -129,7 +130,7 @@ def log_power_mean(
     """
     Compute log E[p^α] / α, or E[log p] if α = 0, and its derivative in log P, elementwise.
 
-    E[p^α] = b^α + (a^α - b^α) P; p is a with probability P, else b.
+    E[p^α] = b^α + (a^α - b^α) P, where p = a with probability P and p = b otherwise.
 
     :param log_hit: log a, [].
     :param log_miss: log b, [].
@@ -144,10 +145,10 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
     """
     Return Y [..., 1] as integers [...].
 
-    :raises tf.errors.InvalidArgumentError: if a label is none of 0, ..., C - 1.
+    :raises tf.errors.InvalidArgumentError: if a label is not one of 0, ..., C - 1.
     :raises NotImplementedError: in functions that XLA compiles.
     """
-    refuse_xla("a likelihood of several classes, whose labels are checked")
+    refuse_xla("a multi-class likelihood, whose labels are checked")
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
@@ -155,7 +156,7 @@ def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
 
 
 def _largest_of_rows(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-    """Return log P [n], and its slope and curvature [n, C]."""
+    """Return log P [n] and its first and second derivatives [n, C]."""
     label, mean, variance = chunk.data
     integral = largest(label, tf.transpose(mean), tf.transpose(variance))
     return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)

@@ -1,4 +1,4 @@
-"""Numerical building blocks: checked linear algebra, log Φ, and one-dimensional integrals of many rows at once."""
+"""Numerical building blocks: checked linear algebra, log Φ, and batched one-dimensional integrals."""
 
 from .adaptive_quadrature import Evaluated, Panels, integrate
 from .largest import Largest, largest

@@ -1,6 +1,4 @@
-"""
-Adaptive Gauss-Legendre quadrature of many rows at once: panels are halved until polynomials resolve the integrands.
-"""
+"""Adaptive Gauss-Legendre quadrature of many rows at once: halve panels until polynomials resolve the integrands."""
 
 import functools
 from collections.abc import Callable
@@ -13,9 +11,6 @@ from numpy.polynomial import legendre
 
 from ..runtime.tracing import refuse_xla
 
-_MAX_LEVELS = 60  # halvings; then a panel is as short as rounding allows
-_MAX_OPEN = 64  # panels of a row to be divided at once; more are noise or NaN and stay as they are
-
 
 class GaussLegendre(NamedTuple):
     """The Gauss-Legendre rule on [-1, 1], and a test of its resolution."""
@@ -23,9 +18,9 @@ class GaussLegendre(NamedTuple):
     nodes: AnyNDArray  # [K]
     weights: AnyNDArray  # [K]
     last_coefficients: AnyNDArray
-    """From values at the nodes to the last three Legendre coefficients, [K, 3]. If they are small, the values resolve
+    """Maps values at the nodes to the last three Legendre coefficients, [K, 3]. If these are small, the nodes resolve
     the function, and the error of its integral is about their square."""
-    antiderivative: AnyNDArray  # From values at the nodes to integrals from -1 up to each node, [K, K]
+    antiderivative: AnyNDArray  # Maps values at the nodes to integrals from -1 up to each node, [K, K]
 
 
 @functools.cache
@@ -33,14 +28,14 @@ def gauss_legendre(number: int) -> GaussLegendre:
     """Return the rule of K = `number` nodes."""
     nodes, weights = legendre.leggauss(number)  # type: ignore[no-untyped-call]
     degrees = np.arange(number)
-    # c_k = (k + 1/2) ∫ f P_k, whose integral is exact.
+    # c_k = (k + 1/2) ∫ f P_k; the rule integrates f P_k exactly.
     coefficients = legendre.legvander(nodes, number - 1) * weights[:, None] * (degrees + 0.5)  # type: ignore[no-untyped-call]
     integrals = [legendre.legval(nodes, legendre.legint(unit, lbnd=-1.0)) for unit in np.eye(number)]  # type: ignore[no-untyped-call]
     return GaussLegendre(nodes, weights, coefficients[:, -3:], coefficients @ np.stack(integrals))
 
 
 class Panels(NamedTuple):
-    """W panels; the panels of a row are unordered."""
+    """W panels, the panels of a row in any order."""
 
     row: tf.Tensor  # [W]
     left: tf.Tensor  # Left end, [W]
@@ -52,8 +47,8 @@ class Evaluated(NamedTuple):
 
     integrals: tf.Tensor  # [W, S]
     moduli: tf.Tensor  # Integrals of the modulus of the T functions that must be resolved, [W, T]
-    tails: tf.Tensor  # Largest of their last coefficients times the panel's width, over the tolerance, [W, T]
-    values: tf.Tensor | None = None  # Values at the nodes, to keep, [W, K]
+    tails: tf.Tensor  # Their largest last coefficients times the panel width, divided by the tolerance, [W, T]
+    values: tf.Tensor | None = None  # Values at the nodes, returned with `keep`, [W, K]
 
 
 def integrate(
@@ -65,21 +60,21 @@ def integrate(
     keep: bool = False,
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """
-    Integrate over each row's panels. A panel is resolved if no tail exceeds the row's integral of the modulus.
+    Integrate over the panels of each row. A panel is resolved if no tail exceeds the row's integral of the modulus.
 
     :param panels: the first panels.
     :param shape: (S, T).
     :param keep: whether to return the resolved panels.
-    :return: the integrals [R, S]; row, left, half and values of the resolved panels, or nothing.
+    :return: the integrals [R, S]; with `keep` row, left, half and values of the resolved panels, otherwise ().
     :raises NotImplementedError: in functions that XLA compiles.
     """
     refuse_xla("adaptive quadrature, whose panels depend on the data")
     num_integrals = shape[0]
     dtype = panels.left.dtype
-    kept = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep]
+    arrays = [tf.TensorArray(kind, 0, True, infer_shape=False) for kind in (tf.int32, *[dtype] * 3) if keep]
 
     def level(
-        number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *kept: tf.TensorArray
+        number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *arrays: tf.TensorArray
     ) -> tuple[Any, ...]:
         evaluated = evaluate(Panels(row, left, half))
         resolved = _resolved(number, evaluated, row, done[:, num_integrals:])
@@ -87,35 +82,36 @@ def integrate(
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
         done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
         finished = (row, left, half, evaluated.values) if keep else ()
-        kept = tuple(
-            array.write(number, tf.gather(value, accepted)) for array, value in zip(kept, finished, strict=True)
+        arrays = tuple(
+            array.write(number, tf.gather(value, accepted)) for array, value in zip(arrays, finished, strict=True)
         )
         row, left, half = (tf.gather(value, open_) for value in (row, left, 0.5 * half))
         divided = tf.concat([left, left + 2.0 * half], 0)
-        return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *kept
+        return number + 1, tf.concat([row, row], 0), divided, tf.concat([half, half], 0), done, *arrays
 
-    _, _, _, _, done, *kept = tf.while_loop(
+    _, _, _, _, done, *arrays = tf.while_loop(
         lambda number, row, *_: tf.size(row) > 0,
         level,
-        (tf.constant(0), *panels, tf.zeros([num_rows, sum(shape)], dtype), *kept),
+        (tf.constant(0), *panels, tf.zeros([num_rows, sum(shape)], dtype), *arrays),
         shape_invariants=(
             tf.TensorShape([]),
             *[tf.TensorShape([None])] * 3,
             tf.TensorShape([None, sum(shape)]),
-            *[tf.TensorShape(None)] * len(kept),
+            *[tf.TensorShape(None)] * len(arrays),
         ),
     )
-    return done[:, :num_integrals], tuple(array.concat() for array in kept)
+    return done[:, :num_integrals], tuple(array.concat() for array in arrays)
 
 
 def _resolved(number: tf.Tensor, evaluated: Evaluated, row: tf.Tensor, done: tf.Tensor) -> tf.Tensor:
     """
-    Return which panels are not divided, [W].
+    Return a mask of the panels that need not be divided, [W].
 
-    :param done: the integrals of the modulus over panels that are resolved already, [R, T].
+    :param done: the integrals of the modulus over panels resolved on previous levels, [R, T].
     """
     num_rows = tf.shape(done)[0]
     moduli = done + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
     resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
     num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
-    return resolved | (tf.gather(num_open, row) > _MAX_OPEN) | (number >= _MAX_LEVELS)
+    # More than 64 unresolved panels of a row indicate noise or NaN: accept them. After 60 halvings rounding dominates.
+    return resolved | (tf.gather(num_open, row) > 64) | (number >= 60)

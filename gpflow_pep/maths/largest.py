@@ -6,11 +6,11 @@ In units x = (f - m_y)/√v_y with μ_k = (m_k - m_y)/√v_y and ρ_k = √(v_k/
 
     g(x) = -x²/2 + Σ_k log Φ(z_k),  z_k = (x - μ_k)/ρ_k,  g'' = -1 - Σ_k h(z_k)(z_k + h(z_k))/ρ_k²,  h = φ/Φ
 
-is concave, and the more so the smaller x is. So its mode is found by Newton's method from x = 0, monotonically. To the
-left of the mode the integrand reaches as far as the curvature at the mode says, to the right as far as N(0, 1). If
-variances are unequal, it may rise from nothing as sharply as the smallest ρ_k says. That is at its left end: there is
-nothing to the left of such a step. So places are counted from that end, and panels grow from it, then from the mode;
-they are divided until they are resolved.
+is concave, and its curvature increases to the left, so Newton's method converges to the mode monotonically from x = 0.
+The curvature at the mode bounds the extent of the integrand to the left, N(0, 1) bounds it to the right. If variances
+are unequal, the integrand may rise as steeply as the smallest ρ_k, but only at its left end: to the left of such a step
+it vanishes. Positions are measured from the left end, where the panels start. Panels grow from there to the mode, and
+from the mode to the right; they are divided until they are resolved.
 """
 
 from typing import NamedTuple
@@ -21,12 +21,8 @@ import tensorflow as tf
 from .adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from .normal import log_ndtr_and_derivatives
 
-_MAX_NEWTON = 100  # steps; twenty or so are enough
-_NEAR_MODE = 0.1  # accepted distance to the mode, in units of the integrand's width
-_DROP = 30.0  # decrease of g beyond which 1e-13 of P is left out
-# Tolerances of the last coefficients, relative to the integral, of the integrands of P and of its first and second
-# derivatives. The integrands are entire functions: the errors are far below the squares of these, 1e-10 or less.
-_TOLERANCES = (5e-5, 3e-4, 5e-4)
+_NEAR_MODE = 0.1  # accepted distance to the mode, in units of the width of the integrand: any point near it suffices
+_DROP = 30.0  # the integrand is cut off where g is this much below its maximum: exp(-30) = 1e-13 of P is neglected
 _RULE = gauss_legendre(32)
 
 
@@ -34,37 +30,37 @@ class Largest(NamedTuple):
     """log P and its derivatives."""
 
     log_prob: tf.Tensor  # [R]
-    slope: tf.Tensor  # d log P / dm_k, [C, R]; the derivative of P in v_k is half its second one in m_k
+    slope: tf.Tensor  # d log P / dm_k, [C, R]; dP/dv_k is half of d²P/dm_k²
     curvature: tf.Tensor  # d² log P / dm_k², [C, R]
     ratio: tf.Tensor  # Var(f_k | f_y is the largest)/v_k, [C, R]: 1 + v_k curvature without cancellation
 
 
 class _Units(NamedTuple):
-    """Rows in units of their own f_y."""
+    """Rows in units of the standard deviation of f_y."""
 
-    place: tf.Tensor  # μ, far to the left for k = y, [C, R]
+    location: tf.Tensor  # μ, far to the left for k = y, [C, R]
     inverse: tf.Tensor  # 1/ρ, 1 for k = y, [C, R]
     mode: tf.Tensor  # [R]
     height: tf.Tensor  # g(mode), [R]
 
 
 class _Reach(NamedTuple):
-    """The part of the integrand that matters, [R] each."""
+    """The extent of the integrand, each [R]."""
 
     left: tf.Tensor  # From the mode to the left end
     right: tf.Tensor  # From the mode to the right end
-    rise: tf.Tensor  # Distance from the left end within which g rises by _DROP or more, by its slope near that end
+    rise: tf.Tensor  # Estimated distance from the left end over which g rises by _DROP, from its slope there
 
 
-def of_own_class(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
-    """Select the observed class, which `own` marks, from values [C, ...]."""
+def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+    """Select the observed class, marked by the mask `own`, from values [C, ...]."""
     return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
 
 
 def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
-    Compute log P and its derivatives with a relative error of 1e-10, for any variances; TensorFlow cannot
-    differentiate the result.
+    Compute log P and its derivatives with a relative error of 1e-10, for any variances. Gradients do not flow through
+    the result.
 
     :param label: y, integers [R] from 0 to C - 1.
     :param mean: m, [C, R].
@@ -72,22 +68,22 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     """
     C, dtype = tf.shape(mean)[0], mean.dtype
     own = tf.equal(tf.range(C)[:, None], label[None])  # [C, R]
-    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # a variance of 0 is divided by
-    m, s = (of_own_class(value, own) for value in (mean, sd))
-    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)  # sharper steps change P by less than this
+    sd = tf.sqrt(tf.maximum(variance, tf.constant(1e-30, dtype)))  # avoids division by 0
+    m, s = (select_own(value, own) for value in (mean, sd))
+    sd = tf.maximum(sd, (500.0 * np.finfo(dtype.as_numpy_dtype).eps) * s)  # steeper steps change P by less
     one = tf.ones_like(mean)
-    place = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
+    location = tf.where(own, -40.0 * one, (mean - m) / s)  # Φ(x + 40) = 1
     inverse = tf.where(own, one, s / sd)
-    mode, height, curvature = _mode(place, inverse)
-    units = _Units(place, inverse, mode, height)
+    mode, height, curvature = _mode(location, inverse)
+    units = _Units(location, inverse, mode, height)
     sums = _integrate(units, _reach(units, curvature))
     return _largest(units, sums, own, sd, s)
 
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """
-    Return Σ_k log Φ(z_k), h(z_k) and -(log Φ)'' = h (z + h), of z [C, ...]. One logarithm serves all classes, unless
-    the product underflows.
+    Return Σ_k log Φ(z_k), h(z_k) and -(log Φ)'' = h (z + h) for z [C, ...]. The sum is computed as the log of
+    the product unless the product underflows.
     """
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
@@ -104,73 +100,73 @@ def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return tuple(tf.cond(tf.reduce_all(product > smallest), plain, in_logarithms))
 
 
-def _derivatives(place: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _derivatives(location: tf.Tensor, inverse: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return g, g' and -g'' at x [R]."""
-    log_product, h, curvature = _log_product((x - place) * inverse)
+    log_product, h, curvature = _log_product((x - location) * inverse)
     slope = tf.reduce_sum(h * inverse, axis=0) - x
     return log_product - 0.5 * tf.square(x), slope, 1.0 + tf.reduce_sum(curvature * tf.square(inverse), axis=0)
 
 
-def _goes_on(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
-    """Return whether a row needs another step of Newton's method."""
-    return (number < _MAX_NEWTON) & tf.reduce_any(state[-1])
+def _continues(number: tf.Tensor, *state: tf.Tensor) -> tf.Tensor:
+    """Return whether a row needs another Newton step; at most 100 (about 20 suffice)."""
+    return (number < 100) & tf.reduce_any(state[-1])
 
 
-def _mode(place: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Return a point near the mode, on its left, with g and -g'' there, [R] each.
+    Return a point near the mode, on its left, with g and -g'' at that point, each [R].
 
-    Newton's method starts from the mode that the integrand would have if h were max(0, -z) for one class and 0 for all
-    other classes; of these modes from the one farthest to the right. The start is then past the sharp steps of other
-    classes, behind which g'' says little.
+    Newton's method starts from the rightmost of C modes: the modes of the integrand if h were max(0, -z) for class k
+    and 0 for the remaining classes. This start is to the right of the steep steps of all classes, left of which g'' is
+    misleading.
     """
 
     def step(number: tf.Tensor, x: tf.Tensor, move: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = x + move
-        g, slope, curvature = _derivatives(place, inverse, x)
+        g, slope, curvature = _derivatives(location, inverse, x)
         slope = tf.nn.relu(slope)
-        # From here g rises by at most slope²/2 and at most Σ log 1/Φ: by less than 5 if it is not low.
+        # g can rise by at most slope²/2 and at most Σ log 1/Φ: by less than 5 unless it is low.
         is_low = (slope > 1.0) & (-0.5 * tf.square(x) - g > 5.0)
         return number + 1, x, slope / curvature, g, curvature, is_low | (tf.square(slope) > _NEAR_MODE**2 * curvature)
 
-    start = tf.nn.relu(tf.reduce_max(place / (1.0 + tf.square(1.0 / inverse)), axis=0))
+    start = tf.nn.relu(tf.reduce_max(location / (1.0 + tf.square(1.0 / inverse)), axis=0))
     zero = tf.zeros_like(start)
     _, x, _, g, curvature, _ = tf.while_loop(
-        _goes_on, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
+        _continues, step, (tf.constant(0), start, zero, zero, zero, tf.ones_like(start, bool))
     )
     return x, g, curvature
 
 
 def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     """
-    Find the points at which g is lower than at the mode by _DROP or a little more: Newton's method from outside.
+    Find points at which g is at least _DROP below the mode, by Newton's method from outside.
 
     :param curvature: -g'' at the mode.
     """
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
-    place, inverse = (value[:, None] for value in (units.place, units.inverse))  # [C, 1, R]
+    location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
 
     def step(number: tf.Tensor, t: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        g, slope, _ = _derivatives(place, inverse, mode + side * t)
+        g, slope, _ = _derivatives(location, inverse, mode + side * t)
         drop, slope = height - g, -side * slope
         nearer = t - tf.nn.relu((drop - _DROP) / slope)
-        # A step that shortens the reach by less than a fifth is not worth another evaluation.
+        # Continue only if a step shortens the reach by more than a fifth.
         return number + 1, nearer, drop / slope, (nearer < 0.8 * t) | (drop > 2.0 * _DROP)
 
     farthest = np.sqrt(2.0 * _DROP)
     start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
-    _, reach, rise, _ = tf.while_loop(_goes_on, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
+    _, reach, rise, _ = tf.while_loop(_continues, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
     return _Reach(reach[0], reach[1], rise[0])
 
 
 def _first_panels(reach: _Reach) -> Panels:
     """
-    Return the first panels. They grow from the left end up to the mode, and on from there by the distance of the two:
-    the integrand rises or bends sharply on the left only.
+    Return the first panels. They grow from the left end up to the mode, and again from the mode on, starting with the
+    distance of the two: the integrand changes steeply on the left only.
     """
     left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
-    # Each panel ends four times as far as the one before; 4^21 spans the steepest rise, 4^11 the longest tail.
+    # Each panel ends four times as far out as the previous one; 4^21 spans the steepest rise, 4^11 the longest tail.
     growth = tf.constant(4.0 ** np.arange(22), left.dtype)
     rising = tf.minimum(4.0 * reach.rise[:, None] * growth, left)
     falling = tf.minimum(left + 2.5 * left * growth[:12], end)
@@ -184,22 +180,25 @@ def _first_panels(reach: _Reach) -> Panels:
 
 def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
     """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
-    dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.place.shape[0]
-    nodes, weights, last, tolerances = (
-        tf.constant(value, dtype) for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients, _TOLERANCES)
+    dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.location.shape[0]
+    nodes, weights, last = (
+        tf.constant(value, dtype) for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients)
     )
-    of_classes = tf.stack([units.place - units.mode + reach.left, units.inverse])  # μ from the left end
-    of_rows = tf.stack([units.mode, units.height, reach.left])
+    # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
+    # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
+    tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
+    class_values = tf.stack([units.location - units.mode + reach.left, units.inverse])  # μ from the left end
+    row_values = tf.stack([units.mode, units.height, reach.left])
 
     def evaluate(panels: Panels) -> Evaluated:
-        place, inverse = tf.unstack(tf.gather(of_classes, panels.row, axis=2)[..., None])  # [C, W, 1]
-        mode, height, left = tf.unstack(tf.gather(of_rows, panels.row, axis=1)[..., None])  # [W, 1]
-        from_end = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
-        t = from_end - left
+        location, inverse = tf.unstack(tf.gather(class_values, panels.row, axis=2)[..., None])  # [C, W, 1]
+        mode, height, left = tf.unstack(tf.gather(row_values, panels.row, axis=1)[..., None])  # [W, 1]
+        position = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
+        t = position - left
         x = mode + t
-        z = (from_end - place) * inverse  # [C, W, K]
+        z = (position - location) * inverse  # [C, W, K]
         log_product, h, curvature = _log_product(z)
-        # The height is g near the mode; more than 10 above it is rounding of a huge g.
+        # height is g near the mode; values more than 10 above it are rounding errors of a huge g.
         w = tf.exp(tf.minimum(log_product - 0.5 * tf.square(x) - height, 10.0))
         wh = w * h
         S1 = tf.reduce_sum(h * inverse, axis=0)
@@ -208,9 +207,9 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         resolve = tf.stack([w, w * S1, w * (tf.square(S1) + S2)])  # [3, W, K]
         moduli = tf.linalg.matvec(resolve, weights)  # [3, W]
         tails = tf.reduce_max(tf.abs(tf.matmul(resolve, last)), axis=-1)
-        others = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
+        unchecked = tf.linalg.matvec(tf.stack([w * t, w * tf.square(t), w * S2]), weights)
         first_order = (tf.linalg.matvec(values, weights) for values in (wh, wh * Q))  # [C, W]
-        sums = tf.concat([moduli[:1], others, moduli[2:], *first_order], axis=0)
+        sums = tf.concat([moduli[:1], unchecked, moduli[2:], *first_order], axis=0)
         integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
@@ -219,7 +218,9 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
 
 def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:
     """
-    Compute the result from the integrals. With E the mean under the integrand, for k ≠ y and for y itself.
+    Compute the result from the integrals.
+
+    With E the mean under the integrand, for k ≠ y and for k = y:
 
         P'/P = -E[h]/√v_k,   P''/P = -E[Q h]/v_k;     P'/P = E[S1]/√v_y,   P''/P = E[S1² - S2]/v_y = E[x² - 1]/v_y.
 
@@ -228,19 +229,19 @@ def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: t
     C = sd.shape[0]
     mass, *means = tf.unstack(tf.transpose(sums[:, :4]))
     mass = tf.maximum(mass, np.finfo(sd.dtype.as_numpy_dtype).tiny)
-    of_t, of_tt, of_S2 = (value / mass for value in means)
-    of_S1_S2 = sums[:, 4] / mass
-    of_h, of_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
-    slope_own = tf.reduce_sum(of_h * units.inverse, axis=0)  # E[S1]: h = 0 for y itself
-    spread = of_S1_S2 - of_S2 - tf.square(slope_own)  # Var[S1]
-    ratio_own = of_tt - tf.square(of_t)
-    # Two forms of the same: the spread has large terms for sharp steps, the ratio cancels if f_y hardly narrows.
+    mean_t, mean_tt, mean_S2 = (value / mass for value in means)
+    mean_S1_S2 = sums[:, 4] / mass
+    mean_h, mean_Qh = (tf.transpose(value) / mass for value in tf.split(sums[:, 5:], [C, C], axis=1))  # [C, R]
+    slope_own = tf.reduce_sum(mean_h * units.inverse, axis=0)  # E[S1]; h = 0 for k = y
+    spread = mean_S1_S2 - mean_S2 - tf.square(slope_own)  # Var[S1]
+    ratio_own = mean_tt - tf.square(mean_t)
+    # Two equivalent forms: the spread has large terms for steep steps, the ratio cancels if it is near 1.
     cancels_less = (ratio_own > 0.5) & (tf.reduce_max(units.inverse, axis=0) < 10.0)
-    curvature_own = tf.where(cancels_less, spread - of_S2, ratio_own - 1.0)
-    ratio = tf.nn.relu(1.0 - of_Qh - tf.square(of_h))
+    curvature_own = tf.where(cancels_less, spread - mean_S2, ratio_own - 1.0)
+    ratio = tf.nn.relu(1.0 - mean_Qh - tf.square(mean_h))
     return Largest(
         units.height + tf.math.log(mass) - 0.5 * np.log(2.0 * np.pi),
-        tf.where(own, slope_own / s, -of_h / sd),
-        tf.where(own, curvature_own / tf.square(s), -(of_Qh + tf.square(of_h)) / tf.square(sd)),
+        tf.where(own, slope_own / s, -mean_h / sd),
+        tf.where(own, curvature_own / tf.square(s), -(mean_Qh + tf.square(mean_h)) / tf.square(sd)),
         tf.minimum(tf.where(own, ratio_own, ratio), 1.0),
     )

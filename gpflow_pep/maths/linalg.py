@@ -1,8 +1,7 @@
-"""Cholesky factorization that never returns NaN silently, and products and inverses of factors.
+"""Cholesky factorization that raises errors instead of returning NaN, and products and inverses of factors.
 
-On CPUs TensorFlow's Cholesky fills its result with NaN if a matrix is not positive definite, and goes on. Here the same
-operation raises an error that names the matrix, its conditioning and a remedy. In functions that XLA compiles, which
-cannot raise errors, the result and all that is computed from it are NaN.
+If a matrix is not positive definite, TensorFlow's Cholesky returns NaN on CPUs without an error. :func:`cholesky`
+raises an error that names the matrix, its conditioning and a remedy. XLA cannot raise errors: there the result is NaN.
 """
 
 import sys
@@ -17,21 +16,21 @@ from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, shared
 
-_STRIP = 64  # rows of a strip; products of fewer rows are slower than the work that they save
-_FEW_ROWS = 3 * _STRIP  # below, one operation is faster than several with less arithmetic
+_STRIP = 64  # rows of a strip; splitting products into fewer rows costs more time than it saves
 
 
 @check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Tensor:
     """
-    Compute the lower Cholesky factor of a symmetric positive definite matrix, or raise an error: eagerly, compiled and
-    in gradients. It can be differentiated once, with fewer products than TensorFlow's.
+    Compute the lower Cholesky factor of a symmetric positive definite matrix, or raise an error.
+
+    Differentiable once, with fewer matrix products than TensorFlow's gradient.
 
     :param matrix: symmetric matrix, or a batch of them.
-    :param name: the matrix in the error message.
-    :param advice: the remedy in the error message; a string or a string tensor [].
-    :return: the lower triangular factor; always finite, but with ``jit_compile=True`` all of it is NaN if a matrix is
-        not positive definite.
+    :param name: name of the matrix in the error message.
+    :param advice: remedy in the error message; a string or a string tensor [].
+    :return: the lower triangular factor, always finite; with ``jit_compile=True`` all NaN if a matrix is not positive
+        definite.
     :raises tf.errors.InvalidArgumentError: if the matrix is not positive definite in floating point.
     """
 
@@ -57,10 +56,11 @@ def cholesky_with_growing_jitter(
     matrix: TensorType, *, jitter: float, max_jitter: float, name: str, advice: str
 ) -> tf.Tensor:
     """
-    Call :func:`cholesky` with a jitter that is raised tenfold until the factorization succeeds. A raise is reported on
-    standard error, but not with ``jit_compile=True``; past `max_jitter` :func:`cholesky` raises its error.
+    Call :func:`cholesky`, increasing the jitter tenfold until the factorization succeeds or `max_jitter` is exceeded.
 
-    :param jitter: the jitter that the diagonal already carries (units of the matrix).
+    An increase is printed to standard error (not with ``jit_compile=True``).
+
+    :param jitter: the jitter already added to the diagonal (units of the matrix).
     :param max_jitter: the largest jitter to try.
     """
     identity = tf.eye(tf.shape(matrix)[-1], dtype=matrix.dtype)
@@ -108,15 +108,15 @@ def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | t
 @shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
-    Describe the first matrix that failed: its size, extreme eigenvalues and condition number, and the number to add to
-    its diagonal; rounding changes eigenvalues λ by up to M eps max|λ|.
+    Describe the first matrix that failed: size, extreme eigenvalues, condition number and the jitter that it needs.
 
-    There is no branch: if no matrix failed, this handles an empty batch, which costs little and traces faster.
+    Rounding changes eigenvalues λ by up to M eps max|λ|. If no matrix failed, the batch is empty: this traces faster
+    than a branch.
     """
     size = tf.shape(matrices)[-1]
     culprit = tf.gather(matrices, tf.where(~succeeded)[:1, 0])  # [0 or 1, M, M]
     is_finite = tf.math.is_finite(culprit)
-    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], as everything below
+    num_broken = tf.reduce_sum(tf.cast(~is_finite, tf.int32), axis=[1, 2])  # [0 or 1], like all values below
     eigenvalues = tf.linalg.eigvalsh(tf.where(is_finite, culprit, tf.zeros_like(culprit)))
     sizes = tf.abs(eigenvalues)
     dtype = matrices.dtype.as_numpy_dtype
@@ -124,7 +124,7 @@ def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advic
     rounding = (np.finfo(dtype).eps * tf.cast(size, matrices.dtype)) * greatest_size
     missing = tf.maximum(rounding - lowest, np.finfo(dtype).tiny)
     missing = tf.pow(tf.constant(10.0, matrices.dtype), tf.math.ceil(tf.math.log(missing) / np.log(10.0)))
-    # The lowest is not the first of the eigenvalues: a matrix [0, 0] has none.
+    # reduce_min instead of eigenvalues[:, 0]: a matrix [0, 0] has no eigenvalues.
     numbers = lowest, tf.reduce_max(eigenvalues, axis=1), greatest_size / tf.reduce_min(sizes, axis=1)
     smallest, largest, condition = (tf.strings.as_string(number, shortest=True) for number in numbers)
     shape = tf.strings.format("{} x {}", (size, size))
@@ -143,7 +143,7 @@ def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advic
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     """
-    Return `value`, or raise an error that names it if an entry is not finite; with ``jit_compile=True`` return NaN.
+    Return `value`, or raise an error with its name if an entry is not finite (with ``jit_compile=True`` return NaN).
 
     :raises tf.errors.InvalidArgumentError: eagerly and compiled.
     """
@@ -159,7 +159,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
 
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., N]")
 def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
-    """Return diag(left' right). Many rows are summed by a product with ones, which is faster than a reduction."""
+    """Return diag(left' right). Many rows are summed by a product with ones, faster than a reduction."""
     if left.shape[-2] is not None and left.shape[-2] < _STRIP:
         return tf.reduce_sum(left * right, axis=-2)
     return tf.linalg.matvec(left * right, tf.ones(tf.shape(left)[:-1], left.dtype), transpose_a=True)
@@ -168,10 +168,11 @@ def column_products(left: TensorType, right: TensorType) -> tf.Tensor:
 @check_shapes("left: [batch..., M, N]", "right: [batch..., M, N]", "return: [batch..., M, M]")
 def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = False) -> tf.Tensor:
     """
-    Return left right' for factors with a symmetric product (right = left diag(w), say), symmetric to the last bit. Of
-    many rows only strips up to the diagonal are computed, with half the work of a product.
+    Return left right' for factors whose product is symmetric (for example right = left diag(w)), exactly symmetric.
 
-    :param upper: whether both are upper triangular, [..., M, M], with a sixth of the work.
+    With many rows only strips up to the diagonal are computed, half the work of a product.
+
+    :param upper: whether both factors are upper triangular, [..., M, M]: a sixth of the work.
     """
     if _has_few_rows(left):
         whole = tf.matmul(left, right, transpose_b=True)
@@ -193,18 +194,18 @@ def symmetric_product(left: TensorType, right: TensorType, *, upper: bool = Fals
 
 @check_shapes("L: [batch..., M, M]", "return: [batch..., M, M]")
 def inverse_of_product(L: tf.Tensor) -> tf.Tensor:
-    """Return (L L')^-1 of a lower triangular L, if every entry is needed, as in the derivative of a log det."""
+    """Return (L L')^-1 for lower triangular L."""
     root = tf.linalg.matrix_transpose(_inverse(L, 0 if _has_few_rows(L) else 2))
     return symmetric_product(root, root, upper=True)
 
 
 def _has_few_rows(matrix: tf.Tensor) -> bool:
-    """Return whether the static number of rows is below `_FEW_ROWS`."""
-    return matrix.shape[-2] is not None and matrix.shape[-2] < _FEW_ROWS
+    """Return whether the matrix has so few rows that one operation is faster than strips with less arithmetic."""
+    return matrix.shape[-2] is not None and matrix.shape[-2] < 3 * _STRIP
 
 
 def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
-    """Return L^-1 by halves, mostly products, which are faster: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1  C^-1]."""
+    """Return L^-1 by recursive halving, mostly matrix products: [A 0; B C]^-1 = [A^-1 0; -C^-1 B A^-1  C^-1]."""
     size = L.shape[-1] or tf.shape(L)[-1]
     if halvings == 0:
         return tf.linalg.triangular_solve(L, tf.eye(size, dtype=L.dtype))
@@ -219,8 +220,9 @@ def _inverse(L: tf.Tensor, halvings: int) -> tf.Tensor:
 @check_shapes("L: [batch..., M, M]", "LtL_bar: [batch..., M, M]", "return: [batch..., M, M]")
 def cholesky_adjoint(L: tf.Tensor, LtL_bar: tf.Tensor) -> tf.Tensor:
     """
-    Return the derivative in K = L L' from L' L_bar: sym(L^-T Phi(L' L_bar) L^-1); Phi is the lower triangle with half
-    the diagonal (Murray 2016, eq. 10). The upper triangle of L_bar has no effect: L' times it is strictly upper.
+    Return the gradient in K = L L', sym(L^-T Phi(L' L_bar) L^-1), from L' L_bar (Murray 2016, eq. 10).
+
+    Phi takes the lower triangle with half the diagonal. The upper triangle of L_bar has no effect.
     """
     Phi = tf.linalg.band_part(LtL_bar, -1, 0)
     Phi = tf.linalg.set_diag(Phi, 0.5 * tf.linalg.diag_part(Phi))

@@ -5,18 +5,14 @@ import tensorflow as tf
 
 from ..runtime.tracing import on_demand, shared
 
-# Below, x + h, which is about 1/|x|, loses digits, and the series of Mills' ratio is used. Its first neglected term is
-# 25!!/12^26 = 7e-16, three times machine epsilon.
-_SERIES_BELOW, _SERIES_TERMS = -12.0, 12
-# Below, erfc leaves the normal numbers. First neglected terms: 13!!/37^14 = 1.5e-17; 13!!/12.5^14 = 6e-11 in float32.
-_UNDERFLOW_BELOW, _UNDERFLOW_TERMS = {tf.float64: -37.0, tf.float32: -12.5}, 6
+_SERIES_BELOW = -12.0  # below, x + h = 1/|x| or so loses digits, and the series of Mills' ratio replaces it
 
 
 def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     """
-    Compute log Phi(x) to machine precision *relative* to log Phi, also if Phi(x) is nearly 1 or underflows.
+    Compute log Phi(x) with a *relative* error of machine precision, also if Phi(x) is nearly 1 or underflows.
 
-    Above 0 it is log1p(-erfc(x/√2)/2), below 0 log(erfc(-x/√2)/2); if that underflows, the series of Mills' ratio.
+    Uses log1p(-erfc(x/√2)/2) above 0, log(erfc(-x/√2)/2) below 0, and the series of Mills' ratio if erfc underflows.
     """
     x = tf.convert_to_tensor(x)
     return _in_shape_of(x, _log_ndtr(_flat(x)))
@@ -32,22 +28,23 @@ def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 @shared
 def _log_ndtr(x: tf.Tensor) -> tf.Tensor:
-    limit = _UNDERFLOW_BELOW[x.dtype]
+    limit = {tf.float64: -37.0, tf.float32: -12.5}[x.dtype]  # below, erfc is subnormal
     far = x < limit
-    near = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
+    near = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
 
     def with_series() -> tf.Tensor:
         z = tf.minimum(x, limit)
-        return tf.where(far, _log_of_mills(z, _mills(z, _UNDERFLOW_TERMS)), near)
+        # First neglected term: 13!!/37^14 = 1.5e-17; in single precision 13!!/12.5^14 = 6e-11.
+        return tf.where(far, _log_cdf_from_mills(z, _mills(z, terms=6)), near)
 
     return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
 
 def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Compute log Phi(x), h = phi(x)/Phi(x) and h (x + h), in (0, 1): the first and minus the second derivative.
+    Compute log Phi(x), its derivative h = phi(x)/Phi(x) and its negative second derivative h (x + h), in (0, 1).
 
-    In the tail they follow from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
+    In the left tail they follow from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
     """
     log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(_flat(x)))
     return log_cdf, slope, drop
@@ -56,7 +53,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
 @shared
 def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     far = x < _SERIES_BELOW
-    log_cdf = _log_of_erfc(tf.where(far, tf.zeros_like(x), x))
+    log_cdf = _log_cdf_from_erfc(tf.where(far, tf.zeros_like(x), x))
     h = tf.exp(-0.5 * tf.square(x) - 0.5 * np.log(2.0 * np.pi) - log_cdf)
     near = log_cdf, h, h * (x + h)
 
@@ -68,27 +65,27 @@ def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
     return values
 
 
-def _log_of_erfc(x: tf.Tensor) -> tf.Tensor:
-    magnitude = tf.where(x > 0.0, x, -x)  # tf.abs has no derivative at 0, log Phi has
+def _log_cdf_from_erfc(x: tf.Tensor) -> tf.Tensor:
+    magnitude = tf.where(x > 0.0, x, -x)  # unlike tf.abs, differentiable at 0
     tail = 0.5 * tf.math.erfc(np.sqrt(0.5) * magnitude)  # Phi(-|x|)
-    left = tf.where(x > 0.0, tf.ones_like(tail), tail)  # far to the right it is 0, and the slope of its logarithm NaN
+    left = tf.where(x > 0.0, tf.ones_like(tail), tail)  # avoids log 0, whose derivative is NaN
     return tf.where(x > 0.0, tf.math.log1p(-tail), tf.math.log(left))
 
 
 @on_demand
 def _derivatives_in_the_tail(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    g = _mills(x, _SERIES_TERMS)
+    g = _mills(x, terms=12)  # first neglected term 25!!/12^26 = 7e-16, three times machine epsilon
     slope = -x / (1.0 - g)
-    return _log_of_mills(x, g), slope, tf.square(slope) * g
+    return _log_cdf_from_mills(x, g), slope, tf.square(slope) * g
 
 
-def _log_of_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
+def _log_cdf_from_mills(x: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
     """Return log Phi from Mills' ratio (1 - g)/|x|."""
     return -0.5 * tf.square(x) - tf.math.log(-x) - 0.5 * np.log(2.0 * np.pi) + tf.math.log1p(-g)
 
 
 def _mills(x: tf.Tensor, terms: int) -> tf.Tensor:
-    """Return g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule; nothing cancels."""
+    """Return g = 1/x^2 - 3/x^4 + 15/x^6 ... of Phi(x) = phi(x)/|x| (1 - g), by Horner's rule."""
     z = 1.0 / tf.square(x)
     total = tf.ones_like(x)
     for term in range(terms, 1, -1):

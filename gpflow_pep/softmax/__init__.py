@@ -1,4 +1,4 @@
-"""Softmax: a tilted rule that is registered as users register theirs."""
+"""The tilted rule of the softmax likelihood, registered through the public registry."""
 
 from .integrals import SoftmaxPower, softmax_power
 from .rule import SoftmaxTilting

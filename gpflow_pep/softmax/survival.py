@@ -1,12 +1,12 @@
 """The Laplace transform of a log-normal variable, S(x) = E[exp(-exp(u))] with u ~ N(x, v), and its hazard -S'/S.
 
-S is the probability that u is below the logarithm of an exponential variable. By a shift of the mean
+S is the probability that u is below the logarithm of an exponential variable. Shifting the mean gives
 
     -S'(x) = E[exp(u) exp(-exp(u))] = exp(x + v/2) S(x + v).
 
-Expectations are trapezoidal sums, which converge exponentially: for small v over the normal variable, else over u. Then
-a function with a known expectation is subtracted that is like exp(-exp(u)) for small and for large u: with b a constant
-and B² = v + b²
+Expectations are trapezoidal sums, which converge exponentially: over the normal variable for small v, over u for large
+v. For large v a function that approximates exp(-exp(u)) in both tails is subtracted, whose expectation is known: with a
+constant b and B² = v + b²
 
     E[Φ(-u/b)] = Φ(-x/B),   E[exp(u) Φ(-u/b)] = exp(x + v/2) Φ(-(x + v)/B).
 """
@@ -22,42 +22,42 @@ from scipy.special import ndtr
 
 from ..maths.normal import log_ndtr
 
-_FAR_RIGHT = {tf.float64: 40.0, tf.float32: 13.0}  # standard deviations beyond x = v at which S is 1e-300, 1e-37
-_WIDTH = 0.5  # b
+_WIDTH = 0.5  # b: the remainders are small and smooth on the scale of the nodes
 
 
 def log_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return log S(x) and the hazard [Q, K], with a relative error of 1e-11 for hazards below about 1, and of 1e-9 below
-    2; farther to the right errors are 1e-15 of 1.
+    Return log S(x) and the hazard, [Q, K], with a relative error of 1e-11 for hazards below about 1, and of 1e-9 below
+    2; farther to the right S has an absolute error of 1e-15.
 
     :param x: [Q, K].
     :param variance: v, [Q].
     """
     is_wide = variance >= 1.0
-    places = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
-    parts = [(tf.gather(x, place), tf.gather(variance, place)[:, None]) for place in places]
+    indices = [tf.cast(tf.where(mask)[:, 0], tf.int32) for mask in (~is_wide, is_wide)]
+    parts = [(tf.gather(x, index), tf.gather(variance, index)[:, None]) for index in indices]
     narrow, wide = _narrow(*parts[0]), _wide(*parts[1])
-    log_S, hazard = (tf.dynamic_stitch(places, list(values)) for values in zip(narrow, wide, strict=True))
+    log_S, hazard = (tf.dynamic_stitch(indices, list(values)) for values in zip(narrow, wide, strict=True))
     return log_S, hazard
 
 
 def smallest(dtype: tf.DType) -> tf.Tensor:
-    """Return the number that replaces 0 under logarithms."""
+    """Return the smallest argument of logarithms, which replaces 0."""
     return tf.constant(max(1e-300, np.finfo(dtype.as_numpy_dtype).tiny), dtype)
 
 
 def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return nodes u [64], half as dense on the left, where densities of a variance of 1 are resolved nevertheless, and
-    the weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y exp(-y), y = exp(u), [64, 3].
+    Return nodes u [64], and the weights of the trapezoid rule times the remainders of 1 - exp(-y), exp(-y) and y
+    exp(-y), y = exp(u), [64, 3]. On the left the nodes are half as dense, but still resolve densities with a variance
+    of 1.
     """
     tau = np.linspace(-15.0, 4.5, 64)
     ratio = np.exp(-0.5 * (tau + 3.0))
     u = tau - 2.0 * np.log1p(ratio)
     y, above = np.exp(u), ndtr(u / _WIDTH)
     missed = -np.expm1(-y)
-    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # of missed - y, which cancels
+    series = -y * y * (0.5 - y * (1.0 / 6.0 - y * (1.0 / 24.0 - y / 120.0)))  # missed - y, which cancels
     difference = np.where(y < 0.01, series, missed - y)
     remainders = np.stack([difference - above * (1.0 - y), above - missed, y * (above - missed)], axis=1)
     weights = (tau[1] - tau[0]) * (1.0 + ratio / (1.0 + ratio)) / np.sqrt(2.0 * np.pi)
@@ -73,17 +73,17 @@ def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over the normal variable, for x [Q, K] and v [Q, 1]."""
     weights = tf.constant(_WEIGHTS, x.dtype)
     factor = tf.exp(tf.sqrt(v) * tf.constant(_NODES, x.dtype))  # [Q, 48]
-    scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows long before
+    scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows before
     values = tf.exp(-scale[..., None] * (factor - factor[:, :1])[:, None])  # [Q, K, 48], 1 at the first node
     sums = tf.matmul(values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1))  # [Q, K, 2]
     S, slope = tf.unstack(sums, axis=-1)
-    far = x < -10.0  # there the series in powers of exp(u) has a relative error of 1e-13
+    far = x < -10.0  # the series in powers of exp(u) has a relative error of 1e-13
     F = _series(tf.where(far, scale, tf.zeros_like(x)), tf.exp(0.5 * v))
     return tf.where(far, tf.math.log1p(-F), tf.math.log(S) - scale * factor[:, :1]), scale * slope / S
 
 
 def _series(scale: tf.Tensor, growth: tf.Tensor) -> tf.Tensor:
-    """Return 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24; E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2)."""
+    """Return 1 - S = E[y] - E[y²]/2 + E[y³]/6 - E[y⁴]/24 with E[y^k] = s^k g^(k²), s = exp(x), g = exp(v/2)."""
     total = tf.ones_like(scale)
     for k in (3, 2, 1):
         total = 1.0 - scale * growth ** (2 * k + 1) * total / (k + 1)
@@ -91,14 +91,15 @@ def _series(scale: tf.Tensor, growth: tf.Tensor) -> tf.Tensor:
 
 
 def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums have a factor exp(x²/2v), so that none underflows."""
+    """Sum over u, for x [Q, K] and v [Q, 1]. If x > 0, the sums are multiplied by exp(x²/2v) to avoid underflow."""
     dtype = x.dtype
     sd, B = tf.sqrt(v), tf.sqrt(v + _WIDTH**2)
-    beyond, x = x, tf.minimum(x, v + _FAR_RIGHT[dtype] * sd)
+    farthest = {tf.float64: 40.0, tf.float32: 13.0}[dtype]  # standard deviations beyond x = v: S is 1e-300, 1e-37
+    beyond, x = x, tf.minimum(x, v + farthest * sd)
     height = -0.5 * tf.square(tf.nn.relu(x)) / v
     parts = [x / v, -0.5 / v + tf.zeros_like(x), -0.5 * tf.square(tf.nn.relu(-x)) / v - tf.math.log(sd)]
     u = tf.constant(np.stack([_POINTS, _POINTS**2, np.ones_like(_POINTS)]), dtype)
-    density = tf.exp(tf.tensordot(tf.stack(parts, axis=-1), u, 1))  # [Q, K, 64], N(u; x, v) but for the factor
+    density = tf.exp(tf.tensordot(tf.stack(parts, axis=-1), u, 1))  # [Q, K, 64], N(u; x, v) times this factor
     F, S, slope = tf.unstack(tf.tensordot(density, tf.constant(_REMAINDERS, dtype), 1), axis=-1)
     tail = tf.exp(x + 0.5 * v + log_ndtr(-(x + v) / B) - height)
     F += tf.exp(log_ndtr(x / B)) + tail
@@ -110,27 +111,26 @@ def _wide(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.where(left, tf.math.log1p(-F), fall + tf.math.log(S)), tf.nn.relu(slope + tail) / S
 
 
-# S(x) from a table in x and v.
+# --- a table of S in x and v ----------------------------------------------------------------------------------------
 #
-# G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 far to the left, and bends to 2 log x on the right. Its
-# absolute errors are relative errors of log S. The table holds G - x as polynomials on panels of x that depend on v;
+# G(x, v) = log(-log S(x)) is x for v = 0, nearly x + v/2 on the far left, and approaches 2 log x on the right. Absolute
+# errors of G are relative errors of log S. The table contains G - x as polynomials on panels of x that depend on v;
 # their coefficients are Chebyshev sums in a function of v. With c = -√v/2, a = 10 + 3 √v and r = |x - c|/a, the panels
-# are of equal width in r/(1 + r), on either side of c.
+# on each side of c have equal widths in r/(1 + r).
 
-LARGEST_VARIANCE = 120.0  # beyond, the polynomials would need a higher degree
-LOWEST = -150.0  # log S down to which the table goes; beyond, G is linear
-LARGEST_G = 50.0  # exp(50): S is 0 long before
-_PANELS, _DEGREE = 24, 9  # on either side of c, and of the polynomials: errors as tabulated_survival says
-_TERMS = 72  # of the Chebyshev sums, in log(√v + _OFFSET)
-_OFFSET = 0.3
+LARGEST_VARIANCE = 120.0  # larger variances would need polynomials of a higher degree
+LOWEST = -150.0  # smallest log S in the table; G is extrapolated linearly beyond
+LARGEST_G = 50.0  # S = exp(-exp(50)) is 0
+_PANELS, _DEGREE = 24, 9  # panels on each side of c, degree of the polynomials; for the errors of tabulated_survival
+_TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
 class _Panels(NamedTuple):
-    """The panels for a value of v: r/(1 + r) times the density counts the panels of a side."""
+    """The panels for given v; r/(1 + r) times the density is the position in panels from the center."""
 
     center: Any
     scale: Any
-    left: Any  # Left end of the table: left of it 1 - S is exp(x + v/2) with a relative error of 1e-11
+    left: Any  # Left end of the table; 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
     right: Any  # Right end, near log S = LOWEST, by Laplace's method
     left_density: Any
     right_density: Any
@@ -138,8 +138,10 @@ class _Panels(NamedTuple):
 
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Interpolate log S with a relative error of 1e-10 up to v = 30 and of 3e-8 up to LARGEST_VARIANCE, and the hazard
-    with ten times as much; if log S is below -30, errors are up to 4e-9. Below LOWEST nothing is promised.
+    Interpolate log S and the hazard.
+
+    The relative error of log S is 1e-10 up to v = 30 and 3e-8 up to LARGEST_VARIANCE; for log S below -30 it is up to
+    4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten times larger.
 
     :param x: [Q, K].
     :param variance: v, [Q]; at most LARGEST_VARIANCE.
@@ -147,8 +149,8 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     dtype = x.dtype
     root = tf.sqrt(variance)
     first, last = (np.log(np.sqrt(end) + _OFFSET) for end in (0.0, LARGEST_VARIANCE))
-    place = (2.0 * tf.math.log(root + _OFFSET) - first - last) / (last - first)
-    angle = tf.acos(tf.clip_by_value(place, -1.0, 1.0))
+    position = (2.0 * tf.math.log(root + _OFFSET) - first - last) / (last - first)
+    angle = tf.acos(tf.clip_by_value(position, -1.0, 1.0))
     basis = tf.cos(angle[:, None] * tf.range(_TERMS, dtype=dtype))  # [Q, T]
     polynomials = tf.reshape(basis @ tf.constant(_table(), dtype), [-1, 2 * _PANELS, _DEGREE + 1])
 
@@ -163,9 +165,9 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     panel = tf.minimum(tf.cast(count, tf.int32), _PANELS - 1)
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
     coefficients = tf.gather(polynomials, first_index + panel, batch_dims=1)  # [Q, K, D + 1]
-    value, *others = tf.unstack(coefficients, axis=-1)
+    value, *lower = tf.unstack(coefficients, axis=-1)
     slope = tf.zeros_like(value)
-    for coefficient in others:  # Horner's rule
+    for coefficient in lower:  # Horner's rule
         slope = slope * s + value
         value = value * s + coefficient
     slope = 1.0 + 2.0 * sign * density * panels.scale * tf.square(outward) * slope
@@ -178,7 +180,7 @@ def _panels(root: Any, module: Any) -> _Panels:
     """
     Return the panels for √v; `module` is NumPy or tf.math.
 
-    Laplace's method has log S = -(w²/2 + w)/v, approximately, with w + log(w/v) = x.
+    By Laplace's method log S is approximately -(w²/2 + w)/v with w + log(w/v) = x.
     """
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
@@ -190,13 +192,13 @@ def _panels(root: Any, module: Any) -> _Panels:
 
 @functools.cache
 def _table() -> AnyNDArray:
-    """Fit Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
+    """Return Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
     nodes = _chebyshev_nodes(_DEGREE + 1)
     fit = np.linalg.inv(np.vander(nodes))  # values -> coefficients
     values = []
-    for place in _chebyshev_nodes(_TERMS):
+    for node in _chebyshev_nodes(_TERMS):
         first, last = (np.log(np.sqrt(end) + _OFFSET) for end in (0.0, LARGEST_VARIANCE))
-        root = np.exp(0.5 * (first + last) + 0.5 * (last - first) * place) - _OFFSET
+        root = np.exp(0.5 * (first + last) + 0.5 * (last - first) * node) - _OFFSET
         panels = _panels(root, np)
         count = np.arange(_PANELS)[:, None] + 0.5 * (1.0 + nodes)  # [P, D + 1]
         x = []
@@ -213,22 +215,22 @@ def _chebyshev_nodes(number: int) -> AnyNDArray:
 
 
 def _below(x: AnyNDArray, root: float) -> AnyNDArray:
-    """Compute G with a small relative error of 1 - S."""
+    """Compute G accurately for S near 1."""
     z, weights = _normal_rule(-9.5, root + 9.5, root)
     missed = -np.expm1(-np.exp(x)[..., None] * np.exp(root * z)) @ weights
     return np.asarray(np.log(-np.log1p(-missed)))
 
 
 def _above(x: AnyNDArray, root: float) -> AnyNDArray:
-    """Compute G with a small relative error of S."""
+    """Compute G accurately for S near 0."""
     z, weights = _normal_rule(-23.0, 9.5, root)
     return np.asarray(np.log(-np.log(np.exp(-np.exp(x)[..., None] * np.exp(root * z)) @ weights)))
 
 
 def _normal_rule(first: float, last: float, root: float) -> tuple[AnyNDArray, AnyNDArray]:
     """
-    Return the trapezoid rule for N(0, 1) times a function that is bounded while √v z has an imaginary part below π/2:
-    with step h its error is exp(-π²/(h √v)).
+    Return the trapezoid rule for N(0, 1) times a function that is bounded if the imaginary part of √v z is below π/2:
+    with step h the error is exp(-π²/(h √v)).
     """
     z = np.arange(first, last, min(0.3, 0.2 / root))
     return z, np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))

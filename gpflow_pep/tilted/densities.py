@@ -1,7 +1,4 @@
-"""
-log p(y | f) of scalar likelihoods with its first two derivatives in f, elementwise and stable in the tails; tilted
-distributions in closed form.
-"""
+"""Log densities of scalar likelihoods with two derivatives in f, stable in the tails; closed-form tilted moments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,10 +29,8 @@ from .rule import KL, AtPower, Cavity, Observations, Projection, Scalar, Tilted,
 
 _EXPONENTIALS = (tf.exp, tf.math.exp)
 _SIGMOIDS = (tf.sigmoid, tf.nn.sigmoid, tf.math.sigmoid)
-_JITTER = 1e-3  # of GPflow's inv_probit
-# Distances from the real axis to the zeros of Phi(z) and of 1e-3 + (1 - 2e-3) Phi(z), and the real part of the latter.
-_RADIUS_PROBIT, _RADIUS_JITTERED_PROBIT, _CENTER_JITTERED_PROBIT = 2.816, 0.905, -3.202
-# Up to π/2 p decreases with an exponential link; a little less, because factors that grow with y stand before it.
+_JITTER = 1e-3  # GPflow's inv_probit maps to [1e-3, 1 - 1e-3]
+# Radius for exponential links: exp(-y exp(f)) is bounded up to π/2; slightly less, because prefactors grow with y.
 _RADIUS_EXPONENTIAL = 1.5
 
 
@@ -48,7 +43,7 @@ class Density(NamedTuple):
 
 
 LogProb: TypeAlias = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-"""From F [K, R] and rows X [R, D] and Y [R, P] to log p(y | f), [K, R]."""
+"""Maps F [K, R], X [R, D] and Y [R, P] to log p(y | f), [K, R]."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +52,16 @@ class LogDensity:
 
     log_prob: LogProb
     derivatives: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Density] | None = None
-    """From the arguments of `log_prob` to value and derivatives; by default TensorFlow differentiates `log_prob`."""
+    """Maps the arguments of `log_prob` to value and derivatives. None: automatic differentiation of `log_prob`."""
     radius: Callable[[tf.Tensor], Any] = lambda X: 0.0
-    """From X [R, D] to a width, [] or [R]: p^α, α <= 1, is analytic in f and bounded within this distance from the real
-    axis. 0 if it is unknown; quadrature then takes more nodes."""
+    """Maps X [R, D] to the distance from the real axis, [] or [R], within which p^α, α <= 1, is analytic in f and
+    bounded. 0 if unknown: quadrature then uses more nodes."""
     center: Callable[[Observations], Any] | None = None
-    """From rows to the f, [] or [R], at which p changes fastest: the radius grows in proportion to the distance to it.
-    None if there is no such place; wide cavities then take more nodes."""
+    """Maps rows to the f, [] or [R], at which p changes fastest; away from it the radius grows in proportion to the
+    distance. None if there is no such point: wide cavities then use more nodes."""
 
     def __call__(self, F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        """Compute log p(y | f) and its derivatives, [K, R] each."""
+        """Compute log p(y | f) and its derivatives, each [K, R]."""
         if self.derivatives is not None:
             return self.derivatives(F, X, Y)
         with tf.GradientTape(watch_accessed_variables=False) as outer:
@@ -83,13 +78,13 @@ _Maker = TypeVar("_Maker", bound=Callable[[Any], LogDensity])
 
 
 class _LogDensities:
-    """A registry of functions from a likelihood to its :class:`LogDensity`."""
+    """Registry of functions that return the :class:`LogDensity` of a likelihood."""
 
     def __init__(self) -> None:
         self._makers: dict[type[ScalarLikelihood], Callable[[Any], LogDensity]] = {}
 
     def register(self, kind: type[ScalarLikelihood]) -> Callable[[_Maker], _Maker]:
-        """Decorate a function that returns the log density of likelihoods of this class."""
+        """Register a function that returns the log density of likelihoods of this class."""
 
         def register(maker: _Maker) -> _Maker:
             self._makers[kind] = maker
@@ -99,7 +94,8 @@ class _LogDensities:
 
     def __call__(self, likelihood: ScalarLikelihood) -> LogDensity:
         """
-        Return the registered log density of a likelihood, or else its own, differentiated automatically.
+        Return the registered log density of a likelihood; by default its ``_scalar_log_prob``, differentiated
+        automatically.
 
         A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base class.
         """
@@ -108,7 +104,7 @@ class _LogDensities:
                 return self._makers[kind](likelihood)
             if "_scalar_log_prob" in vars(kind):
                 break
-        return _own(likelihood)
+        return _automatic(likelihood)
 
 
 log_density = _LogDensities()
@@ -124,16 +120,16 @@ def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(value, [tf.shape(X)[0], 1])[:, 0]
 
 
-def _own(likelihood: ScalarLikelihood) -> LogDensity:
+def _automatic(likelihood: ScalarLikelihood) -> LogDensity:
     return LogDensity(lambda F, X, Y: likelihood._scalar_log_prob(X, F[..., None], Y)[..., 0])
 
 
 @log_density.register(SwitchedLikelihood)
 def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
-    """It divides its arguments between likelihoods by rows, so that F [K, R] must be flat."""
+    """SwitchedLikelihood partitions its arguments by row, so F [K, R] is flattened."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        refuse_xla("a SwitchedLikelihood, which divides rows by their values")
+        refuse_xla("a SwitchedLikelihood, which partitions rows by their values")
         X, Y = (tf.tile(values, [tf.shape(F)[0], 1]) for values in (X, Y))
         return tf.reshape(likelihood._scalar_log_prob(X, tf.reshape(F, [-1, 1]), Y), tf.shape(F))
 
@@ -142,7 +138,7 @@ def _switched(likelihood: SwitchedLikelihood) -> LogDensity:
 
 @log_density.register(Ordinal)
 def _ordinal(likelihood: Ordinal) -> LogDensity:
-    """GPflow's outermost edges are infinite; the second derivative of Phi is NaN there. Finite edges replace them."""
+    """Use finite outermost edges: at GPflow's infinite edges the second derivative of Phi is NaN."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         inner = likelihood.bin_edges / likelihood.sigma
@@ -165,7 +161,7 @@ def _probit(likelihood: Probit) -> LogDensity:
         value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_PROBIT, _at_zero)
+    return LogDensity(log_prob, derivatives, lambda X: 2.816, _at_zero)  # imaginary part of the first zeros of Phi(z)
 
 
 def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
@@ -177,7 +173,7 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
         wrong = tf.sigmoid(-s * F)  # the probability of the other label
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
-    return LogDensity(log_prob, derivatives, lambda X: np.pi, _at_zero)
+    return LogDensity(log_prob, derivatives, lambda X: np.pi, _at_zero)  # poles at ± iπ
 
 
 @log_density.register(Logit)
@@ -187,14 +183,14 @@ def _logit(likelihood: Logit) -> LogDensity:
 
 @log_density.register(Bernoulli)
 def _bernoulli(likelihood: Bernoulli) -> LogDensity:
-    """With a sigmoid GPflow's log(1 - p) is -inf from f = 37 on; its probit, which has a jitter, keeps digits."""
+    """Replace GPflow's log(1 - p), which with a sigmoid is -inf above f = 37."""
     if likelihood.invlink in _SIGMOIDS:
         return _logistic(lambda Y: 2.0 * Y - 1.0)
-    return _jittered_probit() if likelihood.invlink is inv_probit else _own(likelihood)
+    return _jittered_probit() if likelihood.invlink is inv_probit else _automatic(likelihood)
 
 
 def _jittered_probit() -> LogDensity:
-    """GPflow's `inv_probit`: p = ε + (1 - 2ε) Phi(±f)."""
+    """Return the log density for GPflow's `inv_probit`: p = ε + (1 - 2ε) Phi(±f)."""
 
     def sign_of(Y: tf.Tensor) -> tf.Tensor:
         one = tf.ones_like(Y[:, 0])
@@ -217,16 +213,17 @@ def _jittered_probit() -> LogDensity:
         return Density(log_prob(F, X, Y), sign * h, -h * (x + h))
 
     def center(observations: Observations) -> tf.Tensor:
-        return sign_of(observations.Y) * _CENTER_JITTERED_PROBIT
+        return -3.202 * sign_of(observations.Y)
 
-    return LogDensity(log_prob, derivatives, lambda X: _RADIUS_JITTERED_PROBIT, center)
+    # The first zeros of p for y = 1 are at f = -3.202 ± 0.905i.
+    return LogDensity(log_prob, derivatives, lambda X: 0.905, center)
 
 
 @log_density.register(Poisson)
 def _poisson(likelihood: Poisson) -> LogDensity:
-    """With exp GPflow's y log(exp(f)) - exp(f) is NaN if exp overflows."""
+    """Replace GPflow's y log(exp(f)) - exp(f), which is NaN if exp overflows."""
     if likelihood.invlink not in _EXPONENTIALS:
-        return _own(likelihood)
+        return _automatic(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         Y = Y[:, 0]
@@ -238,14 +235,14 @@ def _poisson(likelihood: Poisson) -> LogDensity:
 
 
 def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
-    """Return (k - 1) log y, 0 if y = 0 and k = 1; xlogy's derivative in k is 0 at k = 1, not log y."""
+    """Return (k - 1) log y, 0 if y = 0 and k = 1; unlike for xlogy, the derivative in k is log y also at k = 1."""
     positive = y > 0.0
     log = tf.math.log(tf.where(positive, y, tf.ones_like(y)))
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
 
 
 def _shape_of(likelihood: Gamma | Exponential) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return the function from X to the shape k of a gamma density, [] or [R]; an exponential density has k = 1."""
+    """Return a function from X to the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
     if isinstance(likelihood, Gamma):
         return lambda X: _column(likelihood._shape(X), X)
     return lambda X: tf.ones([], X.dtype)
@@ -254,9 +251,9 @@ def _shape_of(likelihood: Gamma | Exponential) -> Callable[[tf.Tensor], tf.Tenso
 @log_density.register(Gamma)
 @log_density.register(Exponential)
 def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
-    """A gamma density of scale exp(f)."""
+    """Return the log density of a gamma distribution with scale exp(f)."""
     if likelihood.invlink not in _EXPONENTIALS:
-        return _own(likelihood)
+        return _automatic(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
         k, Y = _shape_of(likelihood)(X), Y[:, 0]
@@ -268,15 +265,15 @@ def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
 
 
 def log_gamma_ratio(x: tf.Tensor) -> tf.Tensor:
-    """Return log Γ(x + 1/2) - log Γ(x), if the two cancel by a series (Tricomi and Erdélyi 1951)."""
-    small, large = tf.minimum(x, 200.0), tf.maximum(x, 200.0)  # there the series is exact to 1e-15
+    """Return log Γ(x + 1/2) - log Γ(x), for large x by a series without cancellation (Tricomi and Erdélyi 1951)."""
+    small, large = tf.minimum(x, 200.0), tf.maximum(x, 200.0)  # above 200 the series is exact to 1e-15
     series = 0.5 * tf.math.log(large) - 1.0 / (8.0 * large) + 1.0 / (192.0 * large**3)
     return tf.where(x > 200.0, series, tf.math.lgamma(small + 0.5) - tf.math.lgamma(small))
 
 
 @log_density.register(StudentT)
 def _student_t(likelihood: StudentT) -> LogDensity:
-    """GPflow's log(1 + z²/ν) has no digits left if ν is large."""
+    """Replace GPflow's log(1 + z²/ν), which loses all accuracy for large ν."""
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
@@ -291,7 +288,7 @@ def _student_t(likelihood: StudentT) -> LogDensity:
         return Density(log_prob(F, X, Y), slope, (2.0 * error * slope - (df + 1.0)) / total)
 
     def radius(X: tf.Tensor) -> tf.Tensor:
-        """Return the |z| of imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; its pole is at z = i s √ν."""
+        """Return the |z| of the imaginary z with (1 + z²/(ν s²))^(-(ν + 1)/2) = 10; the pole is at z = i s √ν."""
         df = to_default_float(likelihood.df)
         return _column(likelihood._scale(X), X) * tf.sqrt(-df * tf.math.expm1(-2.0 * np.log(10.0) / (df + 1.0)))
 
@@ -302,7 +299,7 @@ def _student_t(likelihood: StudentT) -> LogDensity:
 
 
 class ClosedForm(TiltedRule):
-    """Computes tilted distributions by a function of cavities, observations and powers."""
+    """Compute tilted distributions by a function of cavities, observations and powers."""
 
     def __init__(self, function: Callable[[Cavity, Observations, tf.Tensor], Tilted]):
         self._function = function
@@ -314,7 +311,7 @@ class ClosedForm(TiltedRule):
 
 @tilted_rule.register(Gaussian, (KL, Wasserstein))
 def _gaussian(likelihood: Gaussian, projection: Projection) -> TiltedRule:
-    """N(y; f, s)^α is proportional to N(y; f, s/α), so that the tilted distribution is Gaussian at any α."""
+    """N(y; f, s)^α is proportional to N(y; f, s/α), so the tilted distribution is Gaussian for all α."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
         noise = likelihood.variance_at(observations.X)[:, 0]  # s [R]
@@ -343,7 +340,7 @@ def _probit_rule(likelihood: Probit, projection: Projection) -> TiltedRule:
 
 @tilted_rule.register(Poisson, (KL, Wasserstein))
 def _poisson_rule(likelihood: Poisson, projection: Projection) -> TiltedRule:
-    """α = 0 with an exponential link: E[y g - exp(g)], g = f + log(bin size); its mass may be far from m."""
+    """For α = 0 and an exponential link: E[y g - exp(g)], g = f + log(bin size)."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
         y = observations.Y[:, 0]
@@ -356,7 +353,7 @@ def _poisson_rule(likelihood: Poisson, projection: Projection) -> TiltedRule:
 
 @tilted_rule.register((Gamma, Exponential), (KL, Wasserstein))
 def _gamma_rule(likelihood: Gamma | Exponential, projection: Projection) -> TiltedRule:
-    """α = 0 with an exponential link: E[-k f - y exp(-f)] of shape k, 1 if exponential; its mass may be far from m."""
+    """For α = 0 and an exponential link: E[-k f - y exp(-f)] with shape k."""
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
         y = observations.Y[:, 0]
@@ -373,7 +370,7 @@ def _with_expectation(
     likelihood: Poisson | Gamma | Exponential,
     projection: Projection,
 ) -> TiltedRule:
-    """Use an expectation, known for an exponential link, at α = 0, at which both projections are the same."""
+    """Use the closed-form expectation of an exponential link at α = 0, at which both projections coincide."""
     quadrature = _by_quadrature(likelihood, projection)
     return AtPower(0.0, ClosedForm(moments), quadrature) if likelihood.invlink in _EXPONENTIALS else quadrature
 

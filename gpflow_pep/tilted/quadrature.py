@@ -1,8 +1,8 @@
 """The rule of any scalar likelihood: its tilted distributions by quadrature, projected with the KL divergence.
 
-A cavity may be a thousand times as wide as the likelihood or a hundredth of it, so that no fixed rule serves. All rows
-begin on few points (:mod:`.trapezoid`); rows that are not accurate go on with more points, on windows that follow their
-tilted distributions; the rest goes to adaptive panels around the mode.
+A cavity may be a thousand times wider than the likelihood or a hundred times narrower, so no fixed rule is accurate for
+all rows. All rows start on a few points (:mod:`.trapezoid`). Inaccurate rows get more points, on windows that follow
+their tilted distributions, and finally adaptive panels around the mode.
 
 Notation: π(f) = N(f; m, v) p(y|f)^α / Z, l = log p(y|f), l' and l'' its derivatives in f.
 """
@@ -25,29 +25,22 @@ from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_r
 from .smoothness import check_smooth
 from .trapezoid import HALF, LOG_ROOT_2PI, Rows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
 
-_NUMBERS = (60, 96, 160)  # points of a row's first, second and further windows; wide cavities begin with the second
-_WIDE = 5.0  # standard deviation of a wide cavity, in units of the radius: 60 points suffice for one row in a hundred
-_MAX_LEVELS = 24  # windows; then a window follows noise
-_MANY_ROWS = 600  # from here on separate Gauss-Hermite nodes for very narrow cavities cost less than they save
-_FLAG, _CENTER = 4, 5  # columns of the results
+_NUMBERS = (60, 96, 160)  # points of the first, second and later windows of a row; wide cavities start with the second
+_MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
 _TABLE = np.concatenate([trapezoid_table(number) for number in _NUMBERS], axis=1)
-# First panels about the mode, in standard deviations of the cavity. log π has at least the curvature of the cavity if
-# the likelihood is log-concave, so that past 10 there is 1e-22 of π: as little as log Z = -1e-12 needs (p nearly 1).
+# First panels about the mode, in cavity standard deviations. For a log-concave likelihood log π has at least the
+# curvature of the cavity, so the mass beyond 10 is 1e-22: small enough for log Z = -1e-12 (p nearly 1).
 _EDGES = np.array([-10.0, -4.5, 0.0, 4.5, 10.0])
-# Tolerances of the last coefficients, times the panel's width, relative to the integral of the modulus. Far out the
-# density is small but the derivatives need not be. A narrow peak of the likelihood (Student's t) may stand between two
-# nodes there, and a small coefficient be its only sign: the tolerance is smaller.
-_TOLERANCE, _TOLERANCE_OUTSIDE = 2e-7, 1e-10
-RULE = gauss_legendre(23)
+RULE = gauss_legendre(23)  # the rule of a panel
 
 
 class QuadratureRule(TiltedRule):
     """
-    Integrates the tilted distributions of a scalar likelihood that is twice differentiable in f.
+    Integrate the tilted distributions of a scalar likelihood that is twice differentiable in f.
 
-    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means of some tens and variances from 1e-4 to 1e3;
-    if one of them is less than 1/100 of the integral of its modulus, near a change of sign, the error is below 1e-8
-    of that integral. Values below 1e-15 (nearly certain labels) are less accurate.
+    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to about 50 and variances from 1e-4 to 1e3.
+    Near a change of sign (a value below 1/100 of the integral of its modulus) the error is below 1e-8 of that integral.
+    Values below 1e-15 (nearly certain labels) are less accurate.
     """
 
     def __init__(self, likelihood: ScalarLikelihood):
@@ -62,21 +55,18 @@ class QuadratureRule(TiltedRule):
     def moments_and_center(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar
     ) -> tuple[Tilted, tf.Tensor]:
-        """Compute the tilted distributions and, [R], a point near the mode or mean of each."""
+        """Compute the tilted distributions, and a point near the mode or mean of each, [R]."""
         rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
-        tilted, is_accurate, center = self._locate(rows, negligible)
-        refused = tf.squeeze(tf.where(~is_accurate), 1)
+        tilted, is_accurate, center = locate(self._density, rows, negligible, self._on_windows)
+        inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            better, _ = self._on_panels(rows.take(refused), tf.gather(center, refused))
+            better, _ = self._on_panels(rows.take(inaccurate), tf.gather(center, inaccurate))
             pairs = zip(tilted, better, strict=True)
-            return tuple(tf.tensor_scatter_nd_update(old, tf.expand_dims(refused, 1), new) for old, new in pairs)
+            return tuple(tf.tensor_scatter_nd_update(old, tf.expand_dims(inaccurate, 1), new) for old, new in pairs)
 
-        values = tf.cond((tf.size(refused) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
+        values = tf.cond((tf.size(inaccurate) > 0) & (negligible < np.inf), with_panels, lambda: tuple(tilted))
         return Tilted(*values), center
-
-    def _locate(self, rows: Rows, negligible: Scalar = 0.0) -> "Located":
-        return locate(self._density, rows, negligible, self._on_windows)
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -87,7 +77,7 @@ class QuadratureRule(TiltedRule):
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
-        """Compute the derivatives: d log_partition = E_π[d log p], on the points that give log_partition itself."""
+        """Compute the gradient, d log_partition = E_π[d log p], on the quadrature points of log_partition."""
         m, shape = cavity.mean, tf.shape(cavity.mean)
         rows, bar = Rows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
@@ -101,15 +91,15 @@ class QuadratureRule(TiltedRule):
             log_prob = self._density.log_prob(F, *observations)
             total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
         accurate = derivatives(tape, total, sources)
-        refused = tf.squeeze(tf.where(~integrated.is_accurate), 1)
+        inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
-            taken = rows.take(refused)
-            center = self._locate(taken).center
-            others = on_panels_vjp(self._density, taken, center, tf.gather(bar, refused), sources)
-            return tuple(one + other for one, other in zip(accurate, others, strict=True))
+            taken = rows.take(inaccurate)
+            center = locate(self._density, taken, 0.0, self._on_windows).center
+            rest = on_panels_vjp(self._density, taken, center, tf.gather(bar, inaccurate), sources)
+            return tuple(one + other for one, other in zip(accurate, rest, strict=True))
 
-        return tuple(tf.cond(tf.size(refused) > 0, with_panels, lambda: accurate))
+        return tuple(tf.cond(tf.size(inaccurate) > 0, with_panels, lambda: accurate))
 
 
 @tilted_rule.register(ScalarLikelihood, KL)
@@ -121,19 +111,20 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 
 
 class Located(NamedTuple):
-    """Tilted distributions, accurate in most rows."""
+    """Tilted distributions, and the rows in which they are accurate."""
 
     tilted: Tilted
     is_accurate: tf.Tensor  # The relative errors of log Z, d1 and d2 are below 1e-8, [R]
-    center: tf.Tensor  # The tilted mean, or the mode of rows that are not accurate, [R]
+    center: tf.Tensor  # The tilted mean, or the mode in inaccurate rows, [R]
 
 
 def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: Any) -> Located:
     """
-    Compute tilted distributions on points that cavities share, then, for rows that need it, on windows of their own.
+    Compute tilted distributions on shared points, then on individual windows for the rows that need them.
 
-    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity is like 0, since no row is expensive here.
-    :param with_windows: :func:`on_windows` of the density, in general on demand.
+    :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0, because no row is expensive
+        here.
+    :param with_windows: :func:`on_windows` with the density bound, usually traced on demand.
     :raises NotImplementedError: in functions that XLA compiles.
     """
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
@@ -142,7 +133,7 @@ def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: An
     narrow, very_narrow = are_narrow(density, rows, hermite=False), are_narrow(density, rows, hermite=True)
     hermite = (tf.size(rows.alpha) >= _MANY_ROWS) | ~tf.reduce_any(narrow & ~very_narrow)
     results = _results(rows, *on_shared_points(density, rows, hermite, least))
-    rest = results[:, _FLAG] == 0.0
+    rest = results[:, -2] == 0.0
     results = tf.cond(
         tf.reduce_any(rest), lambda: with_windows(rows, narrow & hermite & rest, results, least), lambda: results
     )
@@ -151,17 +142,17 @@ def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: An
 
 
 def _results(rows: Rows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
-    """Return the tilted distributions, whether they are accurate, and their means, [R, 6]."""
+    """Return the tilted distributions, 1 or 0 for accurate or not, and the tilted means, [R, 6]."""
     mean = rows.cavity.mean + rows.alpha * rows.cavity.variance * tilted.d1
     return tf.stack([*tilted, tf.cast(is_accurate, mean.dtype), mean], axis=1)
 
 
 def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor) -> tf.Tensor:
     """
-    Compute tilted distributions on windows about the cavity's mean, then around π, with more and more points.
+    Compute tilted distributions on windows about the cavity mean, then around π, with increasing numbers of points.
 
-    :param narrow: rows that begin on shared equispaced points, [R].
-    :param results: from :func:`_results`, [R, 6]; accurate rows are returned as they are.
+    :param narrow: mask of rows that start on shared equispaced points, [R].
+    :param results: from :func:`_results`, [R, 6]; accurate rows are returned unchanged.
     """
     dtype = least.dtype
     row = tf.squeeze(tf.where(narrow), 1)
@@ -170,8 +161,9 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
     results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
     table, sizes = tf.constant(_TABLE, dtype), tf.constant(_NUMBERS)
     radius = density.radius(rows.observations.X)
-    is_wide = (tf.sqrt(rows.cavity.variance) > _WIDE * radius) & (radius > 0.0)
-    rest = results[:, _FLAG] == 0.0
+    # Only 1 % of cavities wider than 5 radii are resolved by 60 points.
+    is_wide = (tf.sqrt(rows.cavity.variance) > 5.0 * radius) & (radius > 0.0)
+    rest = results[:, -2] == 0.0
     narrower, wide = tf.squeeze(tf.where(rest & ~is_wide), 1), tf.squeeze(tf.where(rest & is_wide), 1)
 
     def level(
@@ -183,22 +175,22 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
         integrated = trapezoid(density, taken, middle, half, points, least)
         values = _results(taken, integrated.tilted, integrated.is_accurate)
         mode = taken.cavity.mean + tf.sqrt(taken.cavity.variance) * integrated.peak
-        center = tf.where(integrated.is_accurate, values[:, _CENTER], mode)
-        values = tf.concat([values[:, :_CENTER], center[:, None]], axis=1)
+        center = tf.where(integrated.is_accurate, values[:, -1], mode)
+        values = tf.concat([values[:, :-1], center[:, None]], axis=1)
         results = tf.tensor_scatter_nd_update(results, tf.expand_dims(row, 1), values)
 
         inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
         values = (integrated.log_pi, integrated.x, integrated.peak, integrated.second_form, middle, half, row)
         log_pi, x, peak, second_form, middle, half, row = (tf.gather(value, inaccurate, axis=-1) for value in values)
         next_middle, next_half = next_window(log_pi, x, peak, second_form, half)
-        # After the first few points more are tried on the same window, or on the next one if that is much wider or
-        # narrower. Then rows are dropped whose window hardly changes any more: more points would not help.
+        # The second level uses more points on the same window, unless the next window is much wider or narrower. After
+        # it, rows whose window barely changes are dropped, because more points would not help.
         change = next_half / half
         changes = (change < 0.5) | (change > 2.0)
-        stays = (number < 1) & ~changes
-        again = tf.squeeze(tf.where((number < 2) | changes), 1)
-        middle, half = tf.where(stays, middle, next_middle), tf.where(stays, half, next_half)
-        row, middle, half = (tf.gather(value, again) for value in (row, middle, half))
+        same = (number < 1) & ~changes
+        remaining = tf.squeeze(tf.where((number < 2) | changes), 1)
+        middle, half = tf.where(same, middle, next_middle), tf.where(same, half, next_half)
+        row, middle, half = (tf.gather(value, remaining) for value in (row, middle, half))
         begin = wide[: tf.where(tf.equal(number, 0), tf.size(wide), 0)]
         zero = tf.zeros(tf.shape(begin), dtype)
         pairs = (row, begin), (middle, zero), (half, zero + HALF)
@@ -206,7 +198,8 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
 
     zero = tf.zeros(tf.shape(narrower), dtype)
     *_, results = tf.while_loop(
-        lambda number, row, *_: (number < _MAX_LEVELS) & ((tf.size(row) > 0) | tf.equal(number, 0)),
+        # At most 24 windows: later ones follow noise.
+        lambda number, row, *_: (number < 24) & ((tf.size(row) > 0) | tf.equal(number, 0)),
         level,
         (tf.constant(0), narrower, zero, zero + HALF, results),
         shape_invariants=(tf.TensorShape([]), *[tf.TensorShape([None])] * 3, tf.TensorShape([None, 6])),
@@ -218,38 +211,38 @@ def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.T
 
 
 class Centered(NamedTuple):
-    """Rows in units of their own cavity: f = center + sd x; [R] each."""
+    """Rows in cavity units: f = center + sd x; each [R]."""
 
     center: tf.Tensor
     sd: tf.Tensor
     shift: tf.Tensor  # (center - m) / sd
-    height: tf.Tensor  # α l(center) - shift²/2, so that π is about 1 there before it is normalized
+    height: tf.Tensor  # α l(center) - shift²/2, so the unnormalized π is about 1 at the center
     slope: tf.Tensor  # l'(center)
 
 
 class Resolved(NamedTuple):
-    """W panels with the unnormalized density of π at their nodes; the panels of a row are unordered."""
+    """W panels, the panels of a row in any order, with the unnormalized density π at the nodes."""
 
     row: tf.Tensor  # [W]
     left: tf.Tensor  # Left end, in cavity standard deviations from the center, [W]
-    half: tf.Tensor  # Half the width, in the same unit, [W]
+    half: tf.Tensor  # Half the width, in cavity standard deviations, [W]
     density: tf.Tensor  # [W, K]
 
 
 class _Integrals(NamedTuple):
-    """Integrals over all panels of a row, [R] each. P is π, unnormalized; N is the cavity, normalized."""
+    """Integrals over all panels of a row, each [R]. P is the unnormalized π, N the normalized cavity."""
 
     P: tf.Tensor
     Px: tf.Tensor
     Pxx: tf.Tensor
-    slope: tf.Tensor  # of P (l' - l'(center))
-    slope_squared: tf.Tensor
-    curvature: tf.Tensor  # of P l''
-    change: tf.Tensor  # of N (p^α - 1)/α, or N l if α = 0
+    slope: tf.Tensor  # P (l' - l'(center))
+    slope_squared: tf.Tensor  # P (l' - l'(center))²
+    curvature: tf.Tensor  # P l''
+    change: tf.Tensor  # N (p^α - 1)/α, or N l if α = 0
 
 
 def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
-    """Compute the tilted distributions from panels about centers [R]; return these :class:`Resolved` if `keep`."""
+    """Compute tilted distributions from panels about centers [R]; with `keep` also return the panels."""
     centered = _centered(density, rows, center)
     sums, resolved = _integrate(density, centered, rows, keep)
     return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), rows.alpha), resolved
@@ -258,7 +251,7 @@ def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = F
 def on_panels_vjp(
     density: LogDensity, rows: Rows, center: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
 ) -> tuple[tf.Tensor, ...]:
-    """Compute the derivatives of sum(bar * log_partition): E_π[d log p], on panels that resolve π."""
+    """Compute the gradient of sum(bar * log_partition), E_π[d log p], on panels that resolve π."""
     centered = _centered(density, rows, center)
     sums, (row, left, half, values) = _integrate(density, centered, rows, keep=True)
     weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(values * RULE.weights)  # [K, W]
@@ -278,15 +271,18 @@ def _centered(density: LogDensity, rows: Rows, center: tf.Tensor) -> Centered:
 
 
 def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) -> tuple[tf.Tensor, Any]:
-    """Compute the integrals [R, 7], and the panels if `keep`."""
+    """Compute the integrals [R, 7]; with `keep` also return the panels."""
     dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
-    inside, outside = (tf.constant(value, dtype) for value in (_TOLERANCE, _TOLERANCE_OUTSIDE))
+    # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. In the outer
+    # panels a narrow peak of the likelihood (Student's t) may fall between two nodes and show in a small coefficient
+    # only, so the tolerance is smaller.
+    inside, outside = (tf.constant(value, dtype) for value in (2e-7, 1e-10))
 
     def evaluate(panels: Panels) -> Evaluated:
         row, left, half = panels
         at, taken = Centered(*(tf.gather(value, row) for value in centered)), rows.take(row)
-        P, *others = _integrands(density, _nodes(left, half), at, taken)
-        values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, others, left, half))
+        P, *integrands = _integrands(density, _nodes(left, half), at, taken)
+        values, moduli, tails = (tf.transpose(half * part) for part in _integrals(P, integrands, left, half))
         tolerance = tf.where(tf.abs(left + half) > _EDGES[-2], outside, inside)[:, None]
         return Evaluated(values, moduli, tails / tolerance, tf.transpose(P))
 
@@ -296,8 +292,8 @@ def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) 
         left=tf.tile(tf.constant(_EDGES[:-1], dtype), [R]),
         half=tf.tile(tf.constant(0.5 * np.diff(_EDGES), dtype), [R]),
     )
-    sums, kept = integrate(evaluate, first, R, shape=(7, 4), keep=keep)
-    return sums, Resolved(*kept) if keep else None
+    sums, resolved = integrate(evaluate, first, R, shape=(7, 4), keep=keep)
+    return sums, Resolved(*resolved) if keep else None
 
 
 def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
@@ -306,7 +302,7 @@ def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
 
 
 def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: Rows) -> tuple[tf.Tensor, ...]:
-    """Return P and, of :class:`_Integrals`, the integrands slope to change at nodes x [K, W], [K, W] each."""
+    """Return P and the integrands `slope` to `change` of :class:`_Integrals` at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
     alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)
     P = tf.exp(alpha * log_prob + (exponent - at.height))
@@ -318,10 +314,12 @@ def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: Rows) -> 
     return P, P * h, P * tf.square(h), P * curvature, change * tf.exp(exponent - LOG_ROOT_2PI)
 
 
-def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _integrals(
+    P: tf.Tensor, integrands: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """
-    Return integrals over half a panel's width [7, W]; of all functions but slope_squared, which must be resolved, the
-    integrals of the modulus and the largest of the last coefficients, [4, W] each.
+    Return integrals divided by half the panel width [7, W] and, for P, slope, curvature and change, which must be
+    resolved, the integrals of the modulus and the largest of the last coefficients, each [4, W].
     """
     t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
     moments = np.concatenate([RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last])  # [6, K]
@@ -329,10 +327,10 @@ def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half:
     integrals = [P, left * P + half * Pt, tf.square(left) * P + 2.0 * left * half * Pt + tf.square(half) * Ptt]
     moduli, tails = [P], [tail]
     weights = tf.constant(RULE.weights[None], half.dtype)
-    for number, integrand in enumerate(others):
+    for number, integrand in enumerate(integrands):
         integral, *tail = tf.unstack(tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand)
         integrals.append(integral)
-        if number != 1:  # the square of the slope is resolved with it
+        if number != 1:  # slope_squared is resolved if the slope is
             moduli.append((weights @ tf.abs(integrand))[0])
             tails.append(tail)
     return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
@@ -340,12 +338,13 @@ def _integrals(P: tf.Tensor, others: Sequence[tf.Tensor], left: tf.Tensor, half:
 
 def _tilted(centered: Centered, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
     """
-    Compute the tilted distributions. Moments give d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v), which is
-    accurate if π is much narrower than the cavity; else they cancel, but d1 = E_π l' and d2 = E_π l'' + α Var_π l' do
-    not.
+    Compute the tilted distributions.
+
+    If π is much narrower than the cavity, d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) are accurate.
+    Otherwise they cancel, and d1 = E_π l' and d2 = E_π l'' + α Var_π l' are used.
     """
     mass = integrals.P
-    mean = integrals.Px / mass  # from the center, in sd
+    mean = integrals.Px / mass  # relative to the center, in units of sd
     ratio = integrals.Pxx / mass - tf.square(mean)
     h = integrals.slope / mass
     spread = tf.nn.relu(integrals.slope_squared / mass - tf.square(h))
@@ -354,8 +353,8 @@ def _tilted(centered: Centered, integrals: _Integrals, alpha: tf.Tensor) -> Tilt
     d1 = tf.where(narrow, (centered.shift + mean) / (safe * centered.sd), centered.slope + h)
     d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centered.sd)), integrals.curvature / mass + alpha * spread)
     log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
-    # log1p of E[p^α - 1] keeps log Z accurate if p is nearly 1 or α nearly 0. The panels cover all of the cavity if the
-    # mode is near its mean.
+    # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the mode is near m, so that the panels cover the
+    # cavity.
     nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
     log_normalizer = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)

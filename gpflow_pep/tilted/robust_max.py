@@ -1,4 +1,4 @@
-"""The tilted rule of robust-max likelihoods, which tie the C latent values of a row."""
+"""The tilted rule of robust-max likelihoods, which depend on the C latent functions jointly."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ from .rule import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRu
 
 
 class RobustMaxTilting(TiltedRule):
-    """Robust-max: p takes two values, and E[p^α] is a function of the probability that f_y is the largest."""
+    """Robust-max: p has two values, so E[p^α] is a function of the probability that f_y is the largest."""
 
     is_shift_invariant = True
 
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
         """
-        :param log_values: log p if f_y is the largest, and if it is not, [] each.
+        :param log_values: returns log p if f_y is the largest, and log p otherwise, each [].
         """
         self._num_classes, self._log_values = num_classes, log_values
 
@@ -30,12 +30,12 @@ class RobustMaxTilting(TiltedRule):
         label = class_labels(observations.Y, self._num_classes)
         top = largest(label, cavity.mean, cavity.variance)
         P = tf.exp(top.log_prob)
-        log_Z, share = log_power_mean(P, *self._log_values(), alpha)
-        d1 = share * top.slope
-        d2 = share * (top.curvature + tf.square(top.slope)) - alpha * tf.square(d1)
-        hit = alpha * share  # the part of Z with the largest f_y
-        between = hit * (1.0 - hit) * cavity.variance * tf.square(top.slope)
-        return Tilted(log_Z[None], d1, d2, 1.0 - hit + hit * top.ratio + between)
+        log_Z, weight = log_power_mean(P, *self._log_values(), alpha)
+        d1 = weight * top.slope
+        d2 = weight * (top.curvature + tf.square(top.slope)) - alpha * tf.square(d1)
+        prob_hit = alpha * weight  # tilted probability that f_y is the largest
+        between = prob_hit * (1.0 - prob_hit) * cavity.variance * tf.square(top.slope)
+        return Tilted(log_Z[None], d1, d2, 1.0 - prob_hit + prob_hit * top.ratio + between)
 
 
 @tilted_rule.register(MultiClassRobustMax, KL)
@@ -45,6 +45,6 @@ def _robust_max(likelihood: MultiClassRobustMax, projection: Projection) -> Tilt
 
 @tilted_rule.register(MultiClass, KL)
 def _gpflow_robust_max(likelihood: MultiClass, projection: Projection) -> TiltedRule:
-    """GPflow's link is the same but for its quadrature: its ε is ε (C - 1)/C of ours."""
+    """GPflow's epsilon is ε (C - 1)/C in the parametrization of MultiClassRobustMax."""
     link = likelihood.invlink
     return RobustMaxTilting(likelihood.num_classes, lambda: (tf.math.log1p(-link.epsilon), tf.math.log(link.eps_k1)))

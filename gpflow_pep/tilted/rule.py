@@ -13,11 +13,11 @@ from ..runtime.custom_gradients import derivatives, once_differentiable
 from ..runtime.tracing import no_autograph
 
 Scalar: TypeAlias = float | tf.Tensor
-"""A number or a tensor []."""
+"""A float or a scalar tensor."""
 
 
 class Observations(NamedTuple):
-    """The data of n rows that the likelihood depends on."""
+    """Inputs and observations of n rows."""
 
     X: tf.Tensor  # Inputs [n, D]
     Y: tf.Tensor  # Observations [n, P]
@@ -25,8 +25,8 @@ class Observations(NamedTuple):
 
 class Cavity(NamedTuple):
     """
-    The Gaussian N(f; mean, variance) that a likelihood tilts: one latent value a row, [n] each, or C independent latent
-    values a row, [C, n] each.
+    The Gaussian N(f; mean, variance) that a likelihood tilts: shape [n] for one latent function, [C, n] for C
+    independent latent functions.
     """
 
     mean: tf.Tensor
@@ -35,52 +35,50 @@ class Cavity(NamedTuple):
 
 class Tilted(NamedTuple):
     """
-    Moments of the tilted distribution, of the cavity's shape.
+    Moments of the tilted distribution, in the shape of the cavity.
 
     With Z = ∫ N(f; m, v) p(y|f)^α df, log_partition is log Z / α, and d1 and d2 are its first two derivatives in m.
     For α = 0 they are E[log p] and its derivatives. The tilted mean is m + α v d1. The derivative of log_partition
     in v is (d2 + α d1²)/2.
     """
 
-    log_partition: tf.Tensor  # [1, n] if the likelihood ties the latent values of a row
+    log_partition: tf.Tensor  # [1, n] if the likelihood depends on all latent functions jointly
     d1: tf.Tensor
     d2: tf.Tensor
     variance_ratio: tf.Tensor  # Tilted variance over v: 1 + α v d2 without cancellation
 
 
 class TiltedRule(ABC):
-    """Computes the tilted distributions of one likelihood and projects them onto Gaussians."""
+    """Base class: compute the tilted distributions of one likelihood and project them onto Gaussians."""
 
     is_shift_invariant = False
-    """True if p(y|f) stays the same when one value is added to all latent functions of a row."""
+    """True if adding a constant to all latent functions does not change p(y|f)."""
 
     @abstractmethod
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         """
-        Compute the projected tilted distribution of each row. TensorFlow does not differentiate the result.
+        Compute the projected tilted distribution of each row. Gradients do not flow through the result.
 
         :param alpha: power, [] or one per row [n].
-        :param negligible: log Z / α, d1 √v and d2 v below this number, [], need only the absolute accuracy of
-            quantities of this size, if more costs time. Infinite, for sites far from convergence: no row needs an
-            expensive method.
+        :param negligible: values of log Z / α, d1 √v and d2 v below this number, [], need only be accurate relative to
+            it. Infinity selects the cheap method for all rows (early sweeps).
         """
 
-    def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (there may be nothing to check)
+    def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (optional hook)
         """
-        Check that the rule can compute the tilted distributions of such rows.
+        Check that the rule supports these observations.
 
         :param num_latent_gps: C.
-        :raises ValueError: if it cannot.
+        :raises ValueError: if it does not.
         """
 
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         """
-        Compute the derivatives of sum(bar * log_partition) in `sources`, variables of the likelihood, for fixed
-        cavities.
+        Compute the gradient of sum(bar * log_partition) in `sources`, variables of the likelihood, at fixed cavities.
 
-        This default differentiates :meth:`moments`; rules that TensorFlow cannot differentiate override it.
+        The default differentiates :meth:`moments` by a tape; rules without automatic gradients override it.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
@@ -89,7 +87,7 @@ class TiltedRule(ABC):
 
 
 def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> tf.Tensor:
-    """Compute log Z / α, differentiable once in the cavity's moments and the likelihood's variables."""
+    """Compute log Z / α, differentiable once in the moments of the cavity and the variables of the likelihood."""
 
     @tf.custom_gradient
     def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
@@ -111,10 +109,10 @@ def log_partition(rule: TiltedRule, cavity: Cavity, observations: Observations, 
 
 tilted_rule = Dispatcher("tilted_rule")
 """
-From a likelihood and a :class:`Projection` to the :class:`TiltedRule` that computes its projected tilted distributions.
+Registry: returns the :class:`TiltedRule` of a likelihood and a :class:`Projection`.
 
-A rule of a ``ScalarLikelihood`` gets cavities [n] and observations with one column of Y; a rule of another likelihood
-gets cavities [C, n]. Register rules of your own with ``@tilted_rule.register(MyLikelihood, KL)``.
+The rule of a ``ScalarLikelihood`` receives cavities [n] and observations with one column of Y; rules of all other
+likelihoods receive cavities [C, n]. Register a rule with ``@tilted_rule.register(MyLikelihood, KL)``.
 """
 
 _PROJECTIONS: "dict[str, type[Projection]]" = {}
@@ -124,7 +122,7 @@ class Projection:
     """
     Base class of projections of a tilted distribution onto a Gaussian.
 
-    A subclass with a `name` can be chosen by that name.
+    A subclass with a `name` can be selected by that name.
     """
 
     name: ClassVar[str]
@@ -135,20 +133,20 @@ class Projection:
             return
         other = _PROJECTIONS.get(cls.name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"name must be new for each projection, got {cls.name!r}, which {other.__qualname__} has.")
+            raise ValueError(f"name must be unique, got {cls.name!r}, the name of {other.__qualname__}.")
         _PROJECTIONS[cls.name] = cls
 
 
 class KL(Projection):
-    """Kullback-Leibler divergence (expectation propagation): keep mean and variance of the tilted distribution."""
+    """Kullback-Leibler divergence (expectation propagation): match mean and variance of the tilted distribution."""
 
     name = "kl"
 
 
 class Wasserstein(Projection):
     """
-    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): keep the mean; the standard deviation minimizes
-    the distance between quantiles.
+    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): match the mean; the standard deviation
+    minimizes the distance between quantiles.
     """
 
     name = "wasserstein"
@@ -156,7 +154,7 @@ class Wasserstein(Projection):
 
 def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule:
     """
-    Return the rule of a likelihood, for cavities [C, n] of all its latent functions.
+    Return the rule of a likelihood for cavities [C, n].
 
     :param projection: the name of a registered projection, such as "kl" or "wasserstein", or a :class:`Projection`.
     :raises ValueError: for an unknown projection, or a likelihood without a rule for that projection.
@@ -179,8 +177,8 @@ def _no_rule(likelihood: Likelihood, projection: Projection) -> TiltedRule:
         raise ValueError(f"projection must be {accepted} for {kind.__name__}, got {given!r}.")
     raise ValueError(
         "likelihood must be a gpflow ScalarLikelihood, MultiClassRobustMax, gpflow.likelihoods.MultiClass, "
-        "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: tilted distributions of "
-        f"{kind.__name__} are integrals over several latent functions at once, for which the package has no rule."
+        "gpflow.likelihoods.Softmax or registered with gpflow_pep.tilted.tilted_rule: there is no rule for the joint "
+        f"integral over the latent functions of {kind.__name__}."
     )
 
 
@@ -188,11 +186,11 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(f"{name!r}" for name in names)
 
 
-# --- rules made of rules --------------------------------------------------------------------------------------------
+# --- composite rules --------------------------------------------------------------------------------------------
 
 
 class EachLatent(TiltedRule):
-    """Applies the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
+    """Apply the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
 
     def __init__(self, rule: TiltedRule):
         """
@@ -203,7 +201,7 @@ class EachLatent(TiltedRule):
     @override
     @no_autograph
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
-        tilted = self._rule.moments(*_one_latent_a_row(cavity, observations, alpha), negligible)
+        tilted = self._rule.moments(*_flat_latents(cavity, observations, alpha), negligible)
         shape = tf.shape(cavity.mean)
         return Tilted(*(tf.reshape(value, shape) for value in tilted))
 
@@ -217,13 +215,13 @@ class EachLatent(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
     ) -> tuple[tf.Tensor, ...]:
         bar = tf.reshape(tf.broadcast_to(bar, tf.shape(cavity.mean)), [-1])
-        return self._rule.log_partition_vjp(*_one_latent_a_row(cavity, observations, alpha), bar, sources)
+        return self._rule.log_partition_vjp(*_flat_latents(cavity, observations, alpha), bar, sources)
 
 
-def _one_latent_a_row(
+def _flat_latents(
     cavity: Cavity, observations: Observations, alpha: tf.Tensor
 ) -> tuple[Cavity, Observations, tf.Tensor]:
-    """Return cavities [C n] and their observations and powers, [C n] or []."""
+    """Flatten cavities [C, n] to [C n]; also return their observations and powers, [C n] or []."""
     C = cavity.mean.shape[0]
     alpha = alpha if alpha.shape.rank == 0 or C == 1 else tf.tile(alpha, [C])
     return Cavity(*(tf.reshape(value, [-1]) for value in cavity)), _one_column(observations, C), alpha
@@ -238,15 +236,16 @@ def _one_column(observations: Observations, C: int) -> Observations:
 
 class AtPower(TiltedRule):
     """
-    Uses one rule, usually a closed form, for rows with a certain power and another rule for all other rows.
+    Use one rule, usually a closed form, for rows with a given power and another rule for the remaining rows.
 
-    The power may change in a compiled graph. The other rule is not evaluated if no row needs it.
+    The power may change in a compiled graph. The other rule is evaluated only if a row needs it.
     """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
         """
         :param power: in [0, 1], but not 0.5.
-        :param rule: the rule for rows with this power; cheap, since it is evaluated for all rows.
+        :param rule: the rule for rows with this power; evaluated for all rows.
+        :param otherwise: the rule for rows with any other power.
         """
         self._power, self._rule, self._otherwise = power, rule, otherwise
 
@@ -264,8 +263,8 @@ class AtPower(TiltedRule):
                 )
             )
         tilted = self._rule.moments(cavity, observations, power, negligible)
-        others = tf.cond(tf.reduce_all(has_power), lambda: tuple(tilted), otherwise)
-        return Tilted(*(tf.where(has_power, one, two) for one, two in zip(tilted, others, strict=True)))
+        fallback = tf.cond(tf.reduce_all(has_power), lambda: tuple(tilted), otherwise)
+        return Tilted(*(tf.where(has_power, one, two) for one, two in zip(tilted, fallback, strict=True)))
 
     @override
     def check(self, observations: Observations, num_latent_gps: int) -> None:
@@ -279,7 +278,7 @@ class AtPower(TiltedRule):
         has_power, power, other = self._split(alpha)
         zero, one = tf.zeros_like(cavity.mean), tf.ones_like(cavity.mean)
         bar = tf.broadcast_to(bar, tf.shape(zero))
-        # A finite cavity for rows with another power: 0 times infinity is not 0.
+        # Rows with another power get a finite cavity: 0 times infinity would be NaN.
         finite = Cavity(tf.where(has_power, cavity.mean, zero), tf.where(has_power, cavity.variance, one))
         first = self._rule.log_partition_vjp(finite, observations, power, tf.where(has_power, bar, zero), sources)
         second = tf.cond(
@@ -292,6 +291,6 @@ class AtPower(TiltedRule):
         return tuple(one + two for one, two in zip(first, second, strict=True))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return which rows have the power, this power, and powers for the other rule, in the shape of `alpha`."""
+        """Return a mask of rows with the power, this power, and powers for the other rule, in the shape of `alpha`."""
         has_power, power = tf.equal(alpha, self._power), tf.fill(tf.shape(alpha), tf.cast(self._power, alpha.dtype))
-        return has_power, power, tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha)  # 0.5: not used
+        return has_power, power, tf.where(has_power, 0.5 * tf.ones_like(alpha), alpha)  # 0.5: result unused

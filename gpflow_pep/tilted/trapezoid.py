@@ -1,24 +1,23 @@
-"""Tilted distributions from sums over points, with estimates of the errors: trapezoid rule and Gauss-Hermite nodes.
+"""Tilted distributions by the trapezoid rule and Gauss-Hermite nodes, with error estimates.
 
-On equispaced points over a window beyond which a smooth integrand vanishes the trapezoid rule converges exponentially:
-with step h its error is the Fourier transform of the integrand at 2π/h (Trefethen and Weideman 2014). An integrand that
-is analytic and bounded within a distance r from the real axis has a Fourier transform of order exp(-r ω), and points a
-third of r apart err by exp(-6π) = 1e-8 of it or less; the transform of N(f; m, v) alone falls off as exp(-v ω²/2). The
-points themselves show the transform up to their Nyquist frequency π/h.
+The trapezoid rule converges exponentially on a window outside of which a smooth integrand vanishes: with step h the
+error is the Fourier transform of the integrand at 2π/h (Trefethen and Weideman 2014). If the integrand is analytic and
+bounded within a distance r from the real axis, its transform is of order exp(-r ω), and a step of r/3 has a relative
+error of exp(-6π) = 1e-8 or less; the transform of N(f; m, v) alone falls off as exp(-v ω²/2). The values at the points
+determine the transform up to the Nyquist frequency π/h.
 
-A cavity may be a hundred times as wide as the likelihood. So the points are equispaced in t, with x = c + a sinh(t):
-dense near the place c at which the likelihood is narrow, and from there on in proportion to the distance. Singularities
-of log p a distance r from c on either side, or farther away the farther out they are, stay about π/4 from the real axis
-of t if a is a part of r. With a large a points are nearly equispaced in x.
+A cavity may be a hundred times wider than the likelihood. The points are therefore equispaced in t, where
+x = c + a sinh(t): dense near the point c at which the likelihood is narrow, and sparser in proportion to the distance
+from c. If a is a fraction of r, singularities of log p at a distance r from c, or farther from the axis the farther out
+they are, stay about π/4 from the real axis of t. With a large a the points are nearly equispaced in x.
 
-Narrow cavities share their points x, so that all sums are two products with one matrix: equispaced points, or Gauss-
-Hermite nodes for cavities much narrower than r. The error of n nodes is about the Hermite coefficients of orders 2n and
-more, times 2^-n; coefficients fall off like a geometric sequence or faster, and the coefficients of the orders n - 1
-and n - 2 are sums over the nodes.
+Narrow cavities share their points x, so all sums are two products with one matrix. The points are equispaced, or Gauss-
+Hermite nodes for cavities much narrower than r. The error of n nodes is about 2^-n times the Hermite coefficients of
+orders 2n and above. Coefficients decay geometrically or faster, and the orders n - 1 and n - 2 are sums over nodes.
 
-Notation: x = (f - m)/√v, N = N(f; m, v), π(f) = N p(y|f)^α / Z, q = (p^α - 1)/α, or log p if α = 0. In the first form
-log Z comes from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel if Z is nearly 1 or
-α nearly 0; then the second form serves:
+Notation: x = (f - m)/√v, N = N(f; m, v), π(f) = N p(y|f)^α / Z, q = (p^α - 1)/α, or log p if α = 0. The first form
+takes log Z from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel if Z is nearly 1 or α
+nearly 0; then the second form is used:
 
     Z = 1 + α E_N[q],   d1 = E_N[q x] / (Z √v),   d2 = E_N[q (x² - 1)]/(Z v) - α d1².
 """
@@ -37,19 +36,11 @@ from .densities import LogDensity
 from .rule import Cavity, Observations, Scalar, Tilted
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
-HALF = 8.5  # half width of first windows in standard deviations of the cavity, of which 2e-17 is outside
-SMALLEST_POWER = 1e-30  # replaces α = 0, from which it differs by less than rounding
-_ACCURATE = 1e-9  # largest relative error by truncation and rounding: a tenth of what is promised
-# Largest step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude. Largest step
-# of t: a fifth of π/4; at 0.18 GPflow's Bernoulli is wrong by 1.5e-8.
-_LARGEST_STEP, _STEP_OF_T = 0.26, 0.16
-# Largest relative amplitude near the Nyquist frequency if these steps bound the error (with 1e-3 GPflow's Bernoulli is
-# wrong by 1.1e-8), and if the radius is unknown.
-_ALIAS, _ALIAS_UNBOUNDED = 6e-4, 2e-9
-# Shared points: equispaced points; Gauss-Hermite nodes, the largest standard deviation in units of the radius for which
-# they serve, and the largest relative size of the last two coefficients, whose order is half the first neglected one.
-_NUM_EQUISPACED, _NUM_NODES, _VERY_NARROW, _HERMITE_ALIAS = 40, 16, 0.2, 1e-2
-_NARROW = _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
+HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
+SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
+_LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
+_ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
+_NUM_EQUISPACED, _NUM_NODES = 40, 16  # numbers of shared points; so few resolve narrow cavities only
 
 
 class Rows(NamedTuple):
@@ -66,11 +57,11 @@ class Rows(NamedTuple):
 
 
 class Approximation(NamedTuple):
-    """Tilted distributions on the points of a window, with an estimate of their errors."""
+    """Tilted distributions on the points of a window, with error estimates."""
 
     tilted: Tilted
     is_accurate: tf.Tensor  # The relative errors of log Z, d1 and d2 are below 1e-8, [R]
-    second_form: tf.Tensor  # [R]
+    second_form: tf.Tensor  # Mask of rows with the second form, [R]
     x: tf.Tensor  # Points, [K, R]
     weight: tf.Tensor  # Their weights, [K, R]
     log_pi: tf.Tensor  # log π + constant at the points, [K, R]
@@ -79,10 +70,10 @@ class Approximation(NamedTuple):
 
 def trapezoid_table(number: int) -> AnyNDArray:
     """
-    Return -1, ..., 1 and the weights of sums over K = `number` equispaced points, [6, K].
+    Return K = `number` equispaced points from -1 to 1 and the weights of five sums over them, [6, K].
 
-    The sums are: the integral; its cosine and sine transforms just below the Nyquist frequency, at which a sum has no
-    phase; the values at both ends.
+    The sums are: the integral; cosine and sine transforms just below the Nyquist frequency (at which the sine vanishes
+    at every point); the values at both ends.
     """
     k = np.arange(number)
     phase = 0.93 * np.pi * k
@@ -91,7 +82,7 @@ def trapezoid_table(number: int) -> AnyNDArray:
 
 
 def _shared_table(x: AnyNDArray, mass: AnyNDArray, sums: Iterable[AnyNDArray]) -> AnyNDArray:
-    """Return x and the weights of 15 sums, [16, K]: N(f; m, v) √v times 1, x and x², each times the five `sums`."""
+    """Return x and the weights of 15 sums, [16, K]: N(f; m, v) √v times 1, x or x², times each of the five `sums`."""
     return np.stack([x, *(mass * x**power * each for power in range(3) for each in sums)])
 
 
@@ -100,8 +91,8 @@ def _hermite_table() -> AnyNDArray:
     hermite = [np.ones_like(x), x]  # orthonormal
     for order in range(2, _NUM_NODES):
         hermite.append((x * hermite[-1] - np.sqrt(order - 1.0) * hermite[-2]) / np.sqrt(order))
-    beyond = np.zeros_like(x)  # the nodes have no ends
-    return _shared_table(x, mass, [hermite[0], hermite[-1], hermite[-2], beyond, beyond])
+    ends = np.zeros_like(x)  # no truncation
+    return _shared_table(x, mass, [hermite[0], hermite[-1], hermite[-2], ends, ends])
 
 
 def _equispaced_table() -> AnyNDArray:
@@ -114,8 +105,10 @@ _SHARED = np.concatenate([_hermite_table(), _equispaced_table()], axis=1)
 
 
 def are_narrow(density: LogDensity, rows: Rows, hermite: bool | tf.Tensor) -> tf.Tensor:
-    """Return which cavities are narrow enough for Gauss-Hermite nodes, or for shared equispaced points, [R]."""
-    width = tf.where(hermite, tf.constant(_VERY_NARROW, rows.alpha.dtype), tf.constant(_NARROW, rows.alpha.dtype))
+    """Return a mask of the cavities that are narrow enough for Gauss-Hermite nodes or shared equispaced points, [R]."""
+    # In units of the radius: 0.2 for nodes; equispaced points must be at most _LARGEST_STEP apart.
+    widths = 0.2, _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
+    width = tf.where(hermite, *(tf.constant(value, rows.alpha.dtype) for value in widths))
     return tf.sqrt(rows.cavity.variance) <= width * density.radius(rows.observations.X)
 
 
@@ -123,29 +116,29 @@ def on_shared_points(
     density: LogDensity, rows: Rows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
     """
-    Compute tilted distributions on shared points, and whether they are accurate [R]: of narrow cavities only.
+    Compute tilted distributions on shared points, and a mask of accurate rows [R], which have narrow cavities.
 
-    :param hermite: whether to use Gauss-Hermite nodes, or equispaced points.
-    :param negligible: errors of log Z / α, d1 √v and d2 v that are smaller are relative to this.
+    :param hermite: whether to use Gauss-Hermite nodes instead of equispaced points.
+    :param negligible: log Z / α, d1 √v and d2 v below this need only be accurate relative to it.
     """
     m, sd, is_narrow = rows.cavity.mean, tf.sqrt(rows.cavity.variance), are_narrow(density, rows, hermite)
     first, number = tf.where(hermite, 0, _NUM_NODES), tf.where(hermite, _NUM_NODES, _NUM_EQUISPACED)
-    number = tf.where(tf.reduce_any(is_narrow), number, 0)  # for all rows: to select some costs more
+    number = tf.where(tf.reduce_any(is_narrow), number, 0)  # all rows: selecting some costs more
     table = tf.ensure_shape(tf.constant(_SHARED, m.dtype)[:, first : first + number], [16, None])
-    x, sums_of = tf.split(table, [1, 15])
+    x, sum_weights = tf.split(table, [1, 15])
     power = tf.maximum(rows.alpha, SMALLEST_POWER)
     z = power * density.log_prob(m + sd * tf.transpose(x), *rows.observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
-    zero, alias = (
-        tf.zeros_like(m),
-        tf.where(hermite, tf.constant(_HERMITE_ALIAS, m.dtype), tf.constant(_ALIAS, m.dtype)),
+    zero = tf.zeros_like(m)
+    pi_moments, q_moments = (
+        _Moments(tf.reshape(sum_weights @ f, [3, 5, -1]), zero, zero + HALF) for f in (tf.exp(z), T / (1.0 - T))
     )
-    of_pi, of_q = (_Moments(tf.reshape(sums_of @ f, [3, 5, -1]), zero, zero + HALF) for f in (tf.exp(z), T / (1.0 - T)))
     covers = tf.fill(tf.shape(m), True)
-    alias = tf.fill(tf.shape(m), alias)
-    tilted, is_accurate, _ = _best_form(of_pi, of_q, zero, rows.cavity, power, covers, negligible, alias)
+    # Hermite nodes: the orders of the last coefficients are half the first neglected order, so 1e-2 suffices.
+    alias = tf.fill(tf.shape(m), tf.where(hermite, tf.constant(1e-2, m.dtype), tf.constant(_ALIAS, m.dtype)))
+    tilted, is_accurate, _ = _best_form(pi_moments, q_moments, zero, rows.cavity, power, covers, negligible, alias)
     limits = np.finfo(m.dtype.as_numpy_dtype)
-    is_visible = of_pi.sums[0, 0] > limits.tiny / limits.eps**2  # above, underflow at some points does no harm
+    is_visible = pi_moments.sums[0, 0] > limits.tiny / limits.eps**2  # above, underflow at some points is harmless
     return tilted, is_narrow & is_accurate & is_visible
 
 
@@ -153,19 +146,19 @@ def trapezoid(
     density: LogDensity, rows: Rows, middle: tf.Tensor, half: tf.Tensor, table: tf.Tensor, negligible: Scalar = 0.0
 ) -> Approximation:
     """
-    Compute tilted distributions on the points of windows middle ± half of x, [R] each.
+    Compute tilted distributions on points x in the windows middle ± half, each [R].
 
     :param table: from :func:`trapezoid_table`.
-    :param negligible: errors of log Z / α, d1 √v and d2 v that are smaller are relative to this.
+    :param negligible: log Z / α, d1 √v and d2 v below this need only be accurate relative to it.
     """
     m, sd, radius = rows.cavity.mean, tf.sqrt(rows.cavity.variance), density.radius(rows.observations.X)
-    sums_of = table[1:]
+    sum_weights = table[1:]
     power = tf.maximum(rows.alpha, SMALLEST_POWER)
-    # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window: there distances differ by 3 %.
+    # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by 3 %).
     center, scale = middle, 4.0 * half
     if density.center is not None:
         center = tf.clip_by_value((density.center(rows.observations) - m) / sd, middle - half, middle + half)
-        # A part of the radius, but more if c is far from m, around which the cavity must be resolved.
+        # A fraction of the radius, but more if c is far from m, near which the points must resolve the cavity.
         near = tf.square(0.7 * radius / sd) + tf.square(0.1 * center)
         scale = tf.clip_by_value(tf.sqrt(near), 1e-6 * half, scale)
     first, last = (tf.asinh((edge - center) / scale) for edge in (middle - half, middle + half))
@@ -175,28 +168,30 @@ def trapezoid(
     down, unit = 1.0 / up, 0.5 * scale
     x, weight = center + unit * (up - down), (unit * step) * (up + down)
 
-    def moments(integrand: tf.Tensor, place: tf.Tensor) -> _Moments:
-        offset = x - place
-        once = offset * integrand
-        sums = tf.stack([sums_of @ values for values in (integrand, once, offset * once)])
-        return _Moments(sums, place, half + tf.abs(place - middle))
+    def moments(integrand: tf.Tensor, origin: tf.Tensor) -> _Moments:
+        offset = x - origin
+        first_order = offset * integrand
+        sums = tf.stack([sum_weights @ values for values in (integrand, first_order, offset * first_order)])
+        return _Moments(sums, origin, half + tf.abs(origin - middle))
 
     z = power * density.log_prob(m + sd * x, *rows.observations)
     exponent = -0.5 * tf.square(x)
     log_pi = z + exponent
     height = tf.reduce_max(log_pi, axis=0)
     peak = tf.reduce_min(tf.where(log_pi >= height, x, tf.constant(np.inf, x.dtype)), axis=0)
-    of_pi = moments(tf.exp(log_pi - height) * weight, peak)  # about the peak, or a narrow π would lose digits
+    pi_moments = moments(tf.exp(log_pi - height) * weight, peak)  # about the peak: accurate for narrow π
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
-    of_q = moments(tf.exp(exponent) * weight * (T / (1.0 - T)), tf.zeros_like(peak))
+    q_moments = moments(tf.exp(exponent) * weight * (T / (1.0 - T)), tf.zeros_like(peak))
 
-    # The second form needs the cavity up to 7.5, beyond which there is 6e-14, on points at most 1 apart.
+    # The second form needs the cavity up to ± 7.5 (mass outside: 6e-14) on points at most 1 apart.
     covers = (middle - half < -7.5) & (middle + half > 7.5)
     covers &= step * tf.sqrt(tf.square(scale) + tf.square(center)) < 1.0
-    is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= _STEP_OF_T)
-    alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(_ALIAS_UNBOUNDED, sd.dtype))
+    # The step of t is at most a fifth of π/4; at 0.18 GPflow's Bernoulli has an error of 1.5e-8. For larger steps, or
+    # if the radius is unknown (0), the transform beyond the Nyquist frequency is not bounded: require 2e-9 below it.
+    is_fine = (sd * scale * step <= _LARGEST_STEP * radius) & (step <= 0.16)
+    alias = tf.where(is_fine, tf.constant(_ALIAS, sd.dtype), tf.constant(2e-9, sd.dtype))
     least = tf.cast(negligible, sd.dtype)
-    tilted, is_accurate, is_second = _best_form(of_pi, of_q, height, rows.cavity, power, covers, least, alias)
+    tilted, is_accurate, is_second = _best_form(pi_moments, q_moments, height, rows.cavity, power, covers, least, alias)
     return Approximation(tilted, is_accurate, is_second, x, weight, log_pi, peak)
 
 
@@ -204,23 +199,22 @@ def next_window(
     log_pi: tf.Tensor, x: tf.Tensor, peak: tf.Tensor, second_form: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """
-    Return middle and half of the interval in which an approximation's π is visible, or of the cavity if the second form
-    is used, [R] each.
+    Return middle and half width of the interval in which π is not negligible (at least ± 9 for the second form), [R].
 
-    :param half: of the window of this approximation.
+    :param half: half width of the current window.
     """
-    is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - 30.0  # nats: 1e-13 is left out
+    is_visible = log_pi >= tf.reduce_max(log_pi, axis=0) - 30.0  # neglects 1e-13
     none = tf.zeros_like(is_visible[:1])
-    # And one point more on either side.
+    # One more point on either side.
     near = is_visible | tf.concat([is_visible[1:], none], 0) | tf.concat([none, is_visible[:-1]], 0)
     infinite = tf.fill(tf.shape(x), tf.constant(np.inf, x.dtype))
     ends = []
     for sign, end, visible in ((-1.0, x[0], is_visible[0]), (1.0, x[-1], is_visible[-1])):
         reach = tf.reduce_max(tf.where(near, sign * x, -infinite), axis=0)
-        # Beyond an end at which π is visible; it may be far away if π is largest there.
+        # Extend the window at an end at which π is not negligible; far, if π is largest there.
         beyond = tf.where(tf.equal(peak, end), 15.0 * half, 0.5 * half)
         reach += tf.where(visible, beyond, tf.zeros_like(half))
-        ends.append(sign * tf.where(second_form, tf.maximum(reach, 9.0), reach))  # more than 7.5 is needed
+        ends.append(sign * tf.where(second_form, tf.maximum(reach, 9.0), reach))  # above 7.5, see trapezoid
     left, right = ends
     return 0.5 * (left + right), 0.5 * (right - left)
 
@@ -229,11 +223,11 @@ def next_window(
 
 
 class _Moments(NamedTuple):
-    """Sums of an integrand times 1, x - place and (x - place)²."""
+    """Sums of an integrand times 1, x - origin and (x - origin)²."""
 
     sums: tf.Tensor  # The five sums of a table, [3, 5, R]
-    place: tf.Tensor  # [R]
-    reach: tf.Tensor  # The largest distance of points from the place, [R]
+    origin: tf.Tensor  # [R]
+    reach: tf.Tensor  # The largest distance of a point from the origin, [R]
 
 
 _largest = functools.partial(functools.reduce, tf.maximum)
@@ -241,8 +235,8 @@ _largest = functools.partial(functools.reduce, tf.maximum)
 
 @shared
 def _best_form(
-    of_pi: _Moments,
-    of_q: _Moments,
+    pi_moments: _Moments,
+    q_moments: _Moments,
     height: tf.Tensor,
     cavity: Cavity,
     power: tf.Tensor,
@@ -251,29 +245,30 @@ def _best_form(
     alias: tf.Tensor,
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
-    Choose the second form for rows in which it is accurate, and the first form for the rest.
+    Select the second form in rows in which it is accurate, and the first form in the remaining rows.
 
-    :param of_pi: of p^α exp(-x²/2 - height).
-    :param of_q: of α q exp(-x²/2)/2, about 0.
+    :param pi_moments: moments of p^α exp(-x²/2 - height).
+    :param q_moments: moments of α q exp(-x²/2)/2, about 0.
     :param power: α, above 0.
-    :param covers: whether the points cover N and resolve it, which the second form needs.
+    :param covers: whether the points cover and resolve N, as the second form requires.
     :param alias: the largest accepted relative amplitude of spectra.
-    :return: the tilted distributions, whether they are accurate, and whether they have the second form.
+    :return: the tilted distributions, a mask of accurate rows and a mask of rows with the second form.
     """
     mean, sd = cavity.mean, tf.sqrt(cavity.variance)
-    ratio, first = _from_pi(of_pi, height - LOG_ROOT_2PI, power, mean, sd, negligible)
-    is_small, second = _from_q(of_q, power, mean, sd, tf.sqrt(ratio), negligible)
+    ratio, first = _from_pi(pi_moments, height - LOG_ROOT_2PI, power, mean, sd, negligible)
+    is_small, second = _from_q(q_moments, power, mean, sd, tf.sqrt(ratio), negligible)
     is_second = covers & is_small
     log_partition, d1, d2, amplitude, rest = (tf.where(is_second, *pair) for pair in zip(second, first, strict=True))
-    # α |E[q]| is small, so that this does not cancel; the spectrum of the second form says nothing about π's variance.
+    # α |E[q]| is small, so 1 + α v d2 does not cancel. (The second form bounds no error of the variance of π.)
     ratio = tf.where(is_second, 1.0 + power * cavity.variance * d2, ratio)
-    return Tilted(log_partition, d1, d2, ratio), (amplitude <= alias) & (rest <= _ACCURATE), is_second
+    is_resolved = rest <= 1e-9  # truncation and rounding: a tenth of the required accuracy
+    return Tilted(log_partition, d1, d2, ratio), (amplitude <= alias) & is_resolved, is_second
 
 
 def _parts(sums: tf.Tensor, unit: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
     """
-    Return three sums, the amplitudes of their spectra, which bound their errors, and the larger modulus at an end, as
-    a bound of the part beyond it; [R] each.
+    Return three sums, the amplitudes of their spectra, which bound the errors, and the larger modulus at the two ends,
+    which bounds the truncation error; each [R].
     """
     value, cosine, sine, first, last = tf.unstack(sums / unit, axis=1)  # [3, R] each
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
@@ -283,23 +278,25 @@ def _parts(sums: tf.Tensor, unit: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.T
 def _from_pi(
     moments: _Moments, offset: tf.Tensor, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
-    """Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors by the step, and by all else."""
-    sums, place, reach = moments
+    """Return Var_π[x]; log Z / α, d1, d2 and bounds of their relative errors: by the step, and by other causes."""
+    sums, origin, reach = moments
     mass = sums[0, 0]
-    (_, distance, of_square), (a0, a1, a2), end = _parts(sums, mass)
-    mean, ratio = place + distance, of_square - tf.square(distance)
+    (_, distance, mean_square), (a0, a1, a2), end = _parts(sums, mass)
+    mean, ratio = origin + distance, mean_square - tf.square(distance)
     log_Z = offset + tf.math.log(mass)
 
-    least = negligible * power  # in these units
+    least = negligible * power  # in units of log Z
     size = tf.maximum(tf.abs(log_Z), least)
     gap = tf.maximum(tf.abs(1.0 - ratio), least)  # the scale of d2
     scale = tf.maximum(tf.abs(mean) + gap * tf.sqrt(ratio), least)  # the scale of d1
-    of_both = tf.minimum(gap, ratio)
-    off = tf.abs(distance)
-    alias = _largest([a0 / size, (a1 + off * a0) / scale, (a2 + 2.0 * off * a1 + of_square * a0) / of_both])
-    reach += off
-    truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / of_both])
-    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + of_square + tf.abs(m * mean) / sd) / gap
+    curvature_scale = tf.minimum(gap, ratio)
+    shift = tf.abs(distance)
+    alias = _largest(
+        [a0 / size, (a1 + shift * a0) / scale, (a2 + 2.0 * shift * a1 + mean_square * a0) / curvature_scale]
+    )
+    reach += shift
+    truncation = end * _largest([1.0 / size, reach / scale, tf.square(reach) / curvature_scale])
+    rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (1.0 + mean_square + tf.abs(m * mean) / sd) / gap
     values = log_Z / power, mean / (power * sd), (ratio - 1.0) / (power * tf.square(sd))
     return ratio, (*values, alias, truncation + rounding)
 
@@ -308,9 +305,9 @@ def _from_q(
     moments: _Moments, power: tf.Tensor, m: tf.Tensor, sd: tf.Tensor, width: tf.Tensor, negligible: tf.Tensor
 ) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
     """
-    Return whether α |E_N[q]| is small; the same as :func:`_from_pi`, from E_N[q], E_N[q x] and E_N[q x²].
+    Return whether α |E_N[q]| is small; then, like :func:`_from_pi`, from E_N[q], E_N[q x] and E_N[q x²].
 
-    :param width: standard deviation of π, in units of the cavity's.
+    :param width: standard deviation of π in units of the cavity standard deviation.
     """
     sums, _, reach = moments
     (q0, q1, q2), (a0, a1, a2), end = _parts(sums, (0.5 * np.exp(LOG_ROOT_2PI)) * power)
@@ -321,9 +318,9 @@ def _from_q(
     size = tf.maximum(tf.abs(q0), negligible)
     gap = tf.maximum(tf.abs(curvature), negligible)
     scale = tf.maximum(tf.abs(slope) + gap * width, negligible)
-    of_slope = (a1 + power * tf.abs(slope) * a0) / Z
-    of_curvature = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
-    alias = _largest([a0 / size, of_slope / scale, of_curvature / gap])
+    slope_amplitude = (a1 + power * tf.abs(slope) * a0) / Z
+    curvature_amplitude = (a2 + a0 + 2.0 * power * tf.abs(slope) * a1) / Z
+    alias = _largest([a0 / size, slope_amplitude / scale, curvature_amplitude / gap])
     truncation = end / Z * _largest([1.0 / size, reach / scale, tf.square(reach) / gap])
     modulus = (tf.abs(q0) + tf.abs(q2)) / Z
     rounding = np.finfo(sd.dtype.as_numpy_dtype).eps * (modulus + tf.abs(m * slope) / sd) / gap

@@ -5,7 +5,7 @@ deviation
 
     σ = ∫ φ(Φ⁻¹(F(f))) df,
 
-which is never more than the tilted one and equal to it if the likelihood is Gaussian.
+which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from .trapezoid import LOG_ROOT_2PI, Rows
 
 
 class WassersteinRule(TiltedRule):
-    """Projects tilted distributions of a scalar likelihood; at α = 0 tilting is infinitesimal, and KL does the same."""
+    """Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide."""
 
     def __init__(self, likelihood: ScalarLikelihood):
         self._density, self._kl = log_density(likelihood), QuadratureRule(likelihood)
@@ -48,21 +48,24 @@ class WassersteinRule(TiltedRule):
 
 
 def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
-    """Return σ in units of the cavity's standard deviation, [R]."""
+    """Return σ in units of the cavity standard deviation, [R]."""
     dtype = resolved.density.dtype
-    by_left = tf.argsort(resolved.left)
-    order = tf.gather(by_left, tf.argsort(tf.gather(resolved.row, by_left), stable=True))  # by row, then left to right
+    left_order = tf.argsort(resolved.left)
+    order = tf.gather(
+        left_order, tf.argsort(tf.gather(resolved.row, left_order), stable=True)
+    )  # by row, then left to right
     row, half, density = (tf.gather(part, order) for part in (resolved.row, resolved.half, resolved.density))
-    mass_of_panel = half * tf.linalg.matvec(density, tf.constant(RULE.weights, dtype))  # [W]
+    panel_mass = half * tf.linalg.matvec(density, tf.constant(RULE.weights, dtype))  # [W]
     within = half[:, None] * tf.matmul(density, tf.constant(RULE.antiderivative, dtype))  # [W, K]
-    mass = tf.gather(tf.math.segment_sum(mass_of_panel, row), row)  # [W]
+    mass = tf.gather(tf.math.segment_sum(panel_mass, row), row)  # [W]
     number = tf.range(tf.size(row))
-    place = number - tf.gather(tf.math.unsorted_segment_min(number, row, num_rows), row)
-    at = tf.stack([row, place], axis=1)  # [W, 2]
-    table = tf.scatter_nd(at, mass_of_panel / mass, [num_rows, tf.reduce_max(place) + 1])  # one row spoils no other
+    position = number - tf.gather(tf.math.unsorted_segment_min(number, row, num_rows), row)
+    at = tf.stack([row, position], axis=1)  # [W, 2]
+    # A table instead of one cumulative sum: a NaN in one row does not spread.
+    table = tf.scatter_nd(at, panel_mass / mass, [num_rows, tf.reduce_max(position) + 1])
     before = tf.gather_nd(tf.cumsum(table, axis=1, exclusive=True), at)  # [W]
     F = tf.clip_by_value(before[:, None] + within / mass[:, None], 0.0, 1.0)
-    normal = tf.exp(-0.5 * tf.square(tf.math.ndtri(F)) - LOG_ROOT_2PI)  # φ(Φ⁻¹(F)), 0 where F is 0 or 1
+    normal = tf.exp(-0.5 * tf.square(tf.math.ndtri(F)) - LOG_ROOT_2PI)  # φ(Φ⁻¹(F)), 0 if F is 0 or 1
     integral = half * tf.linalg.matvec(normal, tf.constant(RULE.weights, dtype))  # [W]
     return tf.math.unsorted_segment_sum(integral, row, num_rows)
 

@@ -1,5 +1,5 @@
 """
-The models that must keep the contract: each setting of `model_registry`, for a small problem.
+Models for the contract tests: each setting of `model_registry`, on a small problem.
 
 Tests of regression have Gaussian noise and one or two outputs. The other settings have three classes and the robust-max
 likelihood, whose probabilities have a relative error of 1e-10 or less, or a column for each class with Gaussian noise.
@@ -126,11 +126,11 @@ class Subject:
 
     @property
     def columns(self):
-        """A number of outputs above one."""
+        """A number of outputs greater than one."""
         return 2 if self.is_regression else C
 
     def new(self, P=1, seed=0, fitted=True, **options):
-        """A model, every time the same but for its arguments."""
+        """A new model; equal for equal arguments."""
         entry, setting = (REGRESSION if self.is_regression else CLASSES)[self.name]
         options = {**setting.options, **options}
         if self.is_regression:
@@ -138,7 +138,7 @@ class Subject:
         return model_of_classes(entry, setting, seed, fitted, **options)
 
     def observations(self, model, seed=0):
-        """X, and Y as the model's likelihood takes it."""
+        """X, and Y in the format of the likelihood."""
         if self.is_regression:
             return make_data(model.num_latent_gps, seed)
         X, Y = make_labels(seed)
@@ -152,7 +152,7 @@ class Subject:
         return model.training_loss_closure(*data, compile=True)
 
     def change_settings(self, model):
-        """Another alpha, and other data or another number of them."""
+        """Change alpha and the data or their number."""
         if hasattr(model, "alpha"):
             model.alpha = 0.0 * model.alpha if self.is_regression else 0.4
         if not holds_data(model):
@@ -181,7 +181,7 @@ def make(subject):
 
 
 def _variables(whole, seen):
-    """All that a model has, trained or not."""
+    """All variables of a model, trainable or not."""
     if id(whole) in seen:
         return
     seen.add(id(whole))
@@ -250,7 +250,7 @@ def contract():
     rng = np.random.default_rng(42)
 
     def perturb(model, seed=1, size=0.3):
-        """Moves all trainable variables: new values that no constructor would give."""
+        """Perturb all trainable variables."""
         generator = np.random.default_rng(seed)
         for variable in model.trainable_variables:
             variable.assign_add(tf.constant(size * generator.normal(size=variable.shape), variable.dtype))

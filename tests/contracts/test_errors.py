@@ -1,4 +1,4 @@
-"""A value that is not finite stops every model with a message; no result is NaN."""
+"""Nonfinite values raise an error in every model; no result is NaN."""
 
 import gpflow
 import numpy as np
@@ -17,7 +17,7 @@ def each_broken_variable(model, values=(np.nan,)):
 
 
 def stops_or_is_finite(evaluate, bad):
-    """An infinite parameter may have a finite limit (a lengthscale's, say); NaN has none."""
+    """An infinite parameter may have a finite limit (a lengthscale, for example); NaN has none."""
     if np.isnan(bad):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
             evaluate()
@@ -29,7 +29,7 @@ def stops_or_is_finite(evaluate, bad):
     assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
 
 
-def test_a_variable_that_is_nan(subject, model, compiled, contract):
+def test_nan_variable_raises(subject, model, compiled, contract):
     """
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters, unless the model has
     data; predictions of observations read everything. Then all is as it was.
@@ -61,14 +61,14 @@ def test_a_variable_that_is_nan(subject, model, compiled, contract):
 
 
 @IN_REGRESSION
-def test_a_variable_that_is_infinite(model, compiled):
+def test_infinite_variable_raises_or_is_finite(model, compiled):
     loss = compiled(model)
     for _, bad in each_broken_variable(model, (np.inf,)):
         stops_or_is_finite(loss, bad)
 
 
 @IN_REGRESSION
-def test_derivatives_of_a_variable_that_is_nan(model):
+def test_gradient_of_nan_variable_raises(model):
     @tf.function
     def gradient():
         with tf.GradientTape() as tape:
@@ -80,14 +80,14 @@ def test_derivatives_of_a_variable_that_is_nan(model):
 
 
 class Undefined(gpflow.functions.Function):
-    """A mean function that is 0 where there are data and NaN further away."""
+    """A mean function that is 0 at the data and NaN farther away."""
 
     def __call__(self, X):
         return 0.0 * tf.math.log(10.0 - X[..., :1])
 
 
 @IN_REGRESSION
-def test_a_mean_function_that_is_nan_at_new_inputs_is_an_error(make, contract):
+def test_nan_mean_function_at_new_inputs_raises(make, contract):
     model = make(mean_function=Undefined())
     for predict in (model.predict_f, model.posterior().predict_f, tf.function(model.predict_f)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"finite|NaN"):
@@ -95,15 +95,15 @@ def test_a_mean_function_that_is_nan_at_new_inputs_is_an_error(make, contract):
 
 
 @IN_REGRESSION
-def test_a_posterior_whose_kernel_breaks(model, contract):
-    """A cache made before."""
+def test_posterior_with_invalid_kernel_raises(model, contract):
+    """The cache was computed before."""
     posterior = model.posterior()
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
     stops_or_is_finite(lambda: posterior.predict_f(contract.Xnew), np.nan)
 
 
 @IN_REGRESSION
-def test_the_upper_bound_of_nan(model):
+def test_upper_bound_of_nan_raises(model):
     if not hasattr(model, "upper_bound"):
         pytest.skip("no upper bound is known for sites of any likelihood, nor for streams")
     bound = tf.function(model.upper_bound)
@@ -120,7 +120,7 @@ def test_the_upper_bound_of_nan(model):
         variable.assign(value)
 
 
-def test_inputs_to_predict_at(model, contract):
+def test_rejects_invalid_prediction_inputs(model, contract):
     posterior = model.posterior()
     compiled = tf.function(posterior.predict_f)
     for bad in (np.nan, np.inf):
@@ -136,15 +136,15 @@ def test_inputs_to_predict_at(model, contract):
 
 
 @IN_REGRESSION
-def test_an_overflowing_mean(model, contract):
+def test_overflowing_mean_raises(model, contract):
     model.mean_function.c.assign([1e308])
     for evaluate in (model.training_loss, lambda: model.predict_f(contract.Xnew)):
         stops_or_is_finite(evaluate, np.inf)
 
 
 @IN_REGRESSION
-def test_duplicate_inducing_points_without_jitter(make, contract):
-    """Kuu is all fours, so its second pivot exactly 0: the message says what to try; max_jitter mends it."""
+def test_duplicate_inducing_points_without_jitter_raise(make, contract):
+    """All entries of Kuu are 4, so its second pivot is 0: the error names a remedy; max_jitter succeeds."""
     Z = np.zeros((contract.M, contract.D))
     with gpflow.config.as_context(gpflow.config.Config(jitter=0.0)):
         model, mended = make(), make(max_jitter=1e-3)

@@ -1,4 +1,4 @@
-"""What every model predicts: shapes, batches, posteriors, chunks and derivatives.
+"""Predictions of every model: shapes, batches, posteriors, chunks and gradients.
 
 Two ways to the same numbers differ in the order of sums of at most 12 terms of order one, after a Cholesky factor of
 condition number below 1e3: 1e3 eps = 2e-13, so 1e-11 is safe and far below any mistake.
@@ -22,7 +22,7 @@ FORMS = {
 
 
 def marginal(cov, full_cov, full_output_cov):
-    """The variances [n, P] in any of the four forms."""
+    """The variances [n, P] from any of the four covariance shapes."""
     if full_cov and full_output_cov:
         return np.einsum("npnp->np", cov)
     if full_cov:
@@ -30,7 +30,7 @@ def marginal(cov, full_cov, full_output_cov):
     return np.einsum("npp->np", cov) if full_output_cov else cov
 
 
-def test_shapes_types_and_agreement_of_all_forms(many, contract):
+def test_all_covariance_forms_agree(many, contract):
     model, n, P = many, len(contract.Xnew), many.num_latent_gps
     posterior, found = model.posterior(), {}
     mean, variance = model.predict_f(contract.Xnew)
@@ -52,7 +52,7 @@ def test_shapes_types_and_agreement_of_all_forms(many, contract):
             assert not found[False, True][:, p, q].any()
 
 
-def test_leading_batch_dimensions(many, contract):
+def test_accepts_leading_batch_dimensions(many, contract):
     model, P = many, many.num_latent_gps
     batch = np.stack([contract.Xnew + shift for shift in (0.0, 0.3, -0.5, 1.0, 2.0, 3.0)])
     for form in ((False, False), (True, True)):
@@ -66,7 +66,7 @@ def test_leading_batch_dimensions(many, contract):
                 contract.same_predictions((mean[number], cov[number]), one, EXACT)
 
 
-def test_observations_and_densities(subject, shared, contract):
+def test_predict_y_adds_likelihood(subject, shared, contract):
     """Gaussian noise adds its variance; probabilities of labels sum to 1, to 1e-10 each."""
     for P in (1, 2) if subject.is_regression else (3,):
         model = shared(P)
@@ -87,7 +87,7 @@ def test_observations_and_densities(subject, shared, contract):
         np.testing.assert_allclose(density, expected, rtol=0, atol=1e-10)
 
 
-def test_samples(many, contract):
+def test_samples_have_predicted_moments(many, contract):
     model, P = many, many.num_latent_gps
     assert model.predict_f_samples(contract.Xnew).shape == [7, P]
     assert model.predict_f_samples(contract.Xnew, 3).shape == [3, 7, P]
@@ -102,7 +102,7 @@ def test_samples(many, contract):
         np.testing.assert_allclose(np.cov(draws[:, :, p].T), cov[p], atol=5 * np.sqrt(2 / 20_000) * largest)
 
 
-def test_posteriors_predict_as_the_model(subject, model, contract):
+def test_posterior_predicts_the_same(subject, model, contract):
     subject.loss(model)()  # sites whose classes were shifted repeat from the next evaluation on
     for cache in (*PrecomputeCacheType, "tensor", "variable", None):
         posterior = model.posterior(cache)
@@ -117,7 +117,7 @@ def test_posteriors_predict_as_the_model(subject, model, contract):
             )
 
 
-def test_a_variable_cache_follows_in_a_compiled_graph(many, contract):
+def test_variable_cache_updates_in_compiled_graph(many, contract):
     posterior = many.posterior("variable")
     compiled = tf.function(posterior.predict_f)
     old = compiled(contract.Xnew)
@@ -130,8 +130,8 @@ def test_a_variable_cache_follows_in_a_compiled_graph(many, contract):
     assert compiled.experimental_get_tracing_count() == 1
 
 
-def test_a_tensor_cache_is_updated_on_demand(subject, model, contract):
-    """It does not follow data. (The kernel and the mean function of a posterior are the model's own objects.)"""
+def test_tensor_cache_updates_on_demand(subject, model, contract):
+    """The cache does not follow the data. (A posterior shares kernel and mean function with its model.)"""
     posterior = model.posterior()
     old = posterior.predict_f(contract.Xnew)
     if subject.is_regression:
@@ -145,7 +145,7 @@ def test_a_tensor_cache_is_updated_on_demand(subject, model, contract):
 
 
 @IN_REGRESSION
-def test_more_rows_than_a_chunk(many):
+def test_predicts_several_chunks(many):
     model = many
     Xnew = np.random.default_rng(0).uniform(-3.0, 3.0, size=(10_001, 2))
     posterior = model.posterior()
@@ -166,7 +166,7 @@ def test_more_rows_than_a_chunk(many):
 @pytest.mark.parametrize(
     ("full_cov", "compiled"), [(True, False), (False, True)], ids=["covariances eager", "variances compiled"]
 )
-def test_derivatives_of_predictions(model, contract, full_cov, compiled, request):
+def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled, request):
     """In Xnew and all hyperparameters, against central differences with h = 1e-5: h^2 f''' + eps / h = 1e-10 or so."""
     if hasattr(model, "sites"):
         reason = "sites follow the hyperparameters; predictions are differentiated as if L, A and c were constants"
@@ -177,7 +177,7 @@ def test_derivatives_of_predictions(model, contract, full_cov, compiled, request
 
 @IN_REGRESSION
 @pytest.mark.parametrize("full_cov", [True, False])
-def test_derivatives_of_predictions_in_the_inputs(model, contract, full_cov):
+def test_input_gradients_match_finite_differences(model, contract, full_cov):
     Xnew = tf.Variable(contract.Xnew[:3])
     compare_derivatives(model, Xnew, [Xnew], full_cov=full_cov, compiled=False)
 
@@ -211,7 +211,7 @@ def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
 
 
 @IN_REGRESSION
-def test_q_of_u_is_that_of_the_predictions(many, contract):
+def test_q_u_reproduces_predictions(many, contract):
     """An SVGP with this q(u) predicts the same; the mean function is not part of u."""
     model = many
     mean, cov = model.compute_qu()
@@ -233,15 +233,15 @@ def test_q_of_u_is_that_of_the_predictions(many, contract):
 
 
 @IN_REGRESSION
-def test_predictions_of_a_prior_far_away(model):
+def test_predictions_far_away_equal_prior(model):
     mean, variance = model.predict_f(np.full((1, 2), 1e3))
     np.testing.assert_allclose(mean, 0.1, rtol=1e-15)
     np.testing.assert_allclose(variance, 1.2, rtol=1e-15)
 
 
 @IN_REGRESSION
-def test_samples_of_a_covariance_that_cannot_be_factorized(shared, contract):
-    """Twenty times the same input, without jitter: an error, not samples that are no numbers."""
+def test_samples_of_singular_covariance_raise(shared, contract):
+    """Twenty copies of one input without jitter raise an error instead of giving NaN."""
     with (
         gpflow.config.as_context(gpflow.config.Config(jitter=0.0)),
         pytest.raises(tf.errors.InvalidArgumentError, match=r"posterior samples are not finite\. Try: a larger jitter"),

@@ -1,4 +1,4 @@
-"""How every model is listed, copied, restored and exported. What is copied is equal, bit by bit, unless said."""
+"""Every model is listed, copied, restored and exported; copies are bit-identical unless stated."""
 
 import copy
 
@@ -35,7 +35,7 @@ saved = pytest.mark.parametrize(
 
 
 @saved_regression
-def test_summary_and_parameters_leave_out_the_data(model, capsys):
+def test_summary_and_parameters_exclude_data(model, capsys):
     print_summary(model, fmt="simple")
     printed = capsys.readouterr().out
     names = list(parameter_dict(model))
@@ -49,8 +49,8 @@ def test_summary_and_parameters_leave_out_the_data(model, capsys):
 
 
 @saved
-def test_parameters_go_round(subject, make, model, contract):
-    """Values are transformed twice on the way, 2 eps of each."""
+def test_parameter_dict_round_trip(subject, make, model, contract):
+    """Values are transformed twice: an error of 2 eps."""
     fresh = make()
     contract.perturb(model, size=0.1)
     expected = float(subject.loss(model)())
@@ -61,7 +61,7 @@ def test_parameters_go_round(subject, make, model, contract):
 
 @pytest.mark.parametrize("duplicate", some_slow([gpflow.utilities.deepcopy, copy.deepcopy], 1), ids=["gpflow", "copy"])
 @saved
-def test_a_copy_is_independent(subject, model, contract, duplicate):
+def test_copy_is_independent(subject, model, contract, duplicate):
     subject.loss(model)()
     loss, predictions = float(subject.loss(model)()), model.predict_f(contract.Xnew)
     other = duplicate(model)
@@ -79,7 +79,7 @@ def test_a_copy_is_independent(subject, model, contract, duplicate):
 
 
 @saved_regression
-def test_a_copy_of_a_compiled_model_is_trained_on_its_own(model):
+def test_copy_of_compiled_model_trains_independently(model):
     model.training_loss_closure(compile=True)()
     before = float(model.training_loss())
     other = gpflow.utilities.deepcopy(model)
@@ -89,8 +89,8 @@ def test_a_copy_of_a_compiled_model_is_trained_on_its_own(model):
 
 
 @saved
-def test_a_checkpoint_restores_what_was_learned_and_chosen(subject, make, model, contract, tmp_path):
-    """Into a model of other data, another q and another alpha; the data themselves are given again."""
+def test_checkpoint_restores_parameters_and_settings(subject, make, model, contract, tmp_path):
+    """Restore into a model with different data, q and alpha; then assign the data again."""
     trained, with_data = model, contract.holds_data(model)
     contract.perturb(trained, size=0.1)
     powers = getattr(trained, "alpha", None)
@@ -126,8 +126,8 @@ def test_a_checkpoint_restores_what_was_learned_and_chosen(subject, make, model,
 
 
 @saved_regression
-def test_a_checkpoint_of_the_optimizer_state_continues(make, tmp_path):
-    """Two steps, saved, two more; or restored and two more: the same."""
+def test_checkpoint_continues_optimizer(make, tmp_path):
+    """Two steps, then two more, with and without restoring in between: the results are equal."""
     adam = gpflow.keras.tf_keras.optimizers.Adam
 
     def steps(model, optimizer):
@@ -145,7 +145,7 @@ def test_a_checkpoint_of_the_optimizer_state_continues(make, tmp_path):
 
 
 @saved
-def test_a_frozen_model_predicts_the_same(subject, model, contract):
+def test_frozen_model_predicts_the_same(subject, model, contract):
     frozen = freeze(model)
     assert frozen.trainable_variables == ()
     assert float(subject.loss(frozen)()) == pytest.approx(float(subject.loss(model)()), rel=EXACT)
@@ -157,7 +157,7 @@ def test_a_frozen_model_predicts_the_same(subject, model, contract):
 
 @saved_regression
 @pytest.mark.parametrize("cache", some_slow(["tensor", "variable"], quick=["variable"]))
-def test_an_exported_posterior(model, contract, tmp_path, cache):
+def test_exported_posterior_predicts_the_same(model, contract, tmp_path, cache):
     contract.perturb(model)
     posterior = model.posterior(cache)
     module = tf.Module()
@@ -177,7 +177,7 @@ def test_an_exported_posterior(model, contract, tmp_path, cache):
 
 
 @saved
-def test_an_exported_model(make, contract, tmp_path):
+def test_exported_model_predicts_the_same(make, contract, tmp_path):
     """GPflow's documented way: a compiled function as an attribute of the model. Later changes do not matter."""
     model = make()
     contract.perturb(model, size=0.1)
@@ -192,7 +192,7 @@ def test_an_exported_model(make, contract, tmp_path):
 
 
 @saved_regression
-def test_an_exported_frozen_model(model, contract, tmp_path):
+def test_exported_frozen_model_predicts_the_same(model, contract, tmp_path):
     frozen = freeze(model)
     module = tf.Module()
     module.model = frozen

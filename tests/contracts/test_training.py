@@ -1,4 +1,4 @@
-"""What every objective must be: differentiable, compiled as eager, trainable by GPflow's and Keras' optimizers."""
+"""Every objective is differentiable, equal compiled and eagerly, and trainable by GPflow and Keras optimizers."""
 
 import gpflow
 import numpy as np
@@ -9,7 +9,7 @@ from gpflow.keras import tf_keras
 from model_registry import IN_REGRESSION
 
 
-def test_every_variable_has_a_derivative(subject, model, compiled, contract):
+def test_every_variable_has_a_gradient(subject, model, compiled, contract):
     """Finite and not zero, and compiled what it is eagerly to 1e-12: other orders of a few sums, 100 eps or so."""
     loss, gradients = contract.value_and_gradient(model, subject.loss(model))
     assert loss.shape == () and loss.dtype == tf.float64
@@ -42,11 +42,11 @@ def compare_slopes(model, loss, contract):
     assert float(loss()) == pytest.approx(float(value), rel=1e-12)
 
 
-def test_derivatives_equal_finite_differences(many, compiled, contract):
+def test_gradients_match_finite_differences(many, compiled, contract):
     compare_slopes(many, compiled(many), contract)
 
 
-def test_derivatives_of_a_stream_whose_points_stay(contract):
+def test_gradients_of_stream_with_fixed_inducing_points(contract):
     """
     In all variables but Z. In Z the bound jumps there, by some 10 times the jitter: an old and a new inducing point at
     one place share it, and are two with one each otherwise.
@@ -59,7 +59,7 @@ def test_derivatives_of_a_stream_whose_points_stay(contract):
 
 
 @IN_REGRESSION
-def test_the_upper_bound_is_above_all(model):
+def test_upper_bound_exceeds_objective(model):
     if not hasattr(model, "upper_bound"):
         pytest.skip("no upper bound is known for sites of any likelihood")
     exact = gpflow.models.GPR(
@@ -89,8 +89,8 @@ def test_adam_improves_the_objective(model, compiled):
     assert float(loss()) < before - 1e-2
 
 
-def test_a_compiled_objective_is_traced_once(subject, model, compiled, contract):
-    """Whatever changes: variables, alpha, data or their number. What it gives is what it gives eagerly."""
+def test_compiled_objective_is_traced_once(subject, model, compiled, contract):
+    """Changes of variables, alpha, data or their number do not retrace; the results equal eager evaluation."""
     loss, eager = compiled(model), subject.loss(model)
     seen = [float(loss())]
     for seed in range(2):
@@ -105,7 +105,7 @@ def test_a_compiled_objective_is_traced_once(subject, model, compiled, contract)
 
 
 @IN_REGRESSION
-def test_priors_count(make):
+def test_priors_are_added_to_loss(make):
     model = make()
     before = float(model.training_loss())
     model.kernel.variance.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(1.0))
@@ -115,7 +115,7 @@ def test_priors_count(make):
 
 
 @IN_REGRESSION
-def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
+def test_outputs_are_exchangeable_and_additive(make):
     """Outputs are independent given kernel and noise: two are the sum of one each. (Penalties count once for each.)"""
     both = make(2, mean_function=None)
     X, Y = (values.numpy() for values in both.data)
@@ -128,7 +128,7 @@ def test_the_order_of_outputs_does_not_matter_and_they_add_up(make):
 
 
 @IN_REGRESSION
-def test_fixed_variables_are_left_alone(make):
+def test_untrainable_variables_are_unchanged(make):
     model = make()
     gpflow.set_trainable(model.inducing_variable, False)
     gpflow.set_trainable(model.likelihood, False)

@@ -62,7 +62,7 @@ def probability(kind, mean, variance):
 # --- log Phi --------------------------------------------------------------------------------------------------------
 
 
-def test_log_ndtr():
+def test_log_ndtr_matches_high_precision():
     edge = [-12.0, np.nextafter(-12.0, -13.0), np.nextafter(-12.0, 0.0), -1e-300, 0.0, 1e-300]
     x = np.concatenate([np.linspace(-300.0, 37.0, 1500), np.random.default_rng(0).uniform(-14.0, 8.0, 500), edge])
     found, expected = log_ndtr(tf.constant(x)).numpy(), [log_phi(value) for value in x]
@@ -72,7 +72,7 @@ def test_log_ndtr():
     assert np.all(error[~below] <= (20 + 2 * x[~below] ** 2) * UNIT)
 
 
-def test_log_ndtr_of_extremes():
+def test_log_ndtr_extremes():
     x = tf.constant([-1e150, -1e10, 40.0, 1e10], tf.float64)
     np.testing.assert_allclose(log_ndtr(x), [-0.5e300, -0.5e20, 0.0, 0.0], rtol=1e-15, atol=1e-300)
     assert np.all(np.isfinite(log_ndtr(tf.constant([], tf.float64))))
@@ -96,14 +96,14 @@ def test_log_ndtr_gradient():
 
 
 def call(function, *columns):
-    """A likelihood's method on columns of numbers, with X."""
+    """Call a method of a likelihood on columns of numbers, with X."""
     columns = [tf.constant(np.asarray(column, float)[:, None]) for column in columns]
     return function(tf.zeros_like(columns[0]), *columns)
 
 
 @both
 @both_labels
-def test_log_prob(kind, labels):
+def test_log_prob_matches_high_precision(kind, labels):
     """Good to 1e-14 where log p is not below 1e-80; the sum of both is 1."""
     likelihood = kind(labels=labels)
     low, high = (call(likelihood.log_prob, F, np.full(9, label)).numpy() for label in labels)
@@ -113,8 +113,8 @@ def test_log_prob(kind, labels):
 
 
 @both
-def test_log_prob_far_out(kind):
-    """Neither overflows nor underflows."""
+def test_log_prob_in_the_tails(kind):
+    """log p neither overflows nor underflows."""
     found = call(kind().log_prob, [-800.0, 800.0, 800.0, -800.0], [1.0, 1.0, 0.0, 0.0]).numpy()
     assert found[1] == 0.0 and found[3] == 0.0 and found[0] == found[2]
     assert found[0] == pytest.approx(float(LOG_CDF[kind](-800.0)), rel=1e-14)
@@ -122,7 +122,7 @@ def test_log_prob_far_out(kind):
 
 @both
 @both_labels
-def test_conditional_moments(kind, labels):
+def test_conditional_moments_match_probabilities(kind, labels):
     likelihood, (low, high) = kind(labels=labels), labels
     mean, variance = (call(method, F) for method in (likelihood.conditional_mean, likelihood.conditional_variance))
     p = floats(mp.exp(LOG_CDF[kind](f)) for f in F)
@@ -134,7 +134,7 @@ def test_conditional_moments(kind, labels):
 
 @both
 @both_labels
-def test_predictions(kind, labels):
+def test_predictions_match_quadrature(kind, labels):
     """
     Probit: in closed form. Logit: by GPflow's Gauss-Hermite with 20 nodes, good to 1e-3 at variance 9 (a sigmoid over
     three units, nodes that are 1.4 apart).
@@ -150,7 +150,7 @@ def test_predictions(kind, labels):
         np.testing.assert_allclose(density, expected, rtol=20 * tolerance)
 
 
-def test_a_certain_prediction_keeps_its_digits():
+def test_certain_predictions_are_accurate():
     """log p = -1e-23, not 0."""
     found = float(call(Probit().predict_log_density, [10.0], [1e-4], [1.0])[0])
     assert found == pytest.approx(float(log_phi(mpf(10) / mp.sqrt(1 + mpf(1e-4)))), rel=1e-12)
@@ -158,7 +158,7 @@ def test_a_certain_prediction_keeps_its_digits():
 
 @both
 @both_labels
-def test_predict_y_of_several_outputs(kind, labels):
+def test_predict_y_with_several_outputs(kind, labels):
     """Densities are summed over outputs, means are not."""
     likelihood, X = kind(labels=labels), np.zeros((3, 1))
     Fmu, Fvar = np.array([[0.3, -1.0], [2.0, 0.1], [-0.4, 0.0]]), np.full((3, 2), 0.7)
@@ -171,7 +171,7 @@ def test_predict_y_of_several_outputs(kind, labels):
 
 @both
 @both_labels
-def test_variational_expectations_are_gpflow_quadrature(kind, labels):
+def test_variational_expectations_match_integrals(kind, labels):
     """Against E log S in 20 digits: 20 nodes are good to 1e-6 at variance 1 (poles at a distance of 2 or more)."""
     likelihood, variance = kind(labels=labels), np.full(5, 0.5)
     found = call(likelihood.variational_expectations, MEANS, variance, np.full(5, labels[1]))
@@ -192,15 +192,15 @@ def test_variational_expectations_are_gpflow_quadrature(kind, labels):
 
 
 @both
-def test_labels_at_the_door(kind):
+def test_rejects_invalid_labels(kind):
     for labels in ((1, 2), (1, 0), (0, 1, 2), (-1, 0)):
         with pytest.raises(ValueError, match=r"labels must be \(0, 1\) or \(-1, 1\), got"):
             kind(labels=labels)
     assert kind(labels=[-1, 1]).labels == (-1, 1) and kind().labels == (0, 1)
 
 
-def test_not_gpflows_probit():
-    """Which mixes 0.002 of a fair coin into it."""
+def test_differs_from_squashed_probit():
+    """GPflow's probit mixes in a fair coin with weight 0.002."""
     f = np.array([[-1.5], [0.2], [7.0]])
     gpflows = gpflow.likelihoods.Bernoulli().conditional_mean(np.zeros((3, 1)), f)
     ours = Probit().conditional_mean(np.zeros((3, 1)), f)

@@ -1,4 +1,4 @@
-"""What each likelihood accepts as Y, at the door of a model and by itself."""
+"""Observations accepted by each likelihood, alone and in models."""
 
 import gpflow
 import numpy as np
@@ -70,7 +70,7 @@ def name(value):
     return type(value()).__name__ if callable(value) else None
 
 
-def test_good_observations_are_accepted():
+def test_accepts_valid_observations():
     for likelihood, values in ACCEPTED:
         check_observations(likelihood(), column(*values))
         kernel = gpflow.kernels.SquaredExponential()
@@ -78,7 +78,7 @@ def test_good_observations_are_accepted():
         np.testing.assert_array_equal(model.data[1], column(*values))
 
 
-def test_bad_observations_are_refused():
+def test_rejects_invalid_observations():
     for likelihood, values, what, which in REFUSED:
         with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must hold") as caught:
             check_observations(likelihood(), column(*values))
@@ -89,16 +89,16 @@ def test_bad_observations_are_refused():
         assert str(at_the_door.value) == str(caught.value)
 
 
-def test_several_columns():
-    """The first value that is refused, row by row, and how many there are."""
+def test_error_names_first_invalid_value():
+    """The error reports the first invalid value in row order and the number of invalid values."""
     Y = np.array([[0, 1], [1, 0], [1, 3], [2, 3]], dtype=float)
     with pytest.raises(ValueError, match=r"got 3 in row 2 \(3 such values\)"):
         check_observations(Probit(), Y)
     check_observations(Probit(), np.minimum(Y, 1.0))
 
 
-def test_switched():
-    """The last column says which likelihood a row has."""
+def test_switched_checks_last_column():
+    """The last column is the index of the likelihood."""
     likelihood = SwitchedLikelihood([Gaussian(), StudentT()])
     check_observations(likelihood, np.array([[0.3, 0], [-7.0, 1]]))
     for wrong in (2.0, -1.0, 0.5):
@@ -107,12 +107,12 @@ def test_switched():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_and_infinity_are_rejected(bad):
+def test_rejects_nan_and_infinity(bad):
     with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite.*row 1"):
         PEP((X, column(0, bad, 1, 1)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
 
 
-def test_new_data_are_checked_too():
+def test_new_data_are_checked():
     model = PEP((X, column(0, 1, 1, 0)), gpflow.kernels.SquaredExponential(), Probit(), X[:2])
     before = [values.numpy() for values in (*model.data, model.sites.precision)]
     for Y in (column(-1, 1, 1, -1), column(0, 1, np.nan, 1)):
@@ -144,8 +144,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", [PEP, APEP, ARPEP, RPAPEP, StreamingSVGP])
-def test_every_entry_checks_it(kind):
-    """With the same validator: scores, objectives, training and held-out rows."""
+def test_every_entry_point_checks_observations(kind):
+    """Scores, objectives, training and held-out rows use the same check."""
     made, good, external = model(kind), column(0, 1, 1, 0), kind is not PEP
     calls = [
         lambda Y: made.predict_log_density((X, Y)),
@@ -166,7 +166,7 @@ def test_every_entry_checks_it(kind):
 
 
 @pytest.mark.parametrize("bad", ["labels", "nan"])
-def test_a_compiled_objective_checks_it_too(bad):
+def test_compiled_objective_checks_observations(bad):
     made, (Y, _) = model(APEP), BAD[bad]
     compiled = tf.function(made.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
     assert np.isfinite(compiled((X, column(0, 1, 1, 0))))
@@ -174,8 +174,8 @@ def test_a_compiled_objective_checks_it_too(bad):
         compiled((X, Y))
 
 
-def test_held_out_rows_of_gpflow_s_models():
-    """One column of labels is not broadcast against several functions, nor several against one."""
+def test_checks_held_out_rows_of_gpflow_models():
+    """A single column of labels is not broadcast against several latent functions, nor the reverse."""
     kernel = gpflow.kernels.SquaredExponential()
     for C, columns in ((1, 2), (2, 1)):
         made = gpflow.models.SVGP(kernel, Gaussian(), X[:2].copy(), num_latent_gps=C, num_data=4)
@@ -186,8 +186,8 @@ def test_held_out_rows_of_gpflow_s_models():
             fit(made, (X, np.zeros((4, columns))), max_iterations=1)
 
 
-def test_outputs_that_mix_latent_functions():
-    """They are as many as the mixing matrix has rows."""
+def test_mixed_outputs_have_as_many_columns_as_mixing_rows():
+    """The number of outputs is the number of rows of the mixing matrix."""
     kernels = [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern32()]
     kernel = gpflow.kernels.LinearCoregionalization(kernels, W=np.ones((3, 2)))
     points = gpflow.inducing_variables.SharedIndependentInducingVariables(
@@ -200,8 +200,8 @@ def test_outputs_that_mix_latent_functions():
 
 
 @pytest.mark.parametrize("batch", some_slow([[], [3], [2, 3]], quick=[[2, 3]]))
-def test_predicted_densities_in_batches(batch):
-    """Values are checked, and computed, whatever dimensions come first."""
+def test_predict_log_density_accepts_batch_dimensions(batch):
+    """Values are checked and computed for any leading dimensions."""
     made, Y = model(PEP), np.broadcast_to(column(0, 1, 1, 0), [*batch, 4, 1])
     found = made.predict_log_density((np.broadcast_to(X, [*batch, 4, 1]), Y))
     expected = made.predict_log_density((X, column(0, 1, 1, 0)))

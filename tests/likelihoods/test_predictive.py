@@ -1,4 +1,4 @@
-"""Predictions of ordinal labels agree with numerical integration; those of other likelihoods are GPflow's."""
+"""Predictions of ordinal labels agree with numerical integration; other likelihoods use GPflow's predictions."""
 
 import gpflow
 import numpy as np
@@ -23,13 +23,13 @@ def ordinal(sigma=0.7):
 
 
 def probability(label, f, sigma):
-    """GPflow's: differences of (1 - 2e-3) Phi + 1e-3."""
+    """GPflow's probabilities: differences of (1 - 2e-3) Phi + 1e-3."""
     cumulative = np.concatenate([[0.0], norm.cdf((EDGES - f) / sigma), [1.0]])
     return 0.998 * (cumulative[label + 1] - cumulative[label])
 
 
 def expected(function, mean, variance):
-    """Over f ~ N(mean, variance), to 1e-11."""
+    """Expectation over f ~ N(mean, variance), with an error of 1e-11."""
     sd = np.sqrt(variance)
     kinks = [place for place in (EDGES - mean) / sd if abs(place) < 10.0]
     value, _ = quad(lambda t: function(mean + sd * t) * norm.pdf(t), -10.0, 10.0, points=kinks, epsabs=1e-13, limit=500)
@@ -37,7 +37,7 @@ def expected(function, mean, variance):
 
 
 @pytest.mark.parametrize("sigma", [0.05, 0.7, 3.0])
-def test_ordinal(sigma):
+def test_ordinal_matches_quadrature(sigma):
     for mean, variance in [(0.0, 1.0), (0.3, 1e-3), (-2.0, 25.0), (6.0, 0.5), (40.0, 1.0)]:
         likelihood, f = ordinal(sigma), (np.array([[mean]]), np.array([[variance]]))
         probabilities = [expected(lambda f, k=k: probability(k, f, sigma), mean, variance) for k in range(4)]
@@ -50,8 +50,8 @@ def test_ordinal(sigma):
             assert float(np.exp(density[0])) == pytest.approx(p + 1e-6, abs=1e-10)
 
 
-def test_several_columns_and_dimensions():
-    """Labels of a row are independent given f; dimensions before rows are kept."""
+def test_several_columns_and_batch_dimensions():
+    """Labels of a row are independent given f; leading dimensions are preserved."""
     rng = np.random.default_rng(0)
     mean, variance, labels = rng.normal(size=(2, 5, 3)), rng.uniform(size=(2, 5, 3)), rng.integers(0, 4, (2, 5, 3))
     density = predicted_log_density(ordinal(), np.zeros((2, 5, 1)), mean, variance, labels)
@@ -65,8 +65,8 @@ def test_several_columns_and_dimensions():
 
 
 @pytest.mark.parametrize("columns", some_slow([1, 2], quick=[2]))
-def test_a_model_predicts_ordinal_labels(columns):
-    """Its predictions are those of its marginals, and near the data; held-out scores are finite."""
+def test_model_predicts_ordinal_labels(columns):
+    """Predictions follow from the marginals and are close to the data; held-out scores are finite."""
     labels = np.tile(Y, columns)
     model = PEP((X, labels), gpflow.kernels.SquaredExponential(2.0), ordinal(0.3), X[::3].copy(), alpha=0.5)
     mean, variance = (np.asarray(each) for each in model.predict_y(X))
@@ -85,7 +85,7 @@ def test_a_model_predicts_ordinal_labels(columns):
 @pytest.mark.parametrize(
     "likelihood", [gpflow.likelihoods.Bernoulli(), gpflow.likelihoods.Poisson(), gpflow.likelihoods.StudentT()]
 )
-def test_other_likelihoods_are_gpflow_s(likelihood):
+def test_other_likelihoods_use_gpflow(likelihood):
     f = np.array([[0.3], [-1.0]]), np.array([[0.5], [2.0]])
     labels = np.array([[1.0], [0.0]])
     for found, gpflow_s in zip(

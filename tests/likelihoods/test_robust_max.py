@@ -1,4 +1,4 @@
-"""MultiClassRobustMax: its densities, against GPflow's with many nodes, the references and sums over classes."""
+"""MultiClassRobustMax against GPflow with many nodes, references and sums over classes."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def likelihood():
 
 @pytest.fixture
 def gpflows():
-    """The same likelihood; 300 nodes are enough for variances as equal as these, its squashing is switched off."""
+    """GPflow's likelihood with 300 nodes, enough for variances of similar size, and without squashing."""
     link = gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C)
     link._squash = 0.0
     likelihood = gpflow.likelihoods.MultiClass(C, link)
@@ -34,7 +34,7 @@ def gpflows():
     return likelihood
 
 
-def test_it_is_gpflows(likelihood, gpflows):
+def test_equals_gpflow(likelihood, gpflows):
     F = MEAN
     np.testing.assert_allclose(likelihood.log_prob(X, F, Y), gpflows.log_prob(X, F, Y), rtol=1e-14)
     for name in ("conditional_mean", "conditional_variance"):
@@ -47,8 +47,8 @@ def test_it_is_gpflows(likelihood, gpflows):
         np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-def test_gpflows_own_quadrature_errs(likelihood):
-    """Twenty nodes and a squashed link, as it comes: about 1e-6 here, and 1e-4 where f_y varies most."""
+def test_gpflow_quadrature_is_less_accurate(likelihood):
+    """By default GPflow uses twenty nodes and a squashed link: errors are about 1e-6, and 1e-4 if f_y varies most."""
     theirs = gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.02 * (C - 1) / C))
     for spread, least in ((1.0, 1e-7), (30.0, 1e-4)):
         variance = np.where(np.arange(C) == Y, spread, 1.0) * VARIANCE
@@ -57,8 +57,8 @@ def test_gpflows_own_quadrature_errs(likelihood):
 
 
 @pytest.mark.parametrize("case", REFERENCES, ids=lambda case: case["name"])
-def test_references(case):
-    """Right to 1e-12 (P) and 1e-10, as stated there."""
+def test_matches_references(case):
+    """Errors below 1e-12 (P) and 1e-10 (derivatives)."""
     for convention in ["paper", "gpflow"]:
         inputs, expected = case["inputs"], case["expected"]
         num = inputs["C"]
@@ -76,7 +76,7 @@ def test_references(case):
         assert float(likelihood.predict_log_density(*row)[0]) == pytest.approx(named["logZ_alpha=1"], abs=1e-10)
 
 
-def test_probabilities_add_up(likelihood):
+def test_probabilities_sum_to_one(likelihood):
     mean, variance = likelihood.predict_mean_and_var(X, 3.0 * MEAN, 10.0**MEAN)
     np.testing.assert_allclose(np.sum(mean, axis=1), 1.0, rtol=1e-10)
     np.testing.assert_allclose(variance, mean * (1.0 - mean), rtol=1e-15)
@@ -84,7 +84,7 @@ def test_probabilities_add_up(likelihood):
     np.testing.assert_allclose(np.exp(np.transpose(densities)), mean, rtol=1e-12)
 
 
-def test_two_classes():
+def test_two_classes_match_closed_form():
     """Phi((m_1 - m_0)/sqrt(v_0 + v_1))."""
     likelihood = MultiClassRobustMax(2, epsilon=0.1)
     z = (MEAN[:, 1] - MEAN[:, 0]) / np.sqrt(VARIANCE[:, 0] + VARIANCE[:, 1])
@@ -94,7 +94,7 @@ def test_two_classes():
     )
 
 
-def test_order_of_classes_does_not_matter(likelihood):
+def test_is_invariant_to_class_order(likelihood):
     order = np.array([2, 0, 3, 1])
     place = np.argsort(order)
     relabeled = place[Y[:, 0].astype(int)][:, None].astype(float)
@@ -104,7 +104,7 @@ def test_order_of_classes_does_not_matter(likelihood):
 
 
 @pytest.mark.parametrize("name", ["variational_expectations", "predict_log_density"])
-def test_derivatives(likelihood, name):
+def test_derivatives_match_finite_differences(likelihood, name):
     """In moments and epsilon, by differences of fourth order with h = 1e-3, which err by 1e-11 or so over 1e-3."""
     gpflow.set_trainable(likelihood.epsilon, True)
     mean, variance = tf.Variable(MEAN), tf.Variable(VARIANCE)
@@ -128,8 +128,8 @@ def test_derivatives(likelihood, name):
         assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-8, abs=1e-8)
 
 
-def test_many_rows(likelihood, monkeypatch):
-    """More than are integrated at a time; also none at all."""
+def test_several_chunks_of_rows(likelihood, monkeypatch):
+    """More rows than a chunk, and no rows."""
     monkeypatch.setattr("gpflow_pep.likelihoods.robust_max._VALUES_PER_CHUNK", 2**8)
     rows = 400
     mean, variance = np.tile(MEAN[:1], (rows, 1)), np.tile(VARIANCE[:1], (rows, 1))
@@ -139,8 +139,8 @@ def test_many_rows(likelihood, monkeypatch):
     assert likelihood.log_prob_largest(tf.zeros([0], tf.int32), mean[:0], variance[:0]).shape == (0,)
 
 
-def test_more_classes_than_are_integrated_at_a_time(monkeypatch):
-    """All alike: each is the largest with probability 1/C, and the slopes in the means of the others are equal."""
+def test_more_classes_than_a_chunk(monkeypatch):
+    """Identical f_k: each is the largest with probability 1/C, and slopes in all other means are equal."""
     monkeypatch.setattr("gpflow_pep.likelihoods.robust_max._VALUES_PER_CHUNK", 2**8)
     number = 2**8 + 1
     mean, label = tf.zeros([1, number], tf.float64), tf.constant([7], tf.int32)
@@ -153,7 +153,7 @@ def test_more_classes_than_are_integrated_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("label", [-1.0, 4.0, 0.5, np.nan])
-def test_labels_are_checked(likelihood, label):
+def test_rejects_invalid_labels(likelihood, label):
     for compiled in [False, True]:
         evaluate = tf.function(likelihood.log_prob, autograph=False) if compiled else likelihood.log_prob
         wrong = tf.constant(np.where(np.arange(N)[:, None] == 3, label, Y))
@@ -161,7 +161,7 @@ def test_labels_are_checked(likelihood, label):
             evaluate(tf.constant(X), tf.constant(MEAN), wrong)
 
 
-def test_bad_arguments_are_refused():
+def test_rejects_invalid_arguments():
     for arguments, message in [
         ((1,), "num_classes must be at least 2, got 1"),
         ((2.5,), "num_classes must be a whole number"),

@@ -1,4 +1,4 @@
-"""Panels that are divided: what is never resolved is not divided for ever."""
+"""Adaptive quadrature: exactness for polynomials, and termination at singularities."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from gpflow_pep.maths import Evaluated, Panels, integrate
 from gpflow_pep.maths.adaptive_quadrature import gauss_legendre
 
 
-def test_a_panel_around_a_singularity():
-    """At 0: after 60 halvings the panel there is accepted as it is; the integral is of 1."""
+def test_singularity_terminates():
+    """The panel at 0 is accepted unresolved after 60 halvings; the integrand is 1."""
     levels = []
 
     def evaluate(panels):
@@ -25,7 +25,7 @@ def test_a_panel_around_a_singularity():
     np.testing.assert_allclose(total, [[1.0]], rtol=1e-12)
 
 
-def test_integrals_of_polynomials():
+def test_integrates_linear_functions_exactly():
     """Two rows, one of them of two panels, divided to a width of 1/4: 1 + x is integrated exactly."""
 
     def evaluate(panels):
@@ -42,7 +42,7 @@ def test_integrals_of_polynomials():
     np.testing.assert_array_equal(middle[:, 0], left + half)
 
 
-def test_the_rule_integrates_polynomials():
+def test_rule_integrates_polynomials_exactly():
     """
     Degree 22 exactly, from -1 up to each of 23 nodes and to 1. Values are up to 1; the moduli of
     the 23 terms add up to less than 46: 1e-14.
@@ -57,7 +57,7 @@ def test_the_rule_integrates_polynomials():
     np.testing.assert_allclose(highest @ rule.last_coefficients, [0.0, 0.0, 1.0], rtol=0.0, atol=1e-13)
 
 
-def test_xla_is_refused():
+def test_rejects_xla():
     first = Panels(tf.constant([0]), tf.zeros([1], tf.float64), tf.ones([1], tf.float64))
 
     @tf.function(jit_compile=True, autograph=False)

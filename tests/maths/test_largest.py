@@ -38,7 +38,7 @@ def exact(label, mean, variance):
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_two_classes(label):
+def test_two_classes_match_closed_form(label):
     """P = Phi((m_y - m_k)/sqrt(v_y + v_k)), down to 1e-300."""
     rng = np.random.default_rng(81)
     mean = rng.normal(size=(2, 200)) * np.geomspace(0.1, 1000.0, 200)
@@ -74,7 +74,7 @@ SMALLEST = {"moderate": 0.03, "ten": 1e-3, "unequal": 1e-9, "very unequal": 1e-9
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_several_classes(case):
+def test_several_classes_match_dense_quadrature(case):
     C, spread, (low, high) = CASES[case]
     rng = np.random.default_rng(82)
     R = 40
@@ -89,8 +89,8 @@ def test_several_classes(case):
     assert np.abs(np.expm1(log_prob - expected)[at_hand]).max() < CLOSE
 
 
-def test_a_hundred_classes():
-    """Equal ones have 1/C each; others add up to 1."""
+def test_hundred_equal_classes():
+    """Equal Gaussians have probability 1/C; for unequal Gaussians the probabilities sum to 1."""
     C = 100
     equal = found(np.arange(C), np.zeros((C, C)), np.full((C, C), 0.7))
     np.testing.assert_allclose(np.exp(equal.log_prob), 1.0 / C, rtol=CLOSE)
@@ -102,7 +102,7 @@ def test_a_hundred_classes():
 
 
 @pytest.mark.parametrize("other", [1e-8, 1e-10, 1e-13, 1e-20, 1e-30, 0.0])
-def test_a_step_of_any_sharpness_at_any_place(other):
+def test_steep_steps_are_resolved(other):
     """
     Where f_k hardly varies the integrand begins with a step of its standard deviation, which nodes must not miss.
 
@@ -122,15 +122,15 @@ def test_a_step_of_any_sharpness_at_any_place(other):
     assert error[1].max() < SLOPE_CLOSE + 1e-14 / max(np.sqrt(other), 1e-13)
 
 
-def test_behind_one_that_hardly_varies():
-    """P = Phi(-m/sqrt(v_y + v_k)), while a third one never matters: 3e-7 to 1e-268."""
+def test_nearly_constant_competitor():
+    """P = Phi(-m/sqrt(v_y + v_k)), from 3e-7 to 1e-268; the third Gaussian has no effect."""
     behind = np.array([5.0, 8.0, 20.0, 35.0])
     variance = np.array([[1.0], [1e-12], [0.3]]) * np.ones(4)
     result = found(np.zeros(4), np.stack([np.zeros(4), behind, np.full(4, -60.0)]), variance)
     np.testing.assert_allclose(np.expm1(result.log_prob - log_ndtr(-behind / np.sqrt(1.0 + 1e-12))), 0.0, atol=CLOSE)
 
 
-def test_derivatives():
+def test_derivatives_match_finite_differences():
     """By differences of fourth order, h = 2e-3: h^4 F(5)/30 is 1e-12 or so, and rounding 1e-13/h² of the second one."""
     C, R, h = 4, 6, 2e-3
     rng = np.random.default_rng(84)
@@ -148,8 +148,8 @@ def test_derivatives():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_of_no_variance(dtype):
-    """The largest is known, unless two are equal: nothing is infinite or NaN, and no variance grows."""
+def test_zero_variance_is_finite(dtype):
+    """The largest is known unless two are equal; results are finite and no variance increases."""
     rng = np.random.default_rng(86)
     means = [np.array([[1.0, 0.0], [0.5, 1.0]]), rng.normal(size=(10, 30)), rng.normal(size=(10, 30))]
     variances = [np.zeros((2, 2)), np.zeros((10, 30)), rng.integers(0, 2, (10, 30)) * 1.0]
@@ -165,7 +165,7 @@ def test_of_no_variance(dtype):
     assert result.log_prob[1] < -1e20
 
 
-def test_float32():
+def test_single_precision():
     result = largest(tf.constant([1]), tf.constant([[0.2], [0.5]]), tf.constant([[0.7], [1.1]]))
     assert result.log_prob.dtype == tf.float32
     z = 0.3 / np.sqrt(1.8)
@@ -178,11 +178,11 @@ def test_float32():
 
 @pytest.fixture
 def derivatives(monkeypatch):
-    """Puts functions of x in the place of g, g' and -g''; returns the x at which they are asked for."""
+    """Replace g, g' and -g'' by functions of x; return the x at which they are evaluated."""
     asked = []
 
     def replace(function):
-        def replaced(place, inverse, x):
+        def replaced(location, inverse, x):
             asked.append(x.numpy())
             assert len(asked) < 200
             return tuple(tf.convert_to_tensor(value) for value in function(x))
@@ -194,11 +194,11 @@ def derivatives(monkeypatch):
 
 
 ONE = tf.ones([1], tf.float64)
-UNITS = MODULE._Units(place=ONE[None], inverse=ONE[None], mode=0.0 * ONE, height=0.0 * ONE)
+UNITS = MODULE._Units(location=ONE[None], inverse=ONE[None], mode=0.0 * ONE, height=0.0 * ONE)
 
 
-def test_a_mode_that_is_never_reached(derivatives):
-    """g rises for ever: after 100 steps the point that was reached is used."""
+def test_mode_search_stops_after_100_steps(derivatives):
+    """g increases without bound: the search stops after 100 steps."""
     asked = derivatives(lambda x: (0.0 * x, 1.0 + 0.0 * x, 1.0 + 0.0 * x))
     x, _, _ = MODULE._mode(-ONE[None], ONE[None])
     assert len(asked) == 100
@@ -206,8 +206,8 @@ def test_a_mode_that_is_never_reached(derivatives):
     assert float(x[0]) == 99.0
 
 
-def test_an_end_that_is_never_reached(derivatives):
-    """g falls far too much, at once: each step is a half of what is left."""
+def test_end_search_halves_the_reach(derivatives):
+    """g drops far too fast: each step halves the reach."""
     asked = derivatives(lambda x: (-1e3 + 0.0 * x, -2e3 * tf.sign(x) / tf.abs(x), ONE))
     reach = MODULE._reach(UNITS, ONE)
     assert len(asked) == 100
@@ -215,19 +215,19 @@ def test_an_end_that_is_never_reached(derivatives):
 
 
 @pytest.mark.parametrize(("start", "count"), [(36.0, 1), (39.0, 2), (44.0, 2)])
-def test_an_end_that_is_near_enough(derivatives, start, count):
-    """g falls in proportion, so that one step is exact; the next one is worth it where that took a fifth off."""
+def test_end_search_stops_near_the_end(derivatives, start, count):
+    """g is linear, so one step is exact; a second step is taken if the first shortened the reach by a fifth."""
     asked = derivatives(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
     reach = MODULE._reach(UNITS, 60.0 / tf.square(start * ONE))
     assert len(asked) == count and float(reach.left[0]) == pytest.approx(30.0, rel=1e-12)
     assert asked[0][0, 0] == pytest.approx(-start, rel=1e-12)
 
 
-def test_an_integral_that_underflows():
-    """Nothing is divided by 0: log P is that of the smallest number, the rest as if nothing were known."""
+def test_underflowing_integral_is_finite():
+    """No division by 0: log P is the log of the smallest number, and the remaining results equal the prior's."""
     own = tf.constant([[True], [False]])
     two = tf.ones([2, 1], tf.float64)
-    units = MODULE._Units(place=two, inverse=two, mode=0.0 * ONE, height=-10.0 * ONE)
+    units = MODULE._Units(location=two, inverse=two, mode=0.0 * ONE, height=-10.0 * ONE)
     found = MODULE._largest(units, tf.zeros([1, 9], tf.float64), own, two, ONE)
     assert float(found.log_prob[0]) == pytest.approx(-10.0 + np.log(np.finfo(float).tiny / np.sqrt(2.0 * np.pi)))
     for value in found:

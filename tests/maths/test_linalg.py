@@ -1,4 +1,4 @@
-"""A Cholesky factor is right or an error says what is wrong: eagerly, compiled, in gradients and in batches."""
+"""A Cholesky factor is correct or raises an informative error: eagerly, compiled, in gradients and in batches."""
 
 import re
 import warnings
@@ -57,7 +57,7 @@ def way(request):
 
 
 @pytest.mark.parametrize("size", [1, 2, 17])
-def test_the_factor_and_its_derivative_are_tensorflows(size):
+def test_factor_and_gradient_equal_tensorflow(size):
     for shape in [(), (1,), (2, 3)]:
         count = int(np.prod(shape))
         matrices = np.stack([positive_definite(size, seed) for seed in range(count)]).reshape(*shape, size, size)
@@ -75,7 +75,7 @@ def test_the_factor_and_its_derivative_are_tensorflows(size):
         np.testing.assert_allclose(tape.gradient(value, matrix), expected, rtol=0, atol=tolerance)
 
 
-def test_the_message_names_the_matrix(way):
+def test_error_names_the_matrix(way):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         way(INDEFINITE)
     message = str(error.value)
@@ -87,13 +87,13 @@ def test_the_message_names_the_matrix(way):
     assert "Try: another matrix" in message
 
 
-def test_entries_that_are_not_finite_are_reported_as_such(way):
+def test_error_reports_nonfinite_entries(way):
     for value in [np.nan, np.inf, -np.inf]:
         with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
             way(with_entries(value))
 
 
-def test_the_matrix_of_a_batch_that_failed_is_diagnosed(way):
+def test_error_describes_first_failing_matrix_of_batch(way):
     for broken in [INDEFINITE, with_entries(np.nan)]:
         batch = np.stack([positive_definite(3), broken, positive_definite(3, 1), 2.0 * INDEFINITE])
         with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -104,16 +104,16 @@ def test_the_matrix_of_a_batch_that_failed_is_diagnosed(way):
             way(batch.reshape(2, 2, 3, 3))
 
 
-def test_a_singular_matrix_is_no_answer(way):
-    """Ones: the second pivot is exactly 0, and nothing divides by it unnoticed."""
+def test_singular_matrix_raises(way):
+    """In a matrix of ones the second pivot is exactly 0."""
     for matrix in [np.zeros((3, 3)), np.ones((4, 4)), -np.eye(1)]:
         with pytest.raises(tf.errors.InvalidArgumentError, match="the matrix of this test"):
             way(matrix)
 
 
 @pytest.mark.parametrize("batch", [(), (2,), (None,)])
-def test_an_unknown_size_compiles(batch):
-    """Also where the number of matrices is known, but not their size."""
+def test_unknown_size_compiles(batch):
+    """Also if the number of matrices is known, but not their size."""
     function = tf.function(factorized, input_signature=[tf.TensorSpec([*batch, None, None], tf.float64)])
     leading = (2,) * len(batch) + (1, 1)
     for size in (1, 5):
@@ -124,16 +124,16 @@ def test_an_unknown_size_compiles(batch):
     assert function.experimental_get_tracing_count() == 1
 
 
-def test_a_matrix_without_rows(way):
-    """That of a stream which has seen nothing."""
+def test_empty_matrix(way):
+    """As in a stream before its first update."""
     for shape in [(0, 0), (2, 0, 0)]:
         assert way(np.zeros(shape)).shape == shape
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1.0, 1e3])
-def test_the_message_has_the_missing_jitter(dtype, scale):
-    """Of 100 close points, whose covariance is singular to rounding."""
+def test_error_reports_missing_jitter(dtype, scale):
+    """The covariance of 100 close points is singular up to rounding."""
     x = np.linspace(0.0, 3.0, 100)
     matrix = (scale * np.exp(-0.5 * (x[:, None] - x) ** 2)).astype(dtype)
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
@@ -150,8 +150,8 @@ def test_single_precision():
         factorized(INDEFINITE.astype(np.float32))
 
 
-def test_names_and_advice_may_hold_braces():
-    """They are pieced together by tf.strings.format, whose place holder is {}."""
+def test_name_and_advice_may_contain_braces():
+    """The placeholder of tf.strings.format is {}."""
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         cholesky(tf.constant(INDEFINITE), name="K{u}", advice="set {} or {a}")
     assert "K{u}" in str(error.value) and "set {} or {a}" in str(error.value)
@@ -176,14 +176,14 @@ def growing(request):
     return function
 
 
-def test_no_jitter_where_none_is_needed(growing, capfd):
+def test_no_jitter_if_positive_definite(growing, capfd):
     matrix = positive_definite(5)
     np.testing.assert_array_equal(growing(matrix, jitter=1e-6), tf.linalg.cholesky(matrix))
     assert "jitter" not in capfd.readouterr().err
 
 
-def test_the_jitter_grows_and_says_so(growing, capfd):
-    """-1e-7 is overcome at ten times some power of ten, from 1e-12: by 1e-6, at the latest by 1e-5."""
+def test_jitter_increase_is_printed(growing, capfd):
+    """An eigenvalue of -1e-7 needs a jitter of 1e-6, or at most 1e-5."""
     matrix = np.diag([1.0, 1.0, -1e-7])
     factor = growing(matrix).numpy()
     added = factor @ factor.T - matrix
@@ -195,7 +195,7 @@ def test_the_jitter_grows_and_says_so(growing, capfd):
     assert float(raised.group(1)) == pytest.approx(1e-6, abs=1e-20)
 
 
-def test_it_starts_anywhere(growing, capfd):
+def test_any_initial_jitter(growing, capfd):
     for jitter in [0.0, 1e-18, 1e-10]:
         factor = growing(SINGULAR, jitter=jitter).numpy()
         assert np.all(np.isfinite(factor))
@@ -204,14 +204,14 @@ def test_it_starts_anywhere(growing, capfd):
         assert "jitter raised" in capfd.readouterr().err
 
 
-def test_past_the_largest_it_is_an_error(growing):
+def test_exceeding_max_jitter_raises(growing):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu of this test"):
         growing(INDEFINITE)
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu of this test"):
         growing(np.diag([1.0, -2e-4]), max_jitter=1e-4)
 
 
-def test_it_never_takes_more_than_the_largest(growing):
+def test_jitter_is_at_most_max_jitter(growing):
     """-5e-5 needs more than 5e-5; from 1e-12 the next step within 3e-4 is 1e-4."""
     matrix = np.diag([1.0, -5e-5])
     factor = growing(matrix, max_jitter=3e-4).numpy()
@@ -219,13 +219,13 @@ def test_it_never_takes_more_than_the_largest(growing):
     assert 5e-5 < added <= 3e-4
 
 
-def test_entries_that_are_not_finite_are_not_jittered(growing):
+def test_nonfinite_entries_raise_without_jitter(growing):
     with pytest.raises(tf.errors.InvalidArgumentError, match="2 of its entries are not finite"):
         growing(with_entries(np.nan))
 
 
-def test_it_is_differentiable(growing):
-    """As the Cholesky factor of the matrix with the jitter it took; the jitter itself is not differentiated."""
+def test_jittered_factor_is_differentiable(growing):
+    """Equals the gradient of the Cholesky factor with the final jitter, which is a constant."""
     matrix = tf.constant(np.diag([1.0, 1.0, -1e-7]))
     weights = tf.constant(np.random.default_rng(0).normal(size=(3, 3)))
     gradients = []
@@ -238,7 +238,7 @@ def test_it_is_differentiable(growing):
     np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-8)
 
 
-def test_a_batch_takes_one_jitter(growing):
+def test_batch_uses_one_jitter(growing):
     batch = np.stack([positive_definite(3), SINGULAR])
     factors = growing(batch).numpy()
     assert np.all(np.isfinite(factors))
@@ -249,7 +249,7 @@ def test_a_batch_takes_one_jitter(growing):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 1)])
-def test_finite_values_pass(shape):
+def test_finite_returns_finite_values(shape):
     for compiled in [False, True]:
         value = np.random.default_rng(0).normal(size=shape)
         function = lambda v: finite(v, name="it", advice="nothing")  # noqa: E731
@@ -257,7 +257,7 @@ def test_finite_values_pass(shape):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_an_error_with_their_name(bad):
+def test_finite_raises_with_name(bad):
     for compiled in [False, True]:
         function = lambda v: finite(v, name="the thing", advice="another")  # noqa: E731
         with pytest.raises(
@@ -266,7 +266,7 @@ def test_values_that_are_not_finite_are_an_error_with_their_name(bad):
             (tf.function(function) if compiled else function)(tf.constant([1.0, bad, 2.0, bad], tf.float64))
 
 
-def test_the_derivative_is_one():
+def test_finite_has_unit_gradient():
     value = tf.constant([1.0, 2.0])
     with tf.GradientTape() as tape:
         tape.watch(value)
@@ -277,8 +277,8 @@ def test_the_derivative_is_one():
 # --- symmetric products ----------------------------------------------------------------------------------------------
 
 
-def test_a_symmetric_product():
-    """Of 7 terms: 7 eps of the sum of their sizes."""
+def test_symmetric_product():
+    """Sums of 7 terms: an error of 7 eps times the sum of their moduli."""
     for size in [1, 2, 3, 127, 128, 129, 255, 256, 257, 300, 383, 384]:
         rng = np.random.default_rng(size)
         left, weights = rng.normal(size=(size, 7)), rng.uniform(0.1, 1.0, size=7)
@@ -289,7 +289,7 @@ def test_a_symmetric_product():
 
 
 @pytest.mark.parametrize("batch", [(1,), (3,), (2, 2)])
-def test_a_batch_of_symmetric_products(batch):
+def test_symmetric_product_of_batch(batch):
     for size in [1, 5, 260]:
         left = np.random.default_rng(size).normal(size=(*batch, size, 4))
         product = symmetric_product(tf.constant(left), tf.constant(left)).numpy()
@@ -297,15 +297,15 @@ def test_a_batch_of_symmetric_products(batch):
 
 
 @pytest.mark.parametrize("size", [1, 127, 128, 300])
-def test_a_symmetric_product_of_triangles(size):
-    """What is above the strips' beginnings is left out, being zero."""
+def test_symmetric_product_of_triangular_factors(size):
+    """Zero columns left of each strip are skipped."""
     left = np.triu(np.random.default_rng(size).normal(size=(2, size, size)))
     product = symmetric_product(tf.constant(left), tf.constant(left), upper=True)
     bound = size * EPS * np.abs(left) @ np.abs(np.swapaxes(left, -1, -2))
     assert np.all(np.abs(product - left @ np.swapaxes(left, -1, -2)) <= bound)
 
 
-def test_a_symmetric_product_of_unknown_size():
+def test_symmetric_product_of_unknown_size():
     spec = tf.TensorSpec([None, None], tf.float64)
     function = tf.function(symmetric_product, input_signature=[spec, spec])
     for size in (1, 2, 3, 131):
@@ -314,13 +314,13 @@ def test_a_symmetric_product_of_unknown_size():
     assert function.experimental_get_tracing_count() == 1
 
 
-def test_a_symmetric_product_over_no_rows_is_zero():
+def test_symmetric_product_without_columns_is_zero():
     empty = tf.zeros([3, 0], tf.float64)
     np.testing.assert_array_equal(symmetric_product(empty, empty), np.zeros((3, 3)))
 
 
 @pytest.mark.parametrize("batch", [(), (0,), (3, 2)])
-def test_an_inverse_from_its_factor(batch):
+def test_inverse_of_product(batch):
     """Condition numbers up to 1e2: 1e-13 relative to the largest entry. Halves of sizes 1 to 3 are empty."""
     for size in [1, 2, 3, 4, 5, 130]:
         factors = np.random.default_rng(size).normal(size=(*batch, size, 2 * size))
@@ -332,7 +332,7 @@ def test_an_inverse_from_its_factor(batch):
         np.testing.assert_array_equal(actual, np.swapaxes(actual, -1, -2))
 
 
-def test_importing_and_calling_warns_of_nothing():
+def test_no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         factorized(positive_definite(3))

@@ -10,7 +10,7 @@ from gpflow_pep.maths.normal import log_ndtr, log_ndtr_and_derivatives
 PLACES = np.array([-1e8, -1e4, -290.0, -100.0, -40.0, -12.001, -11.999, -3.0, -0.1, 0.0, 0.5, 6.0])
 
 
-def test_against_sixty_digits():
+def test_matches_sixty_digits():
     """
     log Phi and h to a few hundred roundings: their logarithm's error times its size, 72 at the series' edge. x + h is
     12 times smaller than h there and carries its error, 1e-11 in all; else drop is as good.

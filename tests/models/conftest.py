@@ -1,4 +1,4 @@
-"""What the tests of models share: small problems, dense formulas, gradients, comparisons, and the sites of PEP."""
+"""Fixtures for models: small problems, dense formulas, gradients, comparisons, and the sites of PEP."""
 
 from dataclasses import replace
 
@@ -140,7 +140,7 @@ def converge():
 
 @pytest.fixture(scope="session")
 def energy_at_sites():
-    """The energy of a PEP model at the sites that it has, whether or not they have converged: no sweep is made."""
+    """The energy of a PEP model at its current sites, without a sweep."""
 
     def evaluate(model):
         before = model.max_sweeps

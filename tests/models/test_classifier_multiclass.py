@@ -1,4 +1,4 @@
-"""PEPClassifier with a likelihood of several classes: C latent functions, shared or separate, tied by it."""
+"""PEPClassifier with multi-class likelihoods: C latent functions with shared or separate kernels."""
 
 import functools
 import os
@@ -50,7 +50,7 @@ def compiled(parts):
 
 
 @pytest.mark.slow
-def test_separate_parts_that_are_equal_are_shared_ones():
+def test_equal_separate_kernels_equal_shared():
     """Energy and predictions at the same sites; and where the separate ones' own sweeps end."""
     shared = make(chunk_size=5)
     status = shared.update_sites()
@@ -81,7 +81,7 @@ def test_separate_parts_that_are_equal_are_shared_ones():
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
-def test_tilted_moments_are_matched(alpha):
+def test_sites_match_tilted_moments(alpha):
     """By the definition, with plain sampling-free sums: q without the fraction α of a site, times p^α, has q's moments.
 
     Kuu, sites and cavities in numpy, latent function by latent function; E[p^α] and its derivatives in the cavity means
@@ -126,7 +126,7 @@ def test_tilted_moments_are_matched(alpha):
 
 
 @pytest.mark.parametrize(("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1))
-def test_derivatives(parts, alpha):
+def test_gradients_match_finite_differences(parts, alpha):
     """
     Of the converged energy, in each variable and in all together: the sites follow, and need no term, since the energy
     is stationary in them. Differences of fourth order with h = 1e-3 of a random direction.
@@ -164,7 +164,7 @@ def in_both_orders():
 
 
 @pytest.mark.parametrize("batch_size", some_slow([None, 5], 1))
-def test_order_of_classes_does_not_matter(in_both_orders, batch_size):
+def test_is_invariant_to_class_order(in_both_orders, batch_size):
     model, relabeled = in_both_orders
     for each in in_both_orders:
         each.reset_sites()
@@ -193,7 +193,7 @@ def test_alpha_zero_is_stationary_for_svgp(kind):
     assert float(loss) == pytest.approx(float(model.training_loss()), abs=1e-6)
 
 
-def test_gpflows_likelihood_is_the_same():
+def test_gpflow_multiclass_is_equivalent():
     ours = make()
     theirs = PEPClassifier(
         (X, Y), ours.kernel, gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, 0.01 * (C - 1) / C)), Z,
@@ -210,7 +210,7 @@ def standardized(load):
 
 @functools.cache
 def of_defaults(load, kind):
-    """A model of all rows, and these."""
+    """A model of all rows, and its data."""
     inputs, labels = standardized(load)
     kernel = Matern52(4.0, lengthscales=np.full(inputs.shape[1], 2.0))
     points = inputs[np.random.default_rng(115).choice(len(inputs), 15, replace=False)]
@@ -227,7 +227,7 @@ def of_defaults(load, kind):
     ],
 )
 @pytest.mark.parametrize("load", some_slow([load_iris, load_wine], 1))
-def test_convergence_from_defaults(load, kind, alpha):
+def test_converges_from_defaults(load, kind, alpha):
     model, inputs, labels = of_defaults(load, kind)
     model.alpha = alpha
     model.reset_sites()
@@ -237,7 +237,7 @@ def test_convergence_from_defaults(load, kind, alpha):
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
 
 
-def test_labels_that_no_function_explains():
+def test_contradictory_labels_are_reported():
     """
     Sweeps run towards an improper cavity: they end with the sites of the smallest change, of which the energy can be
     computed, and say that these have not converged.
@@ -261,7 +261,7 @@ def test_labels_that_no_function_explains():
     not os.environ.get("GPFLOW_PEP_DATA"), reason="needs the published files: set GPFLOW_PEP_DATA to their directory"
 )
 @pytest.mark.parametrize("name", ["glass", "vowel"])
-def test_convergence_on_published_sets(name):
+def test_converges_on_published_datasets(name):
     data = datasets.load(name)
     num, rows = len(datasets.describe(name).classes), len(data.X_train)
     kernel = Matern52(4.0, lengthscales=np.full(data.X_train.shape[1], 2.0))
@@ -282,7 +282,7 @@ def test_convergence_on_published_sets(name):
         (np.concatenate([Y, Y], axis=1), "one column of labels, got 2 columns"),
     ],
 )
-def test_labels_are_checked(labels, message):
+def test_rejects_invalid_labels(labels, message):
     with pytest.raises(ValueError, match=message):
         make(labels=labels)
 
@@ -302,6 +302,6 @@ def test_labels_are_checked(labels, message):
         ((gpflow.kernels.LinearCoregionalization([Matern52()] * 3, np.eye(3)),), "SharedIndependent or Separate"),
     ],
 )
-def test_priors_that_cannot_be_used(parts, message):
+def test_rejects_invalid_priors(parts, message):
     with pytest.raises(ValueError, match=message):
         make(*parts)

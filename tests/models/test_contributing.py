@@ -34,7 +34,7 @@ def examples(title):
 
 @pytest.fixture(scope="module")
 def classes():
-    """What both examples define."""
+    """The classes that both examples define."""
     defined = {}
     for title in ("Adding a model", "Adding a site rule"):
         (example,) = examples(title)
@@ -54,7 +54,7 @@ def dense(model):
     return Q, kernel(X, full_cov=False) - tf.linalg.diag_part(Q)
 
 
-def test_the_model_is_its_equation(classes):
+def test_model_equals_dense_formula(classes):
     model = made(classes["DTC"])
     Q, _ = dense(model)
     expected = multivariate_normal(np.zeros(30), Q + NOISE * np.eye(30)).logpdf(Y[:, 0])
@@ -64,7 +64,7 @@ def test_the_model_is_its_equation(classes):
         np.testing.assert_allclose(actual, wanted, rtol=1e-8, atol=1e-9)
 
 
-def test_the_stream_adds_up(classes):
+def test_stream_equals_batch(classes):
     """Objectives of both batches to that of all rows, and a saved state goes on; fixed parameters and points."""
     stream, batches = made(classes["StreamingDTC"], (X[:12], Y[:12])), [(X[:12], Y[:12]), (X[12:], Y[12:])]
     total = float(stream.maximum_log_likelihood_objective())
@@ -79,7 +79,7 @@ def test_the_stream_adds_up(classes):
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
-def test_the_site_rule_is_its_equation(classes, chunk_size):
+def test_site_rule_equals_dense_formula(classes, chunk_size):
     """The objective and all derivatives, in one chunk and in several."""
     model = made(classes["ExponentialNoise"], chunk_size=chunk_size)
     variables = model.trainable_variables
@@ -100,8 +100,8 @@ def test_the_site_rule_is_its_equation(classes, chunk_size):
         np.testing.assert_allclose(actual, wanted, rtol=1e-6, atol=1e-7)
 
 
-def test_rows_left_out_under_the_site_rule(classes):
-    """As the model of the other rows predicts them."""
+def test_site_rule_leave_one_out_equals_refits(classes):
+    """Equals predictions of models without the rows."""
     density = made(classes["ExponentialNoise"]).loo_log_predictive_density()
     for row in (0, 17):
         others = np.delete(np.arange(30), row)
@@ -110,7 +110,7 @@ def test_rows_left_out_under_the_site_rule(classes):
         np.testing.assert_allclose(density[row], expected[0], rtol=1e-8)
 
 
-def test_fit_trains_them(classes):
+def test_fit_trains_custom_models(classes):
     for name in ("DTC", "StreamingDTC", "ExponentialNoise"):
         model = made(classes[name])
         before = float(model.maximum_log_likelihood_objective())

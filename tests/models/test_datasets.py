@@ -1,4 +1,4 @@
-"""Models of a tf.data.Dataset: as those of the same rows in memory, in passes over batches of any size."""
+"""Models of a tf.data.Dataset equal models of the same rows in memory, for any batch size."""
 
 import copy
 import gc
@@ -62,7 +62,7 @@ COMPILED = [(name, True) for name in MODELS]
 @pytest.mark.parametrize(
     ("name", "compiled"), some_slow([*EAGER, *COMPILED], len(EAGER), quick=[("a power for each row", True)])
 )
-def test_objective_and_gradient_are_those_in_memory(name, compiled):
+def test_objective_and_gradient_equal_in_memory(name, compiled):
     models = MODELS[name]((X, Y)), MODELS[name](dataset())
     (expected, exact), (loss, gradient) = (
         (tf.function(loss_and_gradient) if compiled else loss_and_gradient)(model) for model in models
@@ -74,7 +74,7 @@ def test_objective_and_gradient_are_those_in_memory(name, compiled):
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP"]))
-def test_a_tape_outside_of_a_compiled_objective(name):
+def test_gradient_of_compiled_objective(name):
     """As Keras' optimizers minimize a closure: TensorFlow derives another function, with a pass of its own."""
     gradients = []
     for model in (MODELS[name]((X, Y)), MODELS[name](dataset())):
@@ -88,7 +88,7 @@ def test_a_tape_outside_of_a_compiled_objective(name):
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR", "a power for each row", "TSGPR"]))
-def test_predictions_and_densities_are_those_in_memory(name):
+def test_predictions_and_densities_equal_in_memory(name):
     expected, model = MODELS[name]((X, Y)), MODELS[name](dataset())
     for actual, wanted in [
         *zip(model.predict_y(X[:4] + 0.1), expected.predict_y(X[:4] + 0.1), strict=True),
@@ -104,12 +104,12 @@ def test_predictions_and_densities_are_those_in_memory(name):
     )
 
 
-def test_the_size_of_batches_does_not_matter():
+def test_is_invariant_to_batch_size():
     losses = [float(MODELS["PEPR"](dataset(batch_size=size)).training_loss()) for size in (1, 7, N, 2 * N)]
     np.testing.assert_allclose(losses, losses[0], rtol=TOLERANCE)
 
 
-def test_other_dtypes_are_converted():
+def test_converts_dtypes():
     whole = np.round(X).astype(np.int32), Y.astype(np.float32)
     expected = MODELS["PEPR"](tuple(values.astype(float) for values in whole)).training_loss()
     np.testing.assert_allclose(MODELS["PEPR"](dataset(*whole)).training_loss(), expected, rtol=TOLERANCE)
@@ -127,14 +127,14 @@ def test_fit_trains_checkpoints_and_resumes(tmp_path):
         fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
 
 
-def test_pictures_show_the_first_batch(tmp_path):
+def test_tensorboard_plots_first_batch(tmp_path):
     plane = gpflow.kernels.SquaredExponential(), Z[:, :2].copy()
     model = PEPR(dataset(X[:, :2]), *plane)
     fit(model, max_iterations=1, tensorboard=tmp_path)
     assert list(tmp_path.glob("events*"))
 
 
-def test_a_copy_reads_the_same_dataset():
+def test_copy_reads_the_same_dataset():
     model = MODELS["PEPR"](dataset())
     clone = copy.deepcopy(model)
     model.kernel.variance.assign(3.0)
@@ -145,7 +145,7 @@ def test_a_copy_reads_the_same_dataset():
 
 
 def test_eager_evaluations_keep_no_graph():
-    """TensorFlow keeps for ever what a dataset is reduced by eagerly."""
+    """TensorFlow never releases functions with which a dataset is reduced eagerly."""
     model = MODELS["VFE"](dataset())
     known = []
     for _ in range(3):
@@ -164,7 +164,7 @@ def test_data_can_be_checked_again():
 
 
 class Changing:
-    """Gives other values from the second pass on."""
+    """A dataset whose values change from the second pass on."""
 
     def __init__(self, passes):
         self.passes = iter(passes)
@@ -194,7 +194,7 @@ OTHER = {
     ("name", "compiled"),
     some_slow(itertools.product(OTHER, [False, True]), quick=[("one value", True), ("more rows", False)]),
 )
-def test_a_pass_that_reads_other_rows_is_an_error(name, compiled):
+def test_changed_rows_raise(name, compiled):
     first = MODELS["VFE"](changing((X, Y), OTHER[name]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         (tf.function(first.training_loss) if compiled else first.training_loss)()
@@ -217,8 +217,8 @@ BROKEN = {
         quick=[("a value that is not finite", "lbfgs"), ("another value", "adam")],
     ),
 )
-def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
-    """A shorter step would not help: the parameters of the last good step stay, and nothing is called converged."""
+def test_fit_raises_if_data_change(broken, optimizer):
+    """A shorter step cannot help: fit restores the last valid parameters and does not report convergence."""
     bad = Y.copy()
     bad[30] = np.nan if broken == "a value that is not finite" else 0.0
     later = (X, Y[:-1]) if broken == "batches of unequal lengths" else (X, bad)
@@ -232,22 +232,22 @@ def test_fit_ends_with_an_error_where_the_data_change(broken, optimizer):
         assert not np.array_equal(parameter, start)
 
 
-def test_a_record_of_held_out_rows_reads_the_data_once(monkeypatch):
-    """However many rows are predicted."""
+def test_held_out_record_reads_dataset_once(monkeypatch):
+    """For any number of predicted rows."""
     monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)
     model, expected = MODELS["VFE"](changing(*[(X, Y)] * 2)), MODELS["VFE"]((X, Y))  # one pass is the constructor's
     scores = [HeldOut(each, (X[:35], Y[:35]))() for each in (model, expected)]
     np.testing.assert_allclose(*(list(score.values()) for score in scores), rtol=1e3 * TOLERANCE)
 
 
-def test_labels_that_trade_places_are_other_rows():
-    """Their number and the sum of their positions stay."""
+def test_swapped_labels_raise():
+    """The number of labels and the sum of their positions are unchanged."""
     model = MODELS["VFE"](changing((X, LABELS), (X, MOVED)))
     with pytest.raises(tf.errors.InvalidArgumentError, match="must give the same rows"):
         model.training_loss()
 
 
-def test_batches_may_be_empty():
+def test_accepts_empty_batches():
     parts = [slice(0, 0), slice(0, 30), slice(0, 0), slice(30, N), slice(0, 0)]
     signature = (tf.TensorSpec([None, D], tf.float64), tf.TensorSpec([None, P], tf.float64))
     data = tf.data.Dataset.from_generator(lambda: ((X[p], Y[p]) for p in parts), output_signature=signature)
@@ -258,7 +258,7 @@ def test_batches_may_be_empty():
 
 
 @pytest.mark.parametrize(("which", "value"), [("X", np.nan), ("Y", np.inf)])
-def test_the_row_that_is_no_number_is_named(which, value):
+def test_error_names_nonfinite_row(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
     with pytest.raises(ValueError, match=r"^data: every value must be finite, got NaN or infinity in row 43\.$"):

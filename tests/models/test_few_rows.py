@@ -1,4 +1,4 @@
-"""All rows at once while they are few: the same numbers, whatever the rows become, from a graph as small as GPflow's.
+"""Few rows are processed as one chunk: the same numbers, from a graph as small as GPflow's.
 
 Orders of summation differ, 100 terms: 1e-10 leaves room for the conditioning of Kuu, 1e3 here.
 """
@@ -49,21 +49,21 @@ def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     assert_close(compiled_step(model)(), many)  # in chunks
 
 
-def test_a_model_of_many_rows_keeps_its_chunks():
-    """A stream whose batches are now above and now below a chunk does not compile again and again."""
+def test_model_with_many_rows_stays_chunked():
+    """A stream with batches alternately above and below a chunk is not retraced repeatedly."""
     model = make("PEPR 0.5", (X, Y))
     model.data = FEW
     assert not model.single_chunk
 
 
-def test_refused_data_change_nothing():
+def test_rejected_data_change_nothing():
     model = make("PEPR 0.5", FEW)
     with pytest.raises(ValueError, match="columns"):
         model.data = (X[:, :1], Y)
     assert model.single_chunk
 
 
-def test_a_stream_retraces_once_when_batches_grow():
+def test_stream_retraces_once_for_larger_batches():
     model = make("streaming", FEW)
     for batch in (FEW, (X, Y), FEW, (X, Y)):
         model.update(batch)
@@ -72,7 +72,7 @@ def test_a_stream_retraces_once_when_batches_grow():
 
 
 @pytest.mark.parametrize("name", ["PEPR 0", "PEPR 0.5"])
-def test_the_graph_is_as_small_as_gpflows(name, compiled_step):
+def test_graph_is_as_small_as_gpflow(name, compiled_step):
     """
     To trace, compile and start an operation takes longer than most of them run here: no branches, no loops, and no
     functions but one that all models share. A twentieth are what refuses covariances that contradict each other, as

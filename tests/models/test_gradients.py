@@ -98,8 +98,8 @@ TOGETHER = (
 
 
 @pytest.mark.parametrize("name", some_slow(CASES, quick=TOGETHER))
-def test_every_parameter(problem, check, name):
-    """Two outputs and a linear mean; the squared exponential has a form of its own for Kuf, others have not."""
+def test_gradients_match_finite_differences(problem, check, name):
+    """Two outputs and a linear mean; the squared exponential has a specialized Kuf."""
     constructor, options = CASES[name]
     X, Y, Z, _ = problem(N=N, M=4, P=2)
     mean = gpflow.functions.Linear([[0.3, -0.1], [-0.2, 0.4]], [0.1, 0.2])
@@ -125,7 +125,7 @@ def test_every_parameter(problem, check, name):
         quick=[("per row, learned scale", "variance"), ("BTSGPR", "variance"), ("PEP", "scale")],
     ),
 )
-def test_varying_noise(problem, check, varying_noise, name, quantity):
+def test_heteroscedastic_gradients_match_finite_differences(problem, check, varying_noise, name, quantity):
     constructor, options = CASES[name]
     X, Y, Z, _ = problem(N=N, M=4)
     kernel = Matern52(1.3, lengthscales=0.8, active_dims=[0]) + Matern52(0.6, lengthscales=1.2)
@@ -140,7 +140,7 @@ def test_varying_noise(problem, check, varying_noise, name, quantity):
         quick=["per row, learned scale", "BTSGPR"],
     ),
 )
-def test_compiled_is_eager(problem, named, value_and_gradients, assert_close, name):
+def test_compiled_equals_eager(problem, named, value_and_gradients, assert_close, name):
     """The same operations in another order at most: 1e-12 is N M terms of rounding, squared condition numbers apart."""
     constructor, options = CASES[name]
     X, Y, Z, _ = problem(N=N, M=4, P=2)
@@ -164,7 +164,7 @@ def test_compiled_is_eager(problem, named, value_and_gradients, assert_close, na
     [(None, 0.6, "varying"), (UNEVEN, 0.6, "constant"), (None, 1.0, "constant"), (UNEVEN, 1.0, "varying")],
     ids=["rows, scale", "blocks, scale", "rows", "blocks"],
 )
-def test_tiny_alpha_is_alpha_zero(
+def test_tiny_alpha_equals_alpha_zero(
     problem, varying_noise, named, value_and_gradients, assert_close, blocks, scale, noise
 ):
     """
@@ -188,7 +188,7 @@ def test_tiny_alpha_is_alpha_zero(
 
 
 @pytest.mark.parametrize("distance", [0.3, 1e-6, 0.0])
-def test_close_inducing_points(problem, named, value_and_gradients, assert_close, distance):
+def test_close_inducing_points_match_gpflow(problem, named, value_and_gradients, assert_close, distance):
     """
     Gradients at alpha = 0 against GPflow's as two inducing points meet and cond(Kuu) grows to 4 / jitter = 4e6, on both
     sides of the switch between the two formulas: rounding of 1e2 * 1.1e-16 * cond = 5e-8, of the largest.

@@ -1,4 +1,4 @@
-"""What could be done past the checks at the door: it stops, or it is right."""
+"""Changes after construction either raise an error or give correct results."""
 
 import gpflow
 import numpy as np
@@ -23,8 +23,8 @@ def _model(data, kernel=None, **options):
 
 @pytest.mark.parametrize("kernel", some_slow([gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52], 1))
 @pytest.mark.parametrize(("alpha", "compiled"), [(0.0, True), (0.5, False)])
-def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):
-    """Its derivative is whole, that of the same parameter when trainable, not only the part that goes through Kuu."""
+def test_watched_frozen_parameter_has_full_gradient(data, kernel, compiled, alpha):
+    """The gradient equals that for a trainable parameter, including the part through the rows."""
 
     def derivative(trainable):
         model = _model(data, kernel(), alpha=alpha)
@@ -42,7 +42,7 @@ def test_a_frozen_parameter_that_is_watched(data, kernel, compiled, alpha):
     assert derivative(False) == pytest.approx(derivative(True), rel=1e-10)
 
 
-def test_a_frozen_parameter_that_is_shared(data):
+def test_shared_frozen_parameter_has_full_gradient(data):
     """One variance for kernel and noise, read by two parts of the model, is differentiated once: dense GPR agrees."""
 
     def derivative(make):
@@ -64,8 +64,8 @@ def test_a_frozen_parameter_that_is_shared(data):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_tensor_in_place_of_a_parameter_is_not_differentiated(data, compiled):
-    """It evaluates, as in a frozen model, but cannot be differentiated in part."""
+def test_tensor_parameter_is_not_differentiable(data, compiled):
+    """The model can be evaluated, as a frozen model, but a partial gradient raises an error."""
     model = _model(data)
     expected = float(model.training_loss())
     x = tf.Variable(model.kernel.variance.numpy(), dtype=tf.float64)
@@ -90,7 +90,7 @@ def test_a_tensor_in_place_of_a_parameter_is_not_differentiated(data, compiled):
 
 
 @pytest.mark.parametrize(("blocks", "compiled"), [(None, False), (5, True)])
-def test_data_assigned_one_by_one(data, blocks, compiled):
+def test_partially_assigned_data_raise(data, blocks, compiled):
     X, Y = data
     model = _model((X[:20], Y[:20]), blocks=blocks)
     loss = model.training_loss_closure(compile=compiled)
@@ -107,8 +107,8 @@ def test_data_assigned_one_by_one(data, blocks, compiled):
 
 
 @pytest.mark.parametrize("make", [lambda *a, **k: PEPR(*a, alpha=0.5, **k), BTSGPR])
-def test_blocks_far_from_the_origin(data, make):
-    """A shift that is exact in binary changes no difference of inputs; the center costs cond(Kuu) eps = 1e-9."""
+def test_blocks_are_shift_invariant(data, make):
+    """A shift exact in binary does not change differences of inputs; centering errs by cond(Kuu) eps = 1e-9."""
     X, Y = data
     X = np.round(X * 2**20) / 2**20
     Z = np.linspace(0.25, 3.75, 5)[:, None]
@@ -123,7 +123,7 @@ def test_blocks_far_from_the_origin(data, make):
     assert np.linalg.eigvalsh(covariance[0]).min() > -1e-9
 
 
-def test_patches_need_not_be_as_wide_as_the_images():
+def test_inducing_patches_may_be_narrower_than_images():
     rng = np.random.default_rng(4)
     X, Y = rng.normal(size=(12, 16)), rng.normal(size=(12, 1))
     kernel = gpflow.kernels.Convolutional(gpflow.kernels.SquaredExponential(), [4, 4], [2, 2])
@@ -133,29 +133,29 @@ def test_patches_need_not_be_as_wide_as_the_images():
     assert float(model.training_loss()) == pytest.approx(float(peer.training_loss()), rel=1e-10)
 
 
-def test_alpha_is_not_learned(data):
+def test_alpha_is_not_trainable(data):
     with pytest.raises(ValueError, match="alpha cannot be learned"):
         _model(data, alpha=gpflow.Parameter(0.5))
 
 
-def test_blocks_are_for_btsgpr(data):
+def test_rejects_blocks_in_other_models(data):
     with pytest.raises(TypeError, match="blocks"):
         TSGPR(data, gpflow.kernels.SquaredExponential(), data[0][:3], blocks=5)
 
 
-def test_max_jitter_below_the_jitter(data):
+def test_rejects_max_jitter_below_jitter(data):
     with pytest.raises(ValueError, match=r"max_jitter must be above the default jitter, 1e-06, got 1e-08"):
         _model(data, max_jitter=1e-8)
 
 
-def test_new_inputs_of_other_types(data):
+def test_converts_prediction_inputs(data):
     model = _model(data)
     expected, _ = model.predict_f(np.array([[1.0], [2.0]]))
     for Xnew in (np.array([[1], [2]]), np.array([[1.0], [2.0]], np.float32)):
         np.testing.assert_array_equal(model.predict_f(Xnew)[0], expected)
 
 
-def test_second_derivatives_are_refused(data):
+def test_second_derivatives_raise(data):
     model = _model(data)
     variable = model.kernel.variance.unconstrained_variable
     with tf.GradientTape() as outer:

@@ -1,4 +1,4 @@
-"""A kernel whose active dimensions or ARD parameters do not fit X is refused by the constructor."""
+"""The constructor rejects kernels whose active dimensions or ARD parameters do not fit X."""
 
 import gpflow
 import numpy as np
@@ -33,14 +33,14 @@ WRONG = {
     ],
     ids=["PEPR", "PEP", "TSVGP"],
 )
-def test_wrong_columns_are_refused(make):
+def test_rejects_invalid_active_dims(make):
     for part in WRONG:
         with pytest.raises(ValueError, match=f"kernel: {part} must be "):
             make(WRONG[part])
 
 
-def test_fitting_columns_are_accepted():
-    """The objective is that of SGPR."""
+def test_accepts_valid_active_dims():
+    """The objective equals SGPR's."""
     for kernel in [
         k.SquaredExponential(lengthscales=[1.0]),
         k.Matern32(lengthscales=[1.0, 2.0], active_dims=[0, 2]),
@@ -53,7 +53,7 @@ def test_fitting_columns_are_accepted():
 
 
 class Own(k.SquaredExponential):
-    """A kernel that uses the columns in a way of its own."""
+    """A custom kernel with its own selection of columns."""
 
     def K(self, X, X2=None):
         return super().K(X[:, :2], None if X2 is None else X2[:, :2])
@@ -63,5 +63,5 @@ class Own(k.SquaredExponential):
         return super().__call__(X[..., :2], X2, full_cov=full_cov, presliced=True)
 
 
-def test_other_kernels_are_not_checked():
+def test_custom_kernels_are_not_checked():
     assert PEPR((X, Y), Own(lengthscales=[1.0, 1.0]), X[:4]).num_data == 10

@@ -1,5 +1,5 @@
 """
-Leave-one-out densities against what they stand for: the model without that row, asked for it.
+Leave-one-out densities against predictions of models without the row.
 
 Both ways solve with Kuu (condition number below 1e2) and B (below 1e3) once more than the other: 1e5 eps = 2e-11.
 """
@@ -33,7 +33,7 @@ MODELS = {
 
 @pytest.mark.parametrize("P", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP", "PEPR blocks", "TSGPR"]))
-def test_equals_predictions_of_refits(name, P, problem):
+def test_equals_refits(name, P, problem):
     constructor, options, blocks = MODELS[name]
     data = problem(N=14, P=P)
 
@@ -54,7 +54,7 @@ def test_equals_predictions_of_refits(name, P, problem):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=EXACT)
 
 
-def test_noise_that_varies(problem, varying_noise):
+def test_heteroscedastic_noise_equals_refits(problem, varying_noise):
     data = problem(N=12)
 
     def model(rows):
@@ -72,7 +72,7 @@ def test_noise_that_varies(problem, varying_noise):
         assert float(actual[n]) == pytest.approx(float(refit[0]), abs=EXACT)
 
 
-def test_shared_blocks_have_the_sites_of_sgpr(problem):
+def test_shared_block_equals_sgpr(problem):
     data = problem(N=12)
     kernel = gpflow.kernels.SquaredExponential(1.3, [0.8, 1.1])
     shared = BTSGPR((data.X, data.Y), kernel, data.Z, blocks=4, shared=True, noise_variance=0.1)

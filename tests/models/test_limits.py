@@ -1,4 +1,4 @@
-"""The collapsed models where they become something known: GPflow's models, dense formulas, each other.
+"""Limits of the collapsed models: GPflow's models, dense formulas, each other.
 
 Problems are tiny (N = 24, M = 5) and Kuu is well conditioned (below 1e3 with the kernels used here). Two routes to one
 number then differ by rounding alone: 1.1e-16 times the condition numbers of Kuu and of Qff + S (below 1e2) and some
@@ -63,7 +63,7 @@ WITH_KERNEL = list(zip(MODELS, ["active dims", "sum", "product", "white", "sum"]
 
 
 def _parts(kernel=None, likelihood=None, mean_function=None):
-    """What two models can share, so that their gradients are in the same variables."""
+    """Parts that two models share, so that their gradients are in the same variables."""
     return {
         "kernel": SquaredExponential(1.3, lengthscales=[0.8, 1.1]) if kernel is None else kernel,
         "likelihood": gpflow.likelihoods.Gaussian(0.15) if likelihood is None else likelihood,
@@ -89,7 +89,7 @@ def _assert_predicts_as(model, other, Xnew, assert_close):
 
 
 @pytest.mark.parametrize(("kernel", "P"), [("active dims", 1), *((name, 2) for name in KERNELS)], indirect=["kernel"])
-def test_alpha_zero_is_sgpr(problem, kernel, P, assert_same, assert_close):
+def test_alpha_zero_equals_sgpr(problem, kernel, P, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=P)
     parts = _parts(kernel, mean_function=_linear_mean(P))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -103,7 +103,7 @@ def test_alpha_zero_is_sgpr(problem, kernel, P, assert_same, assert_close):
         assert_close([pepr.upper_bound()], [sgpr.upper_bound()], CLOSE)
 
 
-def test_alpha_zero_is_sgpr_whatever_the_blocks(problem, assert_same, assert_close):
+def test_alpha_zero_equals_sgpr_for_any_blocks(problem, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(mean_function=_linear_mean(2))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -115,7 +115,7 @@ def test_alpha_zero_is_sgpr_whatever_the_blocks(problem, assert_same, assert_clo
 
 
 @pytest.mark.parametrize("quantity", ["variance", "scale"])
-def test_alpha_zero_is_sgpr_with_varying_noise(problem, varying_noise, quantity, assert_same, assert_close):
+def test_alpha_zero_equals_sgpr_with_heteroscedastic_noise(problem, varying_noise, quantity, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(likelihood=varying_noise(quantity))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -125,7 +125,7 @@ def test_alpha_zero_is_sgpr_with_varying_noise(problem, varying_noise, quantity,
     _assert_predicts_as(pepr, sgpr, Xnew, assert_close)
 
 
-def test_alpha_one_is_fitc(problem, kernel, assert_same, assert_close):
+def test_alpha_one_equals_fitc(problem, kernel, assert_same, assert_close):
     X, Y, Z, Xnew = problem()
     parts = _parts(kernel, mean_function=_linear_mean(1))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -206,7 +206,7 @@ def test_one_block_at_alpha_one_is_exact(problem, kernel, value_and_gradients, n
     assert_close(gradients, [*expected_gradients, np.zeros_like(Z)], CLOSE)
 
 
-def test_svgp_with_the_same_qu_predicts_the_same(problem, kind, assert_close):
+def test_svgp_with_same_q_u_predicts_the_same(problem, kind, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = kind
     parts = _parts(mean_function=_linear_mean(2))
@@ -223,8 +223,8 @@ def test_svgp_with_the_same_qu_predicts_the_same(problem, kind, assert_close):
         assert_close([svgp.elbo((X, Y))], [_objective(sgpr)], CLOSE)
 
 
-def test_upper_bound(problem, kind, varying_noise):
-    """Bounds <= exact evidence <= upper bound, for several outputs and noise that varies."""
+def test_bounds_enclose_exact_evidence(problem, kind, varying_noise):
+    """Bounds <= exact evidence <= upper bound, with several outputs and heteroscedastic noise."""
     constructor, options, _ = kind
     for P, likelihood in ((1, None), (2, varying_noise("scale"))):
         X, Y, Z, _ = problem(P=P, seed=P)
@@ -236,7 +236,7 @@ def test_upper_bound(problem, kind, varying_noise):
             assert _objective(model) < exact
 
 
-def test_upper_bound_dense(problem, varying_noise, dense):
+def test_upper_bound_equals_dense_formula(problem, varying_noise, dense):
     X, Y, Z, _ = problem(P=2)
     model = TSGPR((X, Y), inducing_variable=Z, **_parts(likelihood=varying_noise()))
     d = dense.of(model)
@@ -250,7 +250,7 @@ def test_upper_bound_dense(problem, varying_noise, dense):
 
 
 @pytest.mark.parametrize(("name", "kernel"), WITH_KERNEL, indirect=["kernel"])
-def test_objective_is_the_dense_formula(problem, name, kernel, dense):
+def test_objective_equals_dense_formula(problem, name, kernel, dense):
     X, Y, Z, _ = problem(P=2)
     constructor, options, formula = MODELS[name]
     parts = _parts(kernel, mean_function=_linear_mean(2))
@@ -258,7 +258,7 @@ def test_objective_is_the_dense_formula(problem, name, kernel, dense):
     assert _objective(model) == pytest.approx(formula(dense.of(model)), rel=CLOSE)
 
 
-def test_objective_with_varying_noise_is_the_dense_formula(problem, kind, varying_noise, dense, assert_close):
+def test_heteroscedastic_objective_equals_dense_formula(problem, kind, varying_noise, dense, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, formula = kind
     model = constructor((X, Y), inducing_variable=Z, **options, **_parts(likelihood=varying_noise("scale")))
@@ -270,7 +270,7 @@ def test_objective_with_varying_noise_is_the_dense_formula(problem, kind, varyin
 
 
 @pytest.mark.parametrize("name", ["FITC", "block PEP", "block T-PEP", "BTSGPR"])
-def test_dense_predictions(problem, name, varying_noise, dense, assert_close):
+def test_predictions_equal_dense_formula(problem, name, varying_noise, dense, assert_close):
     """Qff with the sites' noise, Kbar, gives f* by Gaussian conditioning: Q*f Kbar^-1 r and k** - Q*f Kbar^-1 Qf*."""
     X, Y, Z, Xnew = problem(P=2)
     constructor, options, _ = MODELS[name]
@@ -289,8 +289,8 @@ def test_dense_predictions(problem, name, varying_noise, dense, assert_close):
     assert_close(model.predict_y(Xnew), [mean, variance + model.likelihood.variance_at(Xnew)], CLOSE)
 
 
-def test_one_block(problem, dense):
-    """One block is neither exact for BTSGPR nor for a power below 1."""
+def test_one_block_equals_dense_formula(problem, dense):
+    """One block is exact neither for BTSGPR nor for alpha below 1."""
     X, Y, Z, _ = problem(P=2)
     everything = [np.arange(24)]
     tighter = BTSGPR((X, Y), inducing_variable=Z, blocks=everything, **_parts())
@@ -317,7 +317,7 @@ def test_one_block(problem, dense):
         (TSGPR, {}),
     ],
 )
-def test_blocks_of_one_row_are_no_blocks(problem, constructor, options, assert_same, assert_close):
+def test_blocks_of_one_row_equal_no_blocks(problem, constructor, options, assert_same, assert_close):
     X, Y, Z, Xnew = problem(P=2)
     parts = _parts(mean_function=_linear_mean(2))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -336,8 +336,8 @@ def test_shared_block_of_one_row_is_spherical(problem, assert_same):
 
 
 @pytest.mark.parametrize("blocks", [None, UNEVEN], ids=["rows", "blocks"])
-def test_scale_one_is_power_ep(problem, blocks, dense, assert_same):
-    """Value, gradients and predictions do not know whether m = 1 was left out, given or is being learned."""
+def test_scale_one_equals_power_ep(problem, blocks, dense, assert_same):
+    """Value, gradients and predictions are equal for the default m = 1, a given m = 1 and a learned m at 1."""
     X, Y, Z, _ = problem()
     parts = _parts()
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints(Z)
@@ -365,8 +365,8 @@ def test_best_scale_at_alpha_zero_is_optimal(problem, blocks, dense, assert_same
 
 
 @pytest.mark.parametrize("name", ["block T-PEP", "spherical", "shared"])
-def test_outputs_add_up(problem, name, assert_close):
-    """Three outputs share hyperparameters and are independent otherwise: three models of one output each."""
+def test_outputs_are_additive(problem, name, assert_close):
+    """Three outputs are independent given hyperparameters: the objective is the sum over single-output models."""
     X, Y, Z, Xnew = problem(P=3)
     constructor, options, _ = MODELS[name]
     together = constructor((X, Y), inducing_variable=Z, **options, **_parts())
@@ -379,8 +379,8 @@ def test_outputs_add_up(problem, name, assert_close):
 # --- other parts of GPflow ------------------------------------------------------------------------------------------
 
 
-def test_linear_kernel(problem, assert_same, dense):
-    """Two inducing points determine a linear function: D is 0 but for jitter and rounding, of either sign."""
+def test_linear_kernel_is_exact(problem, assert_same, dense):
+    """Two inducing points determine a linear function: D is 0 up to jitter and rounding."""
     X, Y, _, _ = problem()
     parts = _parts(Linear(0.7))
     parts["inducing_variable"] = gpflow.inducing_variables.InducingPoints([[1.0, 0.2], [-0.3, 1.5]])

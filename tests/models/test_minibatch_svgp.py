@@ -1,4 +1,4 @@
-"""What every model of minibatches refuses of its data, eagerly and compiled."""
+"""Minibatch models reject invalid data, eagerly and compiled."""
 
 import gpflow
 import numpy as np
@@ -28,7 +28,7 @@ def compiled(made):
 
 @every_model
 @pytest.mark.parametrize("rows", some_slow([0, 9, 12], quick=[0, 12]))
-def test_more_rows_than_there_are_or_none(kind, rows):
+def test_rejects_invalid_minibatch_sizes(kind, rows):
     made = model(kind)
     with pytest.raises(ValueError, match=f"at least one row and at most num_data of them, got {rows}; num_data is 8"):
         made.training_loss((X[:rows], Y[:rows]))
@@ -37,8 +37,8 @@ def test_more_rows_than_there_are_or_none(kind, rows):
 
 
 @every_model
-def test_all_rows_are_a_minibatch(kind):
-    """Also after there have become more of them."""
+def test_accepts_all_rows_as_minibatch(kind):
+    """Also after num_data has increased."""
     made = model(kind)
     loss = compiled(made)
     assert float(loss((X[:8], Y[:8]))) == pytest.approx(float(made.training_loss((X[:8], Y[:8]))), rel=1e-12)
@@ -47,7 +47,7 @@ def test_all_rows_are_a_minibatch(kind):
 
 
 @pytest.mark.parametrize("kind", [TSVGP, StreamingSVGP])
-def test_a_minibatch_that_is_all_there_is(kind):
+def test_without_num_data_minibatch_is_the_data(kind):
     """Without num_data any number of rows is all of them: terms of rows add up, and no row at all is KL[q || p]."""
     made = model(kind, None)
     none, first, both = (float(made.training_loss((X[:rows], Y[:rows]))) for rows in (0, 1, 2))
@@ -57,7 +57,7 @@ def test_a_minibatch_that_is_all_there_is(kind):
 
 @every_model
 @pytest.mark.parametrize("value", some_slow([np.nan, np.inf], quick=[np.inf]))
-def test_inputs_that_are_not_finite(kind, value):
+def test_rejects_nonfinite_inputs(kind, value):
     bad = np.where(X[3, 0] == X, value, X)
     made = model(kind, 12)
     with pytest.raises(ValueError, match=r"data\[0\] \(X\) must be finite, got 1 values .* the first in row 3\."):
@@ -67,13 +67,13 @@ def test_inputs_that_are_not_finite(kind, value):
 
 
 @every_model
-def test_inputs_that_are_no_numbers(kind):
+def test_rejects_nonnumeric_inputs(kind):
     with pytest.raises(ValueError, match=r"data\[0\] \(X\) must hold real numbers, got an array of dtype <U32"):
         model(kind, 12).training_loss((X.astype(str), Y))
 
 
-def test_the_number_of_rows_is_set_where_there_is_one():
-    """A model that was made without has traced functions that do not read it."""
+def test_num_data_cannot_be_added_later():
+    """Functions traced without num_data do not read it."""
     made = model(TSVGP, num_data=8)
     made.num_data = 24
     assert float(made.num_data) == 24.0
@@ -82,8 +82,8 @@ def test_the_number_of_rows_is_set_where_there_is_one():
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP, APEP, StreamingSVGP])
-def test_the_sign_of_a_column_of_q_sqrt_means_nothing(kind):
-    """q is the same: the objective, too, with a negative entry on the diagonal."""
+def test_is_invariant_to_sign_of_q_sqrt(kind):
+    """q and the objective are unchanged, also with a negative diagonal entry."""
     made = model(kind)
     factor = np.tril(0.1 * rng.normal(size=(4, 4))) + 0.6 * np.eye(4)
     values = []

@@ -1,4 +1,4 @@
-"""Models with chunks of rows in single precision: near those in double precision, equal where that is inaccurate."""
+"""Models with chunks in single precision: close to double precision, and equal if single would be inaccurate."""
 
 from types import SimpleNamespace
 
@@ -44,18 +44,18 @@ def evaluated(compiled_step):
 
 
 def made(name):
-    """The same model in double and in mixed precision."""
+    """One model in double and in mixed precision."""
     return [MODELS[name](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def pair(request):
-    """Models that tests share, and leave as they were."""
+    """Models shared by tests, which restore them."""
     return made(request.param)
 
 
 def test_mixed_precision_is_close_to_double(pair, evaluated):
-    """And not equal, which would mean that nothing is computed in single precision."""
+    """Not equal, since equality would mean that no chunk uses single precision."""
     (loss, gradient), (near, near_gradient) = map(evaluated, pair)
     assert 0.0 < abs(near - loss) < OBJECTIVE * (N + abs(loss))
     assert 0.0 < np.linalg.norm(near_gradient - gradient) < GRADIENT * np.linalg.norm(gradient)
@@ -66,7 +66,7 @@ def test_mixed_precision_is_close_to_double(pair, evaluated):
     np.testing.assert_allclose(other, density, atol=PREDICTION)
 
 
-def test_it_is_equal_where_single_precision_is_not_accurate(pair, evaluated):
+def test_equals_double_if_single_is_inaccurate(pair, evaluated):
     before = pair[0].likelihood.variance.numpy()
     for model in pair:
         model.likelihood.variance.assign(1e-5)
@@ -74,13 +74,13 @@ def test_it_is_equal_where_single_precision_is_not_accurate(pair, evaluated):
     for model in pair:
         model.likelihood.variance.assign(before)
     # TensorFlow optimizes the two graphs in different ways, which rounds sums of 203 rows differently: terms of the
-    # gradient are as large as the loss and cancel, so that a few eps of the loss are left. Single precision errs by 1e-3.
+    # gradient are as large as the loss and cancel, leaving a few eps of the loss. Single precision errs by 1e-3.
     assert other == pytest.approx(loss, rel=1e-13)
     np.testing.assert_allclose(other_gradient, gradient, rtol=0.0, atol=1e-15 * abs(loss))
 
 
-def test_it_is_decided_at_each_evaluation():
-    """A compiled function sees that the noise has changed."""
+def test_precision_is_selected_at_each_evaluation():
+    """Compiled functions use the new noise variance."""
     model, exact = (MODELS["PEPR 0.5"](chunk_size=32, mixed_precision=mixed) for mixed in (True, False))
     loss, expected = (
         tf.function(model.training_loss, autograph=False),
@@ -95,7 +95,7 @@ def test_it_is_decided_at_each_evaluation():
 
 
 def rows(variance=1.0, noise=1.0, residual=1.0):
-    """Two rows, one of which is as given."""
+    """Two rows, one of them given."""
     pair = [tf.constant([value, 1.0], tf.float64) for value in (variance, noise)]
     return Rows(tf.zeros([10, 2], tf.float64), *pair, tf.constant([[residual], [1.0]], tf.float64))
 
@@ -110,7 +110,7 @@ def suffices(covariance, scale=1.0, **of_row):
     ("condition", "variance", "scale"),
     [(1e3, 1.0, 1.0), (1e3, 5.0, 1.0), (1e3, 0.5, 7.0), (1e3, 2.0, 0.1), (2.0, 1.0, 1.0)],
 )
-def test_the_measure_of_accuracy(condition, variance, scale):
+def test_accuracy_criterion(condition, variance, scale):
     """eps k max(k tr Kuu^-1, 200) max(m, 1) / noise, with the largest variance k of u and of the rows."""
     smallest = 1.0 / (condition - 1.0)  # the trace of the inverse is the condition
     k = max(variance, 1.0)
@@ -121,7 +121,7 @@ def test_the_measure_of_accuracy(condition, variance, scale):
 
 
 @pytest.mark.parametrize("of_row", [{"residual": 1e19}, {"variance": 1e19, "noise": 1e19}, {"noise": 1e19}])
-def test_numbers_whose_squares_overflow(of_row):
+def test_overflowing_squares(of_row):
     assert suffices(np.eye(2)) and not suffices(np.eye(2), **of_row)
 
 
@@ -140,7 +140,7 @@ def differences(evaluated):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_rows_of_more_variance_than_the_inducing_variables(differences, alpha):
+def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     """
     A linear kernel far from the origin: single precision would be wrong by 4 to 15 %.
 
@@ -164,7 +164,7 @@ def test_rows_at_inducing_points(differences, noise_variance, limit):
     assert error <= limit
 
 
-def test_the_gradient_of_the_variational_bound_with_inducing_points_near_each_other(differences):
+def test_variational_gradient_with_close_inducing_points(differences):
     """
     Its derivatives through A and through the rows cancel, so that both must be of one V: with H = L^-T S L^-1 from
     double precision in place of it the error would be 1e-3.
@@ -175,7 +175,7 @@ def test_the_gradient_of_the_variational_bound_with_inducing_points_near_each_ot
     assert 0.0 < error < 0.1 * GRADIENT
 
 
-def test_noise_that_depends_on_x():
+def test_heteroscedastic_noise():
     noise = gpflow.likelihoods.Gaussian(scale=gpflow.functions.Linear(A=0.1 * np.ones((D, 1)), b=1.0))
     losses = [
         float(PEPR((X, Y), Matern32(), Z, likelihood=noise, chunk_size=32, mixed_precision=mixed).training_loss())
@@ -184,7 +184,7 @@ def test_noise_that_depends_on_x():
     assert 0.0 < abs(losses[0] - losses[1]) < OBJECTIVE * (N + abs(losses[0]))
 
 
-def test_a_dataset(evaluated):
+def test_dataset_equals_in_memory(evaluated):
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32)
     model, exact = (PEPR(batches, SquaredExponential(), Z, alpha=0.5, mixed_precision=mixed) for mixed in (True, False))
     (loss, gradient), (expected, exact_gradient) = map(evaluated, (model, exact))
@@ -192,7 +192,7 @@ def test_a_dataset(evaluated):
     assert np.linalg.norm(gradient - exact_gradient) < GRADIENT * np.linalg.norm(exact_gradient)
 
 
-def test_one_chunk_is_in_double_precision():
+def test_single_chunk_uses_double_precision():
     losses = [
         float(PEPR((X, Y), SquaredExponential(), Z, mixed_precision=mixed).training_loss()) for mixed in (False, True)
     ]
@@ -200,7 +200,7 @@ def test_one_chunk_is_in_double_precision():
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "TSGPR"]))
-def test_training_ends_near_the_same_optimum(name):
+def test_training_reaches_the_same_optimum(name):
     """The objective of the mixed model's parameters in double precision."""
     pair = made(name)
     mixed = pair[1]
@@ -210,6 +210,6 @@ def test_training_ends_near_the_same_optimum(name):
     assert results[1].objective[-1] == pytest.approx(results[0].objective[-1], abs=0.01 * N)
 
 
-def test_blocks_are_refused():
+def test_rejects_blocks():
     with pytest.raises(ValueError, match="mixed_precision must be False with blocks, got True"):
         PEPR((X, Y), SquaredExponential(), Z, blocks=7, mixed_precision=True)

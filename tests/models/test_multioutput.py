@@ -1,4 +1,4 @@
-"""Several columns of Y in collapsed regression: a shared kernel may be named so; others are refused, with advice."""
+"""Several columns of Y in collapsed regression: shared kernels are accepted, separate kernels rejected with advice."""
 
 import gpflow
 import numpy as np
@@ -27,8 +27,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_shared_kernel(name):
-    """The same numbers to the last bit: both are one kernel for all columns."""
+def test_shared_kernel_equals_plain_kernel(name):
+    """Bit-identical: both use one kernel for all columns."""
     kind, options = MODELS[name]
     named, plain = (kind((X, Y), kernel, Z, **options) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
     assert float(named.maximum_log_likelihood_objective()) == float(plain.maximum_log_likelihood_objective())
@@ -38,7 +38,7 @@ def test_a_shared_kernel(name):
     np.testing.assert_array_equal(named.loo_log_predictive_density(), plain.loo_log_predictive_density())
 
 
-def test_a_stream_moves_points_under_a_shared_kernel():
+def test_stream_moves_points_with_shared_kernel():
     named, plain = (StreamingSGPR((X, Y), kernel, Z) for kernel in (SharedIndependent(Matern52(), 2), Matern52()))
     for model in (named, plain):
         model.update((X + 1.0, Y), fraction_to_move=0.5)
@@ -51,7 +51,7 @@ COREGIONALIZED = LinearCoregionalization(KERNELS, np.eye(2))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_separate_kernels_and_points_are_rejected(name):
+def test_rejects_separate_kernels_and_points(name):
     for kernel, inducing_variable, message in [
         (SeparateIndependent(KERNELS), Z, "kernel must be .*got SeparateIndependent. .*use gpflow_pep.PEP"),
         (COREGIONALIZED, Z, "kernel must be .*got LinearCoregionalization. .*Coregion"),
@@ -73,8 +73,8 @@ def test_separate_kernels_and_points_are_rejected(name):
             kind((X, Y), kernel, inducing_variable, **options)
 
 
-def test_the_advice_is_followed():
-    """PEP takes what is refused here."""
+def test_recommended_model_accepts_separate_kernels():
+    """PEP accepts separate kernels."""
     kernel = SeparateIndependent([Matern52(), Matern52(lengthscales=0.5)])
     separate = SeparateIndependentInducingVariables([InducingPoints(Z), InducingPoints(Z + 0.1)])
     model = PEP((X, Y), kernel, gpflow.likelihoods.Gaussian(0.1), separate, alpha=0.4)

@@ -1,4 +1,4 @@
-"""The collapsed models against numbers evaluated with 50 digits (tests/data), at jitter 0.
+"""The collapsed models against references with 50 digits (tests/data), at jitter 0.
 
 Tolerances, unit rounding 1.1e-16. Solves with Kuu (condition number at most 26) and accumulation over M + N <= 50 terms
 amplify it to at most 26 * 50 * 1.1e-16 = 1.4e-13. OBJECTIVE: its largest term, r'r / noise, is below 1e4 only in E,
@@ -107,7 +107,7 @@ def _assert_predicts(model, inputs, expected, tolerance):
 
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize("case", _named(VALUES))
-def test_objective_gradient_and_predictions(case):
+def test_matches_oracle(case):
     model, expected = _model_of(case), case["expected"]
     objective, gradients = _objective_and_log_gradients(model)
     assert objective == pytest.approx(expected["objective"], rel=0.0, abs=OBJECTIVE)
@@ -126,8 +126,8 @@ def test_objective_gradient_and_predictions(case):
 
 
 @pytest.mark.parametrize("case", _named(JITTERED))
-def test_default_jitter(case):
-    """GPflow's own jitter, 1e-6 on Kuu and nowhere else."""
+def test_matches_oracle_with_default_jitter(case):
+    """GPflow's default jitter, 1e-6, on Kuu only."""
     assert gpflow.config.default_jitter() == 1e-6
     model, expected = _model_of(case), case["expected"]["with_jitter_1e-6_on_Kuu"]
     objective = model.maximum_log_likelihood_objective().numpy()
@@ -138,7 +138,7 @@ def test_default_jitter(case):
 
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize("case", _named(OPTIMA))
-def test_learned_scale(case):
+def test_learned_scale_matches_oracle(case):
     """
     Maximized over m alone. Where the slope in m's variable is g, the curvature k at least 1, m is off by g/k, the
     objective by g^2/2k: 1e-5 (as the reference, itself the result of a search) and 5e-11 at the slope asserted.
@@ -157,7 +157,7 @@ def test_learned_scale(case):
 
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize("case", _named(ORDERINGS))
-def test_ordering(case):
+def test_bounds_are_ordered(case):
     inputs, expected = case["inputs"], case["expected"]
     values = {}
     for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""The posterior of given sums against the dense formula, whatever model the sums come from.
+"""The posterior of given sums against the dense formula.
 
 With u = L v and q(v) = N(B^-1 c, B^-1), B = I + A:  mean k_*u Kuu^-1 L B^-1 c,  covariance k_** - Q_** + T' B^-1 T,
 T = L^-1 K_u*. Condition numbers are below 1e3: 1e3 eps, and 1e-11 leaves room.
@@ -26,7 +26,7 @@ def make_kernel():
 
 
 class Given:
-    """Sums that do not change, and how often they were asked for."""
+    """Fixed sums, with a count of their evaluations."""
 
     def __init__(self, kernel, A=A, c=C):
         self.calls, self.A, self.c = 0, A, c
@@ -56,8 +56,8 @@ KERNELS = [gpflow.kernels.Matern52(1.4, 0.9), gpflow.kernels.Matern32(0.6, 1.2),
 
 
 @pytest.mark.parametrize("kernels", [KERNELS[:1] * 3, KERNELS], ids=["one Kuu", "a Kuu each"])
-def test_latent_functions_with_sums_of_their_own_are_as_many_posteriors(kernels):
-    """Whether they share a kernel or not: marginals, covariances, and those of batches of inputs."""
+def test_separate_sums_equal_separate_posteriors(kernels):
+    """Marginals and covariances, also for batches, with shared and separate kernels."""
     points, shares = gpflow.inducing_variables.InducingPoints(Z), kernels[0] is kernels[1]
     L = np.stack([np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(4)) for kernel in kernels])
     As, cs = np.stack([A, 0.3 * A, A + np.eye(4)]), C.T[..., None]
@@ -79,7 +79,7 @@ def test_latent_functions_with_sums_of_their_own_are_as_many_posteriors(kernels)
 
 
 @pytest.mark.parametrize("cache", list(PrecomputeCacheType))
-def test_means_and_covariances_are_the_dense_ones(cache):
+def test_means_and_covariances_equal_dense_formula(cache):
     posterior, given = make_posterior(cache)
     predict = posterior.fused_predict_f if cache is PrecomputeCacheType.NOCACHE else posterior.predict_f
     mean, cov = dense(given, XNEW)
@@ -96,7 +96,7 @@ def test_means_and_covariances_are_the_dense_ones(cache):
 
 
 @pytest.mark.parametrize(("cache", "calls"), zip(PrecomputeCacheType, [1, 1, 0], strict=True), ids=str)
-def test_sums_are_computed_once_a_cache(cache, calls):
+def test_sums_are_computed_once_per_cache(cache, calls):
     posterior, given = make_posterior(cache)
     assert given.calls == calls
     for number in range(3):
@@ -108,7 +108,7 @@ def test_sums_are_computed_once_a_cache(cache, calls):
             assert given.calls == calls
 
 
-def test_a_new_cache_takes_new_sums():
+def test_updated_cache_uses_new_sums():
     for cache in (PrecomputeCacheType.TENSOR, PrecomputeCacheType.VARIABLE):
         posterior, given = make_posterior(cache)
         given.c = 2.0 * C
@@ -116,14 +116,14 @@ def test_a_new_cache_takes_new_sums():
         np.testing.assert_allclose(posterior.predict_f(XNEW)[0], dense(given, XNEW)[0], rtol=0, atol=EXACT)
 
 
-def test_no_information_is_the_prior():
+def test_empty_sums_give_the_prior():
     posterior, _ = make_posterior(A=np.zeros((4, 4)), c=np.zeros((4, 3)))
     mean, cov = posterior.predict_f(XNEW, full_cov=True)
     np.testing.assert_allclose(mean, np.tile([0.5, 0.0, -1.0], (5, 1)), rtol=0, atol=EXACT)
     np.testing.assert_allclose(cov[1], make_kernel()(XNEW), rtol=0, atol=EXACT)
 
 
-def test_overwhelming_information_leaves_no_negative_variance():
+def test_informative_data_give_nonnegative_variance():
     """At an inducing point k - T'T + T'B^-1 T is 0 up to rounding (the jitter, 1e-6, is left)."""
     posterior, _ = make_posterior(A=1e18 * np.eye(4))
     _, variance = posterior.predict_f(Z)
@@ -131,7 +131,7 @@ def test_overwhelming_information_leaves_no_negative_variance():
 
 
 @pytest.mark.parametrize("rows", [0, 1, ROWS_PER_CHUNK - 1, ROWS_PER_CHUNK, ROWS_PER_CHUNK + 1, 2 * ROWS_PER_CHUNK])
-def test_any_number_of_rows(rows):
+def test_accepts_any_number_of_rows(rows):
     posterior, _ = make_posterior()
     X = np.resize(XNEW, (rows, 2))
     mean, variance = posterior.predict_f(X)
@@ -141,7 +141,7 @@ def test_any_number_of_rows(rows):
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2), (1, 5, 2), (2, 1, 5, 2)])
-def test_batches_even_empty_ones(shape):
+def test_accepts_batches(shape):
     posterior, _ = make_posterior()
     X = np.resize(XNEW, shape)
     for full_cov in (False, True):
@@ -150,7 +150,7 @@ def test_batches_even_empty_ones(shape):
         assert cov.shape == ((*shape[:-2], 3, shape[-2], shape[-2]) if full_cov else mean.shape)
 
 
-def test_inputs_of_other_types():
+def test_converts_inputs():
     posterior, _ = make_posterior()
     expected = posterior.predict_f(np.ones((2, 2)))
     for Xnew in (
@@ -171,7 +171,7 @@ def test_inputs_of_other_types():
         ({"c": np.full((4, 3), np.nan)}, "predictive mean.* not finite"),
     ],
 )
-def test_sums_that_are_wrong_stop(changes, message):
+def test_invalid_sums_raise(changes, message):
     posterior, _ = make_posterior(PrecomputeCacheType.NOCACHE, **changes)
     for predict in (posterior.fused_predict_f, tf.function(posterior.fused_predict_f)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):

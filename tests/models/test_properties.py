@@ -1,4 +1,4 @@
-"""What must not matter, what must always hold, and what may change under a compiled function: drawn by hypothesis.
+"""Invariances, inequalities and changes under compiled functions, drawn by hypothesis.
 
 Where rows are only added up in another order the results differ by rounding: N = 24 terms, the condition numbers of Kuu
 (below 1e3) and of B (below 1e2), unit rounding 1.1e-16, hence 1e-10 of the largest: ``SAME``.
@@ -76,7 +76,7 @@ def _models(data, parts, labels, alphas, **options):
 
 @given(seeds, labels)
 @few(2)
-def test_order_of_rows(problem, assert_same, assert_close, seed, labels):
+def test_is_invariant_to_row_order(problem, assert_same, assert_close, seed, labels):
     X, Y, Z, Xnew = problem(P=2, seed=seed)
     order = np.random.default_rng(seed).permutation(N)
     parts, alphas = _parts(Z), _powers(labels, seed)
@@ -89,7 +89,7 @@ def test_order_of_rows(problem, assert_same, assert_close, seed, labels):
 
 @given(seeds, st.permutations(range(6)))
 @few(3)
-def test_order_of_rows_with_a_power_each_and_a_shared_block(problem, assert_same, seed, order_of_blocks):
+def test_shared_block_with_alpha_per_row_is_invariant_to_row_order(problem, assert_same, seed, order_of_blocks):
     """Rows may move with their alpha; blocks that share a matrix may move, and their rows all alike."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     rng = np.random.default_rng(seed)
@@ -105,7 +105,7 @@ def test_order_of_rows_with_a_power_each_and_a_shared_block(problem, assert_same
 
 
 @pytest.mark.parametrize("chunk_size", some_slow([1, 7, N, 5 * N], quick=[7]))
-def test_chunk_size(problem, assert_same, chunk_size):
+def test_is_invariant_to_chunk_size(problem, assert_same, chunk_size):
     seed, labels = chunk_size, _labels(chunk_size, 5)
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts, alphas = _parts(Z), _powers(labels, seed)
@@ -121,7 +121,7 @@ def test_chunk_size(problem, assert_same, chunk_size):
 
 @given(seeds, labels, st.lists(st.integers(-(10**9), 10**9), min_size=5, max_size=5, unique=True))
 @few(3)
-def test_names_of_blocks(problem, seed, labels, names):
+def test_is_invariant_to_block_labels(problem, seed, labels, names):
     """Only the order of names matters, and only to alpha: blocks, and so their alphas, come in ascending order."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts = _parts(Z)
@@ -139,7 +139,7 @@ def test_names_of_blocks(problem, seed, labels, names):
 
 @given(seeds, labels)
 @few(2)
-def test_labels_or_lists(problem, dense, assert_same, seed, labels):
+def test_block_labels_equal_lists(problem, dense, assert_same, seed, labels):
     """Index arrays are the same blocks, in the order they are listed; that order is also their alphas'."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts, alphas, blocks = _parts(Z), _powers(labels, seed), _blocks_of(labels)
@@ -152,7 +152,7 @@ def test_labels_or_lists(problem, dense, assert_same, seed, labels):
 
 @given(seeds, st.integers(1, 30))
 @few(6)
-def test_block_size(problem, seed, size):
+def test_block_size_equals_labels(problem, seed, size):
     """A block size means consecutive rows; the last block takes what is left."""
     X, Y, Z, _ = problem(seed=seed)
     parts = _parts(Z)
@@ -171,7 +171,7 @@ def _assert_ascending(values):
 
 @given(seeds, labels, st.lists(st.integers(0, 2), min_size=5, max_size=5).map(np.array))
 @few(4)
-def test_order_of_bounds(problem, seed, labels, union):
+def test_bounds_are_ordered(problem, seed, labels, union):
     """Coarser blocks, unions of others, are never looser (Fischer's inequality)."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts = _parts(Z)
@@ -189,7 +189,7 @@ def test_order_of_bounds(problem, seed, labels, union):
 
 @given(seeds, st.sampled_from([1, 2, 3, 4, 6, 8, 12, 24]))
 @few(8)
-def test_shared_block_is_between(problem, seed, size):
+def test_shared_block_bound_is_between_limits(problem, seed, size):
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts = _parts(Z)
     blocks = list(np.random.default_rng(seed).permutation(N).reshape(-1, size))
@@ -203,7 +203,7 @@ def test_shared_block_is_between(problem, seed, size):
 
 @given(seeds, labels, powers, st.floats(0.01, 3.0), st.floats(1e-3, 10.0), st.floats(0.05, 5.0))
 @few(6)
-def test_predictive_variance(problem, seed, labels, alpha, scale, noise, lengthscale):
+def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, alpha, scale, noise, lengthscale):
     """Between 0 and the prior's, near the data and far from them, where it is the prior's."""
     X, Y, Z, Xnew = problem(P=2, seed=seed)
     kernel = Matern52(1.3, lengthscales=lengthscale)
@@ -246,7 +246,7 @@ class _Compiled:
         return tape.gradient(loss, self._model.trainable_variables)
 
     def assert_is(self, fresh, Xnew, assert_close):
-        """The value of a new model that is not compiled."""
+        """Compare with a new model evaluated eagerly."""
         with tf.GradientTape() as tape:
             loss = fresh.training_loss()
         assert self._loss().numpy() == pytest.approx(loss.numpy(), rel=SAME)
@@ -256,7 +256,7 @@ class _Compiled:
 
 
 @pytest.mark.parametrize("scale", some_slow([1.0, 0.6], quick=[0.6]))
-def test_alpha_changes_compiled_functions(problem, assert_close, scale):
+def test_compiled_functions_use_new_alpha(problem, assert_close, scale):
     X, Y, Z, Xnew = problem(P=2)
     model = PEPR((X, Y), alpha=0.8, scale=scale, **_parts(Z))
     compiled = _Compiled(model, Xnew)
@@ -274,7 +274,7 @@ def test_alpha_changes_compiled_functions(problem, assert_close, scale):
 @pytest.mark.parametrize(
     "blocks", some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]), ids=["rows", "labels", "size"]
 )
-def test_several_alphas_change_compiled_functions(problem, assert_close, blocks):
+def test_compiled_functions_use_new_alphas(problem, assert_close, blocks):
     X, Y, Z, Xnew = problem(P=2)
     B = {None: N, 10: 3}.get(blocks if not isinstance(blocks, list) else 0, 5)
     start, one, two = np.linspace(0.0, 1.0, B), np.linspace(1.0, 0.1, B) ** 2, np.arange(B) % 2.0
@@ -298,8 +298,8 @@ SIZED = {
 
 
 @pytest.mark.parametrize("name", some_slow(SIZED, quick=["BTSGPR"]))
-def test_data_change_compiled_functions(problem, assert_close, name):
-    """Also their number; 12 rows of blocks of 5 are 5 + 5 + 2."""
+def test_compiled_functions_use_new_data(problem, assert_close, name):
+    """The number of rows may change, too; 12 rows in blocks of 5 are 5 + 5 + 2."""
     constructor, options = SIZED[name]
     X, Y, Z, Xnew = problem(P=2)
     model = constructor((X, Y), **options, **_parts(Z))
@@ -311,8 +311,8 @@ def test_data_change_compiled_functions(problem, assert_close, name):
 
 
 @pytest.mark.parametrize("name", some_slow(SIZED, quick=["spherical"]))
-def test_number_of_inducing_points_changes_compiled_functions(problem, assert_close, name):
-    """Where the variable that holds them leaves it open, as GPflow's streaming examples have it."""
+def test_compiled_functions_use_new_inducing_points(problem, assert_close, name):
+    """If the variable has an unknown shape, as in GPflow's streaming examples."""
     constructor, options = SIZED[name]
     X, Y, Z, Xnew = problem()
     parts = _parts(Z)
@@ -325,8 +325,8 @@ def test_number_of_inducing_points_changes_compiled_functions(problem, assert_cl
 
 
 @pytest.mark.parametrize("rows", [21, 22])
-def test_data_that_do_not_fit_a_shared_block(problem, rows):
-    """As in the constructor, which refuses blocks of several sizes; the model stays as it was."""
+def test_rejects_data_for_shared_block(problem, rows):
+    """Like the constructor, the setter rejects blocks of several sizes; the model is unchanged."""
     X, Y, Z, _ = problem()
     model = BTSGPR((X, Y), blocks=4, shared=True, **_parts(Z))
     before = _objective(model)
@@ -347,7 +347,7 @@ def test_data_that_do_not_fit_a_shared_block(problem, rows):
         (BTSGPR, {"blocks": np.arange(N) % 3}),
     ],
 )
-def test_data_that_do_not_fit_alpha_or_blocks(problem, constructor, options):
+def test_rejects_data_for_alpha_or_blocks(problem, constructor, options):
     X, Y, Z, _ = problem()
     model = constructor((X, Y), **options, **_parts(Z))
     before = _objective(model)

@@ -1,4 +1,4 @@
-"""StreamingSGPR: reference numbers, exact carry-over whatever the conditioning, and what an update leaves alone."""
+"""StreamingSGPR: references, exact updates for any conditioning, and failed updates."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def column(values):
 
 
 def steps_of(case):
-    """The model at each step, with the hyperparameters of the step, and what is expected of it."""
+    """The model at each step with the hyperparameters and expected values of the step."""
     inputs, model = case["inputs"], None
     for step, expected in zip(inputs["steps"], case["expected"]["steps"], strict=True):
         data, Z = (column(step["X"]), column(step["Y"])), column(step["Z"])
@@ -42,7 +42,7 @@ def steps_of(case):
 
 
 def log_gradients(model):
-    """Derivatives as the reference has them: through the logarithm where parameters are positive."""
+    """Gradients as in the reference: with respect to the logarithm of positive parameters."""
     positive = {
         "log_variance": model.kernel.variance,
         "log_lengthscales": model.kernel.lengthscales,
@@ -61,7 +61,7 @@ def log_gradients(model):
 
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
-def test_reference(case):
+def test_matches_reference(case):
     total = 0.0
     for model, expected in steps_of(case):
         objective = float(model.maximum_log_likelihood_objective())
@@ -115,7 +115,7 @@ def condition_number(model):
     ids=["well", "ill", "worse"],
 )
 def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
-    """Fixed hyperparameters and Z, whatever the conditioning of Kuu; several outputs, a mean function, two batches."""
+    """Fixed hyperparameters and Z, for any conditioning of Kuu; several outputs, a mean function, two batches."""
     data, Z = series(60, P=2), np.linspace(0.0, 10.0, M)[:, None]
     Xnew = np.linspace(-1.0, 11.0, 50)[:, None]
 
@@ -138,7 +138,7 @@ def test_stream_equals_batch(alpha, M, lengthscale, jitter, cond):
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-def test_a_thousand_batches(alpha):
+def test_thousand_batches_equal_one(alpha):
     data, Z = series(2000), np.linspace(0.0, 10.0, 30)[:, None]
     order = np.random.default_rng(1).permutation(2000)
     data = tuple(values[order] for values in data)
@@ -153,7 +153,7 @@ def test_a_thousand_batches(alpha):
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.5]))
-def test_inducing_points_at_all_inputs_seen(alpha):
+def test_inducing_points_at_all_inputs_are_exact(alpha):
     """Each update adds the new inputs: the exact GP. (Jitter 1e-10 on Kuu moves it by about as much over the noise.)"""
     rng = np.random.default_rng(3)
     X = rng.permutation(np.linspace(0.0, 10.0, 24))[:, None]
@@ -174,7 +174,7 @@ def test_inducing_points_at_all_inputs_seen(alpha):
 
 
 def test_duplicate_points_stay_distinct():
-    """Each has a jitter of its own, in Kuu and in the old posterior."""
+    """Duplicates have separate jitter, in Kuu and in the old posterior."""
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[[0, 1, 1, 2, 3, 3, 3, 5]][:, None]
     kernel = gpflow.kernels.SquaredExponential(1.3, 2.0)
     whole = PEPR(data, kernel, Z, alpha=0.5, noise_variance=0.05)
@@ -183,7 +183,7 @@ def test_duplicate_points_stay_distinct():
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-9)
 
 
-def test_the_online_bound_is_a_bound():
+def test_online_bound_is_below_evidence():
     """At alpha = 0, with inducing points that move: below the evidence of the exact GP of all data."""
     data = series(60)
     kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
@@ -199,7 +199,7 @@ def test_the_online_bound_is_a_bound():
     assert min(gaps) > 0.0
 
 
-def test_leave_one_out_knows_the_old_batches():
+def test_leave_one_out_uses_old_batches():
     """Row n is predicted from the old posterior and the batch's other rows: as the model without it predicts it."""
     data = series(30)
     kernel = gpflow.kernels.SquaredExponential(1.3, 1.0)
@@ -222,7 +222,7 @@ def test_leave_one_out_knows_the_old_batches():
 # --- moving inducing points ------------------------------------------------------------------------------------------
 
 
-def test_a_share_of_the_points_moves_where_the_new_data_are():
+def test_update_moves_a_fraction_of_points_to_new_data():
     X, Y = series(80)
     Z = np.linspace(0.0, 4.9, 10)[:, None]
     old, new = (X[:40], Y[:40]), (X[40:], Y[40:])
@@ -245,7 +245,7 @@ def test_a_share_of_the_points_moves_where_the_new_data_are():
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
 
 
-def test_another_number_of_inducing_points():
+def test_number_of_inducing_points_can_change():
     data, Z = series(40), np.linspace(0.0, 10.0, 6)[:, None]
     model = StreamingSGPR(
         tuple(values[:20] for values in data), gpflow.kernels.SquaredExponential(), Z, noise_variance=0.1
@@ -274,7 +274,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def settled():
-    """One that nothing changes: tests share it."""
+    """A model shared by tests that do not change it."""
     return small_stream()
 
 
@@ -291,7 +291,7 @@ def small_stream():
 GOOD = np.ones((3, 1))
 
 
-def test_a_batch_that_is_refused_leaves_the_model_as_it_was(settled):
+def test_rejected_batch_changes_nothing(settled):
     for batch, options, message in [
         ((np.full((3, 1), np.nan), GOOD), {}, r"data\[0\] \(X\) must be finite"),
         ((GOOD, np.full((3, 1), np.inf)), {}, r"data\[1\] \(Y\) must be finite"),
@@ -315,7 +315,7 @@ def test_a_batch_that_is_refused_leaves_the_model_as_it_was(settled):
         assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_a_posterior_that_cannot_be_computed_leaves_the_model_as_it_was(small):
+def test_failed_update_changes_nothing(small):
     small.kernel.lengthscales.unconstrained_variable.assign(np.nan)
     before = small.state.as_dict()
     with pytest.raises(tf.errors.InvalidArgumentError, match="Kuu"):
@@ -325,7 +325,7 @@ def test_a_posterior_that_cannot_be_computed_leaves_the_model_as_it_was(small):
         assert np.array_equal(value, after[name], equal_nan=value.dtype.kind == "f")  # there is text, too
 
 
-def test_compiled_functions_follow_updates_without_being_traced_anew(small):
+def test_updates_do_not_retrace(small):
     X, Y = series(200, seed=2)
     loss = tf.function(small.training_loss)
     predict = tf.function(small.predict_f)
@@ -349,7 +349,7 @@ def test_absorbed_sums_do_not_grow(small):
     assert small._absorb.experimental_get_tracing_count() == 1
 
 
-def test_it_is_trained_between_updates():
+def test_trains_between_updates():
     """With L-BFGS on the online bound, as any GPflow model; the stream ends about where SGPR of all data does."""
     X, Y = series(200)
     order = np.random.default_rng(0).permutation(200)
@@ -371,7 +371,7 @@ def test_it_is_trained_between_updates():
     assert model.likelihood.variance.numpy() == pytest.approx(batch.likelihood.variance.numpy(), rel=0.2)
 
 
-def test_other_inducing_variables_are_refused():
+def test_rejects_other_inducing_variables():
     class Shifted(gpflow.inducing_variables.InducingPoints):
         pass
 
@@ -379,6 +379,6 @@ def test_other_inducing_variables_are_refused():
         StreamingSGPR(series(10), gpflow.kernels.Matern32(), Shifted(np.ones((2, 1))))
 
 
-def test_no_upper_bound(small):
-    """That of the batch alone would not bound its evidence given the batches before."""
+def test_has_no_upper_bound(small):
+    """An upper bound for the batch alone does not bound its evidence given earlier batches."""
     assert not hasattr(small, "upper_bound")

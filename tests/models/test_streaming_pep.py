@@ -1,4 +1,4 @@
-"""StreamingPEP, which absorbs its sites: exact where the likelihood is Gaussian, consistent for all others."""
+"""StreamingPEP: exact for Gaussian likelihoods, consistent for all likelihoods."""
 
 import gpflow
 import numpy as np
@@ -28,7 +28,7 @@ def batches(observations, size=30):
 
 
 def streamed(observations, likelihood, kernel=kernel, **options):
-    """The model after all batches, and the sum of the batches' log evidences."""
+    """The model after all batches, and the sum of the log evidences of the batches."""
     first, *others = batches(observations)
     model = StreamingPEP(first, kernel(), likelihood, Z, tol=1e-10, **options)
     total = model.update_sites().log_evidence
@@ -39,8 +39,8 @@ def streamed(observations, likelihood, kernel=kernel, **options):
 
 
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 1.0]))
-def test_with_a_gaussian_likelihood_it_is_the_batch_posterior(alpha):
-    """Its sites do not depend on what else is known of f: as PEPR of all data."""
+def test_gaussian_likelihood_equals_batch(alpha):
+    """Gaussian sites do not depend on the cavity: the result equals PEPR on all data."""
     model, total = streamed(Y, gpflow.likelihoods.Gaussian(0.3), alpha=alpha)
     whole = PEPR((X, Y), kernel(), Z, alpha=alpha, noise_variance=0.3)
     assert total == pytest.approx(float(whole.maximum_log_likelihood_objective()), rel=1e-8)
@@ -70,7 +70,7 @@ def in_midstream():
 
 
 def gradients(model, alpha):
-    """Of the energy at converged sites."""
+    """Gradients of the energy at converged sites."""
     model.alpha = alpha
     with tf.GradientTape() as tape:
         loss = model.training_loss()
@@ -79,7 +79,7 @@ def gradients(model, alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_derivatives_of_the_converged_evidence(in_midstream, alpha):
+def test_gradients_match_finite_differences(in_midstream, alpha):
     """
     By differences of fourth order, with step 1e-3: an error of 1e-12 times derivatives of fifth order. Z and mean
     function, then the kernel: of a kind each.
@@ -103,7 +103,7 @@ def test_derivatives_of_the_converged_evidence(in_midstream, alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_minibatch_derivatives_add_up_to_the_energys(in_midstream, alpha):
+def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
     """Each batch's derivatives, at converged sites, average to those of all rows."""
     expected = gradients(in_midstream, alpha)
     found = [list(gradients) for gradients in in_midstream.minibatches(10)]
@@ -113,7 +113,7 @@ def test_minibatch_derivatives_add_up_to_the_energys(in_midstream, alpha):
         np.testing.assert_allclose(mean, value, rtol=0.0, atol=1e-7 * max(1.0, np.abs(value).max()))
 
 
-def test_several_classes_with_kernels_of_their_own():
+def test_multiclass_with_separate_kernels():
     labels = LABELS + (X[:, :1] > 1.0)
     separate = lambda: gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])  # noqa: E731
     model, _ = streamed(labels, MultiClassRobustMax(3), separate, alpha=0.5)
@@ -124,7 +124,7 @@ def test_several_classes_with_kernels_of_their_own():
 
 
 def test_sites_are_converged_before_they_are_absorbed():
-    """Also where nothing has been asked of the model before."""
+    """Also if the model has not been evaluated before."""
     first, second, _ = batches(LABELS)
     models = [StreamingPEP(first, kernel(), Probit(), Z, tol=1e-10) for _ in range(2)]
     models[0].update_sites()
@@ -133,7 +133,7 @@ def test_sites_are_converged_before_they_are_absorbed():
     np.testing.assert_allclose(models[0].predict_f(X)[0], models[1].predict_f(X)[0], rtol=0.0, atol=1e-6)
 
 
-def test_training_between_updates():
+def test_trains_between_updates():
     first, second, _ = batches(LABELS)
     model = StreamingPEP(first, gpflow.kernels.SquaredExponential(), Probit(), Z)
     fit(model, max_iterations=15)
@@ -155,11 +155,11 @@ def size_of_graph(step):
 
 @pytest.fixture(scope="module")
 def of_the_first_batch():
-    """A stream that has seen nothing yet, and PEP."""
+    """A stream before its first update, and PEP."""
     return [kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10) for kind in (StreamingPEP, PEP)]
 
 
-def test_the_first_batch_is_that_of_pep(of_the_first_batch, compiled_step):
+def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
     """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
     (loss, slopes), (expected, derivatives) = (compiled_step(model)() for model in of_the_first_batch)
     assert float(loss) == float(expected)
@@ -167,8 +167,8 @@ def test_the_first_batch_is_that_of_pep(of_the_first_batch, compiled_step):
         np.testing.assert_allclose(actual, derivative, rtol=0.0, atol=1e-12 * np.abs(derivative).max())
 
 
-def test_graphs_of_pep_hold_nothing_of_an_old_posterior(of_the_first_batch, compiled_step):
-    """No operation of it, which are nearly a quarter of what a stream traces."""
+def test_pep_graph_excludes_old_posterior(of_the_first_batch, compiled_step):
+    """The graph of PEP has no operations of the old posterior, nearly a quarter of a stream's graph."""
     streamed, alone = (size_of_graph(compiled_step(model)) for model in of_the_first_batch)
     assert alone <= 0.85 * streamed
     stream, model = of_the_first_batch
@@ -194,12 +194,12 @@ class Shifted(gpflow.inducing_variables.InducingPoints):
         (Z, {"tol": -1.0}, "tol must be"),
     ],
 )
-def test_arguments_that_a_stream_cannot_use(inducing_variable, options, message):
+def test_rejects_invalid_arguments(inducing_variable, options, message):
     with pytest.raises(ValueError, match=message):
         StreamingPEP((X, LABELS), kernel(), Probit(), inducing_variable, **options)
 
 
-def test_a_refused_batch_changes_nothing(in_midstream):
+def test_rejected_batch_changes_nothing(in_midstream):
     before = in_midstream.state.as_dict()
     for batch, message in (((X[:, :1], LABELS), "must keep 2 columns"), ((X, Y), "data.*Y")):
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""StreamingSVGP: the reference number, the limits, and what a batch and new inducing points do to q(u)."""
+"""StreamingSVGP: a reference, limits, and updates of q(u) by batches and new inducing points."""
 
 import copy
 import json
@@ -26,7 +26,7 @@ def kernel():
 
 
 @pytest.mark.usefixtures("no_jitter")
-def test_reference():
+def test_matches_reference():
     """At q(u) of both steps as given; objectives of size 10 by quadrature of 1e-12 relative."""
     inputs, expected = CASE["inputs"], CASE["expected"]
     old = inputs["kernel_old"]
@@ -48,7 +48,7 @@ def test_reference():
 
 
 @pytest.mark.parametrize("whiten", [True, False])
-def test_before_any_update_it_is_svgp(whiten):
+def test_equals_svgp_before_updates(whiten):
     q_mu, q_sqrt = rng.normal(size=(8, 1)), np.tril(0.3 * rng.normal(size=(1, 8, 8))) + np.eye(8)
     options = {"q_mu": q_mu, "q_sqrt": q_sqrt, "whiten": whiten, "num_data": 60}
     model = StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, **options)
@@ -59,13 +59,13 @@ def test_before_any_update_it_is_svgp(whiten):
 
 
 def optimum(model, collapsed):
-    """Gives the uncollapsed model the q(u) of the collapsed one, which with Gaussian noise is its best."""
+    """Assign the q(u) of the collapsed model, which is optimal with Gaussian noise."""
     mean, covariance = collapsed.compute_qu()
     model.q_mu.assign(mean)
     model.q_sqrt.assign(np.linalg.cholesky(covariance)[None])
 
 
-def test_at_the_best_q_it_is_the_collapsed_bound():
+def test_optimal_q_gives_collapsed_bound():
     """Batch after batch, with inducing points that move and change in number."""
     noise = gpflow.likelihoods.Gaussian(0.04)
     model = StreamingSVGP(kernel(), noise, Z, num_data=30, whiten=False)
@@ -101,7 +101,7 @@ def test_minibatches_are_unbiased(num_data):
         assert np.mean(parts) == pytest.approx(whole, rel=1e-12)
 
 
-def test_compiled_functions_follow_updates():
+def test_compiled_functions_use_updates():
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, num_data=30)
     loss = tf.function(model.training_loss, input_signature=[(tf.TensorSpec([None, 1], tf.float64),) * 2])
     for batch in (SECOND, (X[:7], Y[:7])):
@@ -117,8 +117,8 @@ def test_compiled_functions_follow_updates():
 
 
 @pytest.mark.parametrize(("whiten", "q_diag"), [(True, False), (False, False), (True, True)])
-def test_q_follows_inducing_points_that_move(whiten, q_diag):
-    """It predicts at the new points what it predicted there."""
+def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
+    """Predictions at the new points are unchanged."""
     model = StreamingSVGP(kernel(), MultiClassRobustMax(3), Z, whiten=whiten, q_diag=q_diag)
     model.q_mu.assign(rng.normal(size=(8, 3)))
     model.q_sqrt.assign(0.4 * model.q_sqrt)
@@ -134,14 +134,14 @@ def test_q_follows_inducing_points_that_move(whiten, q_diag):
     np.testing.assert_array_equal(model.predict_f(X)[0], before[0])
 
 
-def test_a_q_wider_than_the_prior_adds_no_information():
+def test_q_wider_than_prior_is_clipped():
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
     model.update(SECOND)
     fresh = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(0.1), Z, q_sqrt=2.0 * np.eye(8)[None])
     assert float(model.training_loss(SECOND)) == pytest.approx(float(fresh.training_loss(SECOND)), rel=1e-10)
 
 
-def test_refused_batches_leave_the_model_as_it_was():
+def test_rejected_batches_change_nothing():
     model = StreamingSVGP(kernel(), Probit(), Z, num_data=30)
     before = model.state.as_dict()
     for batch, message in (
@@ -159,8 +159,8 @@ def test_refused_batches_leave_the_model_as_it_was():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_a_copy_goes_on_with_any_number_of_points(copied):
-    """Bit for bit as the model itself: the shapes of the old posterior are not fixed by copying."""
+def test_copy_accepts_any_number_of_points(copied):
+    """Bit-identical to the model: copying does not fix the shapes of the old posterior."""
     model = StreamingSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
     copies = model, copied(model)
     for each in copies:

@@ -53,8 +53,8 @@ def dependent_noise():
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_references(case, no_jitter):
-    """Block by block: the sum of what blocks contribute, less one KL. 1e-9, as the references were recorded."""
+def test_matches_references(case, no_jitter):
+    """The sum of the contributions of all blocks minus one KL. 1e-9, as the references were recorded."""
     inputs = case["inputs"]
     X, Z = (np.array(inputs[name]) for name in ("X", "Z"))
     Y = np.array(inputs["Y"]).reshape(len(X), -1)[:, :1]
@@ -93,7 +93,7 @@ def test_references(case, no_jitter):
 
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize(("whiten", "noise"), [(True, "constant"), (False, "of x")])
-def test_alpha_zero_is_svgp_and_the_bounds_are_ordered(C, whiten, noise):
+def test_alpha_zero_equals_svgp_and_bounds_are_ordered(C, whiten, noise):
     """SVGP <= TSVGP <= BTSVGP at equal parameters, where all rows are one block; PEPSVGP at alpha 0 to 1e-12."""
     likelihood = None if noise == "constant" else dependent_noise()
     X, Y = data(C)
@@ -122,7 +122,7 @@ COLLAPSED = {
 
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize("case", COLLAPSED)
-def test_at_the_best_q_it_is_the_collapsed_model(case, C):
+def test_optimal_q_gives_collapsed_model(case, C):
     """The objective is quadratic in q_mu and log-concave in q_sqrt: at its optimum, the collapsed model's q(u)."""
     kind, collapsed, options, collapsed_options = COLLAPSED[case]
     for likelihood in (None, dependent_noise()):
@@ -170,14 +170,14 @@ def test_blocks_are_unbiased():
     assert np.mean(values) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-10)
 
 
-def test_without_a_number_of_data_a_minibatch_is_all():
+def test_without_num_data_minibatch_is_the_data():
     X, Y = data()
     alone, told = model(TSVGP, num_data=None), model(TSVGP, num_data=5)
     batch = X[:5], Y[:5]
     assert float(alone.training_loss(batch)) == float(told.training_loss(batch))
 
 
-def test_a_diagonal_is_a_full_one():
+def test_q_diag_equals_full_diagonal():
     X, Y = data()
     full, diagonal = model(BTSVGP), gpflow.utilities.deepcopy(model(BTSVGP))
     deviations = np.abs(np.random.default_rng(5).normal(size=(M, 1))) + 0.1
@@ -211,7 +211,7 @@ def separate():
     ],
     ids=["TSVGP", "BTSVGP", "rows", "block"],
 )
-def test_derivatives(prior, kind, options):
+def test_gradients_match_finite_differences(prior, kind, options):
     """Of fourth order along a direction, h = 1e-3: h^4 F(5)/30 and eps F/h are below 1e-9 of some hundred nats."""
     made = model(kind, 2, kernel=separate() if prior == "separate" else None, likelihood=dependent_noise(), **options)
     X, Y = data(2)
@@ -231,7 +231,7 @@ def test_derivatives(prior, kind, options):
     assert slope == pytest.approx(expected, rel=1e-6)
 
 
-def test_other_likelihoods_have_one_learned_scale():
+def test_nongaussian_likelihoods_learn_one_scale():
     """m = 1 is SVGP's bound; with Gaussian noise the best m is 1/(1 + mean(d)/s), the spherical bound's."""
     X, Y = data()
     labels = (Y > 0.0).astype(float)
@@ -244,7 +244,7 @@ def test_other_likelihoods_have_one_learned_scale():
     assert float(tighter.maximum_log_likelihood_objective((X, labels))) > at_one + 1e-3
 
     class Unknown(gpflow.likelihoods.ScalarLikelihood):
-        """Gaussian, but not known to be."""
+        """A Gaussian likelihood that is not a subclass of Gaussian."""
 
         def _scalar_log_prob(self, X, F, Y):
             return gpflow.logdensities.gaussian(Y, F, tf.constant(0.05, F.dtype))
@@ -284,7 +284,7 @@ def nystrom(made, X):
     return np.sum(V**2, axis=0)
 
 
-def test_a_bound_of_the_evidence_of_labels():
+def test_bound_is_below_label_evidence():
     """log p(y) of three labels, by brute force over f on a grid of 41^3, is above the bound at any m and q(u)."""
     X = np.array([[-0.7, 0.2], [0.1, 0.4], [0.9, -0.3]])
     labels = np.array([[0.0], [1.0], [1.0]])
@@ -323,7 +323,7 @@ def test_natural_gradients_and_adam():
     assert -float(closure()) == pytest.approx(float(exact.maximum_log_likelihood_objective()), rel=1e-9)
 
 
-def test_a_changed_alpha_is_seen_when_compiled():
+def test_compiled_functions_use_new_alpha():
     made = model(PEPSVGP, alpha=0.2)
     X, Y = data()
     closure = made.training_loss_closure((X, Y), compile=True)
@@ -335,7 +335,7 @@ def test_a_changed_alpha_is_seen_when_compiled():
     assert float(closure()) == pytest.approx(float(made.training_loss((X, Y))), rel=1e-12)
 
 
-def test_bad_arguments_are_refused():
+def test_rejects_invalid_arguments():
     for kind, options, message in [
         (BTSVGP, {"likelihood": gpflow.likelihoods.Bernoulli()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
         (PEPSVGP, {"likelihood": gpflow.likelihoods.Poisson()}, "likelihood must be a gpflow.likelihoods.Gaussian"),
@@ -348,7 +348,7 @@ def test_bad_arguments_are_refused():
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_nan_is_an_error(kind):
+def test_nan_raises(kind):
     X, Y = data()
     made = model(kind)
     for bad in ((np.where(X[3, 0] == X, np.nan, X), Y), (X, np.where(Y[3] == Y, np.nan, Y))):
@@ -357,7 +357,7 @@ def test_nan_is_an_error(kind):
 
 
 @pytest.mark.parametrize("kind", [TSVGP, BTSVGP, PEPSVGP])
-def test_data_of_another_shape_are_refused(kind):
+def test_rejects_data_with_wrong_shape(kind):
     for C in [1, 3]:
         made = model(kind, C)
         X, Y = data(C)
@@ -368,8 +368,8 @@ def test_data_of_another_shape_are_refused(kind):
                 made.maximum_log_likelihood_objective(part)
 
 
-def test_missing_labels_are_named():
-    """GPflow's Bernoulli takes NaN for a 0."""
+def test_error_names_missing_labels():
+    """GPflow's Bernoulli treats NaN as 0."""
     X, Y = data()
     labels = np.where(np.arange(N)[:, None] == 3, np.nan, Y > 0.0)
     with pytest.raises(ValueError, match=r"data\[1\] \(Y\) must be finite, got 1 values .* row 3"):
@@ -377,7 +377,7 @@ def test_missing_labels_are_named():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 130])
-def test_blocks_of_any_size(rows):
+def test_accepts_blocks_of_any_size(rows):
     """The factor of a block is inverted by halves, which may be empty: value and derivatives of log|S + D|."""
     X, Y = data(rows=rows)
     blocks = model(BTSVGP, num_data=rows)
@@ -387,7 +387,7 @@ def test_blocks_of_any_size(rows):
     D = np.asarray(blocks.kernel(X)) - V.T @ V
 
     def rest(noise):
-        """All that depends on the noise, but for E log N, which TSVGP's has too."""
+        """All noise terms except E log N, which TSVGP also has."""
         return np.linalg.slogdet(D + noise * np.eye(rows))[1] - np.sum(np.log(np.diag(D) + noise))
 
     rows_alone = model(TSVGP, num_data=rows)
@@ -406,8 +406,8 @@ def test_blocks_of_any_size(rows):
     )
 
 
-def test_a_block_that_is_not_positive_definite_raises_an_error():
-    """Nothing is added to its diagonal, in BTSVGP or in PEPSVGP."""
+def test_indefinite_block_raises():
+    """Neither BTSVGP nor PEPSVGP adds jitter to a block."""
     block, one = tf.constant([[[1.0, 1.0], [1.0, 1.0 - 1e-9]]], tf.float64), tf.ones([], tf.float64)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"not successful: a block has size.*smaller minibatches"):
         structured_svgp._log_det(block)

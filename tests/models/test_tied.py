@@ -1,4 +1,4 @@
-"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and arguments that they refuse."""
+"""APEP, ARPEP and RPAPEP: references, limits, derivatives, minibatches, and rejected arguments."""
 
 import itertools
 import json
@@ -77,7 +77,7 @@ def kernel_of(inputs):
 @pytest.mark.parametrize("case", MULTICLASS, ids=lambda case: case["name"])
 @pytest.mark.parametrize("convention", ["paper", "gpflow"])
 @every_model
-def test_references_of_several_classes(case, convention, kind):
+def test_multiclass_matches_references(case, convention, kind):
     inputs, expected = case["inputs"], case["expected"][convention]
     num = inputs["C"]
     ours = MultiClassRobustMax(num, inputs["epsilon"])
@@ -106,7 +106,7 @@ def test_references_of_several_classes(case, convention, kind):
 @pytest.mark.usefixtures("no_jitter")
 @pytest.mark.parametrize("case", TIED, ids=lambda case: case["name"])
 @every_model
-def test_references_of_one_latent_function(case, kind):
+def test_single_latent_matches_references(case, kind):
     inputs, expected = case["inputs"], case["expected"]
     probit = inputs["likelihood"] == "probit"
     model = kind(
@@ -135,7 +135,7 @@ def test_references_of_one_latent_function(case, kind):
         quick=[(APEP, "shared", True), (ARPEP, "shared", False), (RPAPEP, "separate", True)],
     ),
 )
-def test_alpha_zero_is_the_bound_of_svgp(kind, parts, whiten):
+def test_alpha_zero_equals_svgp(kind, parts, whiten):
     options = {"whiten": whiten, **(separate() if parts == "separate" else {})}
     model = make(kind, alpha=0.0, **options)
     peer = SVGP(
@@ -177,7 +177,7 @@ class SoftmaxOnNodes(gpflow.likelihoods.Softmax):
 
 
 @pytest.mark.parametrize("kind", some_slow(MODELS, quick=[APEP]))
-def test_alpha_zero_is_the_bound_of_svgp_with_softmax(kind):
+def test_alpha_zero_equals_svgp_with_softmax(kind):
     model = make(kind, "softmax", alpha=0.0)
     peer = SVGP(
         model.kernel, SoftmaxOnNodes(C), model.inducing_variable, mean_function=model.mean_function,
@@ -205,7 +205,7 @@ def test_continuous_at_alpha_zero(kind):
 
 
 @pytest.mark.parametrize("kind", some_slow(MODELS, quick=[RPAPEP]))
-def test_alpha_may_change_in_a_compiled_function(kind):
+def test_alpha_can_change_in_compiled_function(kind):
     model = make(kind)
     loss = model.training_loss_closure(data(), compile=True)
     values = []
@@ -234,7 +234,7 @@ def test_alpha_may_change_in_a_compiled_function(kind):
     ids=["robust max", "not whitened", "separate", "StudentT", "diagonal"],
 )
 @pytest.mark.parametrize("kind", some_slow(MODELS, 1))
-def test_derivatives(kind, likelihood, options):
+def test_gradients_match_finite_differences(kind, likelihood, options):
     """By differences of fourth order with h = 1e-3 in a random direction of each variable."""
     model = make(kind, likelihood, alpha=0.7, **options)
     if likelihood == "robust max":
@@ -266,8 +266,8 @@ def test_minibatches_are_unbiased(kind, likelihood):
     assert np.ptp(parts) > 0.1
 
 
-def test_latent_functions_of_a_scalar_likelihood_are_independent():
-    """Three columns at once are each on its own."""
+def test_scalar_likelihood_has_independent_outputs():
+    """Three columns equal three single-column models."""
     for kind in MODELS:
         model = make(kind, "StudentT")
         total, alone = float(model.maximum_log_likelihood_objective(data("StudentT"))), 0.0
@@ -282,7 +282,7 @@ def test_latent_functions_of_a_scalar_likelihood_are_independent():
 
 
 @every_model
-def test_a_diagonal_is_a_full_one(kind):
+def test_q_diag_equals_full_diagonal(kind):
     deviations = 0.5 + 0.1 * Q_MU**2
     full = make(kind, q_sqrt=np.stack([np.diag(column) for column in deviations.T]))
     diagonal = make(kind, q_sqrt=deviations, q_diag=True)
@@ -294,7 +294,7 @@ def test_a_diagonal_is_a_full_one(kind):
 
 
 @pytest.mark.parametrize("kind", some_slow([ARPEP, RPAPEP], 1))
-def test_natural_gradients(kind):
+def test_natural_gradients_improve_objective(kind):
     """With Adam on the hyperparameters, as SVGP is trained; the objective rises by more than Adam alone gains."""
     model = make(kind, num_data=N)
     loss = model.training_loss_closure(data(), compile=True)
@@ -325,7 +325,7 @@ def best_apep(rows, points):
     return fitc, apep, float(fitc.maximum_log_likelihood_objective()), -float(loss())
 
 
-def test_apep_is_fitc_where_factors_are_equal():
+def test_apep_equals_fitc_for_equal_factors():
     """Six times the same observation: tying is exact. The optimum is flat, so that q is less exact than its value."""
     rows = np.tile(X[:1], (6, 1)), np.full((6, 1), 0.7)
     fitc, apep, expected, value = best_apep(rows, Z.copy())
@@ -334,7 +334,7 @@ def test_apep_is_fitc_where_factors_are_equal():
         np.testing.assert_allclose(actual, wanted, rtol=0.0, atol=1e-4)
 
 
-def test_apep_is_not_fitc_where_they_differ():
+def test_apep_differs_from_fitc_for_unequal_factors():
     """FITC has v_n = s + d_n and each row its own place; tied factors are their average, even where Z = X."""
     rows = X, data("Gaussian")[1][:, :1]
     for points in (X.copy(), Z.copy()):
@@ -346,7 +346,7 @@ def test_apep_is_not_fitc_where_they_differ():
 
 
 @pytest.mark.parametrize("kind", [APEP, RPAPEP])
-def test_a_cavity_that_is_not_positive_definite(kind):
+def test_indefinite_cavity_raises(kind):
     model = make(kind, alpha=0.5, num_data=20)
     model.q_sqrt.unconstrained_variable.assign(1e200 * tf.ones_like(model.q_sqrt.unconstrained_variable))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"(?s)the cavity.*alpha = 0.5, num_data N = 20"):
@@ -354,7 +354,7 @@ def test_a_cavity_that_is_not_positive_definite(kind):
 
 
 @every_model
-def test_values_that_are_not_finite_are_an_error(kind):
+def test_nonfinite_values_raise(kind):
     model = make(kind)
     model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} are not finite"):
@@ -363,7 +363,7 @@ def test_values_that_are_not_finite_are_an_error(kind):
         model.predict_f(X)
 
 
-def test_bad_arguments_are_refused():
+def test_rejects_invalid_arguments():
     for options, message in [
         ({"alpha": 1.2}, r"alpha must be in \[0, 1\], got 1.2"),
         ({"num_data": 0}, "num_data must be a whole number from 1 to 9007199254740992, got 0"),
@@ -381,13 +381,13 @@ def test_bad_arguments_are_refused():
             make(APEP, **options)
 
 
-def test_likelihoods_without_a_rule():
+def test_rejects_likelihoods_without_rule():
     with pytest.raises(ValueError, match="likelihood must be a gpflow ScalarLikelihood"):
         APEP(SquaredExponential(), gpflow.likelihoods.HeteroskedasticTFPConditional(), Z, num_data=N)
 
 
-def test_defaults():
-    """The prior, for as many latent functions as the likelihood has."""
+def test_default_prior():
+    """q(u) is the prior, with the number of latent functions of the likelihood."""
     model = ARPEP(SquaredExponential(), MultiClassRobustMax(C), Z, num_data=N)
     assert model.num_latent_gps == C
     assert ARPEP(SquaredExponential(), Probit(), Z, num_data=N).num_latent_gps == 1

@@ -12,7 +12,7 @@ from gpflow_pep.softmax.survival import LARGEST_VARIANCE
 
 @pytest.fixture
 def counts(monkeypatch):
-    """How many rows few points, many points and panels are used for, in the order of the calls."""
+    """Numbers of rows that use few points, many points and panels, in the order of the calls."""
     seen = []
 
     def counting(name, function, rows_of):
@@ -50,7 +50,7 @@ def assert_close(actual, expected):
 
 
 def by_panels(monkeypatch, *rows):
-    """The same from panels only."""
+    """The result with panels only."""
     monkeypatch.setattr(softmax, "_is_accurate", lambda rows, *others: tf.zeros([tf.shape(rows.alpha)[0]], tf.bool))
     return power(*rows)
 
@@ -59,7 +59,7 @@ def by_panels(monkeypatch, *rows):
     ("C", "spread", "low", "high"),
     [(3, 3.0, 0.05, 10.0), (3, 3.0, 1e-4, 0.05), (10, 3.0, 0.05, 10.0), (3, 15.0, 0.05, LARGEST_VARIANCE)],
 )
-def test_trapezoid_rule(C, spread, low, high, counts, monkeypatch):
+def test_trapezoid_rule_equals_panels(C, spread, low, high, counts, monkeypatch):
     for alpha in [0.0, 1e-6, 0.01, 0.3, 0.5, 1.0]:
         counts.clear()
         rows = *random_rows(C, 60, spread, low, high), alpha
@@ -74,7 +74,7 @@ def test_trapezoid_rule(C, spread, low, high, counts, monkeypatch):
             assert_close(found, by_panels(patched, *rows))
 
 
-def test_rows_that_need_panels(counts, monkeypatch):
+def test_difficult_rows_use_panels(counts, monkeypatch):
     """Those of a variance beyond the table, and those of very unequal variances."""
     label, mean, variance = random_rows(3, 6, 2.0, 0.1, 3.0)
     variance[1, 2] = 2.0 * LARGEST_VARIANCE
@@ -93,7 +93,7 @@ def test_rows_that_need_panels(counts, monkeypatch):
 
 
 @pytest.mark.parametrize("accurate", [True, False])
-def test_accurate_may_be_a_tensor(accurate):
+def test_accurate_can_be_a_tensor(accurate):
     rows = *random_rows(3, 40, 8.0, 1e-4, 29.0), 0.5
     expected = power(*rows, accurate)
     found = tf.function(lambda flag: power(*rows, flag))(tf.constant(accurate))
@@ -103,7 +103,7 @@ def test_accurate_may_be_a_tensor(accurate):
 
 
 @pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
-def test_means_far_apart_in_single_precision(variance):
+def test_distant_means_in_single_precision(variance):
     """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
     for alpha in [0.0, 0.01, 0.5, 1.0]:
         generator = np.random.default_rng(5)
@@ -121,8 +121,8 @@ def test_means_far_apart_in_single_precision(variance):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_a_variance_that_rounding_made_negative(alpha):
-    """Is none."""
+def test_negative_variance_equals_zero(alpha):
+    """Rounding may give a tiny negative variance; it is treated as 0."""
     label, mean, variance = random_rows(3, 4, 3.0, 0.05, 10.0)
     variance[:, :2] = 0.0
     expected = power(label, mean, variance, alpha)
@@ -133,7 +133,7 @@ def test_a_variance_that_rounding_made_negative(alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
-def test_two_classes_depend_on_the_sum_of_their_variances(alpha):
+def test_two_classes_depend_on_sum_of_variances(alpha):
     """
     On f_y - f_k only, whose variance it is: the same from one wide class and from two, which take other panels. Beyond
     2e4 the one wide class errs by up to 1e-6.

@@ -73,7 +73,7 @@ def assert_close(actual, expected, rel=CLOSE):
 
 
 @pytest.mark.parametrize("alpha", POWERS)
-def test_two_classes(alpha):
+def test_two_classes_equal_logit(alpha):
     """Means within 10 and variances from 1e-4 to 1e3; log Z / α from -15 to -1e-9."""
     generator = np.random.default_rng(121)
     mean, variance = generator.uniform(-10.0, 10.0, (2, 60)), 10.0 ** generator.uniform(-4.0, 3.0, (2, 60))
@@ -91,7 +91,7 @@ def test_two_classes(alpha):
 
 
 @pytest.mark.parametrize("alpha", POWERS)
-def test_three_classes(alpha):
+def test_three_classes_match_quadrature(alpha):
     generator = np.random.default_rng(122)
     mean, variance = 2.0 * generator.normal(size=(3, 6)), np.exp(generator.uniform(-7.0, 1.0, (3, 6)))
     label = np.arange(6) % 3
@@ -101,7 +101,7 @@ def test_three_classes(alpha):
 
 
 @pytest.mark.parametrize("C", [2, 3, 20])
-def test_probabilities_add_up(C):
+def test_probabilities_sum_to_one(C):
     """Σ_y E[p_y] = 1 for any Gaussians, so that its derivatives vanish."""
     generator = np.random.default_rng(123)
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_probabilities_add_up(C):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_derivatives(alpha):
+def test_derivatives_match_finite_differences(alpha):
     """In each mean, by differences of fourth order, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less."""
     C, n, h = 20, 4, 2e-2
     generator = np.random.default_rng(124)
@@ -132,7 +132,7 @@ def test_derivatives(alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_derivatives_of_the_normalizer(alpha):
+def test_gradients_of_log_partition(alpha):
     """As tied factors and minibatches see it: in means and variances; by differences, h = 3e-3, h⁴ F(5)/30 = 1e-9."""
     generator = np.random.default_rng(125)
     C, n = 4, 5
@@ -158,7 +158,7 @@ def test_derivatives_of_the_normalizer(alpha):
     assert slope == pytest.approx(difference, rel=1e-7, abs=1e-7)
 
 
-def test_small_powers_approach_the_limit():
+def test_small_alpha_converges_to_alpha_zero():
     """log Z / α is E[log p] + α Var[log p]/2 + ..., with nothing lost that is divided by α."""
     generator = np.random.default_rng(126)
     mean, variance = 2.0 * generator.normal(size=(5, 20)), 10.0 ** generator.uniform(-2.0, 2.0, (5, 20))
@@ -172,7 +172,7 @@ def test_small_powers_approach_the_limit():
     assert np.all(slopes[0] > 0.0)
 
 
-def test_order_of_classes_does_not_matter():
+def test_is_invariant_to_class_order():
     generator = np.random.default_rng(127)
     order = generator.permutation(6)
     mean, variance = 3.0 * generator.normal(size=(6, 10)), 10.0 ** generator.uniform(-2.0, 2.0, (6, 10))
@@ -187,7 +187,7 @@ def test_order_of_classes_does_not_matter():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
-def test_extremes(alpha):
+def test_extreme_cavities_are_finite(alpha):
     """Means apart by 1000, no variance, one of 1e7; -log p is convex with a curvature of at most 1/4."""
     mean = np.array([[0.0, 1000.0, 0.0, 0.0, 30.0], [1000.0, 0.0, 1.0, 300.0, 0.0], [-500.0, 3.0, 2.0, -300.0, -1e3]])
     variance = np.array([[1e-4, 1.0, 0.0, 1e7, 40.0], [1e-4, 1.0, 0.0, 30.0, 1e4], [1.0, 1e-9, 0.0, 1e-3, 1e-8]])
@@ -209,7 +209,7 @@ def test_extremes(alpha):
         assert_close([found[0][n], found[1][:2, n], found[2][:2, n]], (log_Z, sign * d1, d2), rel=1e-8)
 
 
-def test_compiled_for_any_number_of_rows():
+def test_compiles_for_any_number_of_rows():
     """More than are worked on at a time; a row's numbers depend on the others only in rounding."""
     generator = np.random.default_rng(128)
     C, n = 30, 10
@@ -235,7 +235,7 @@ def test_compiled_for_any_number_of_rows():
 
 
 @pytest.mark.parametrize("variance", [1e8, 1e10, 1e12])
-def test_rounding_never_makes_a_variance_negative(variance):
+def test_variance_ratio_is_bounded(variance):
     """-(log p)'' is between 0 and 1/4; d2, of which rounding leaves 1e-16 or so, is multiplied by the variance."""
     generator = np.random.default_rng(3)
     mean = np.sqrt(variance) * 3.0 * generator.normal(size=(3, 100))
@@ -245,11 +245,11 @@ def test_rounding_never_makes_a_variance_negative(variance):
 
 
 @pytest.mark.parametrize("label", [-1.0, 3.0, 0.5])
-def test_labels_are_checked(label):
+def test_rejects_invalid_labels(label):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Y must hold the labels 0, 1, \.\.\., 2"):
         tilted([label, 0.0], np.zeros((3, 2)), np.ones((3, 2)), 0.5)
 
 
-def test_no_quantile_propagation():
+def test_rejects_wasserstein():
     with pytest.raises(ValueError, match='projection must be "kl" for Softmax, got'):
         rule_for(gpflow.likelihoods.Softmax(3), "wasserstein")

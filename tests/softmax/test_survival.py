@@ -20,7 +20,7 @@ def exact(x, variance):
     return np.log1p(-F) if F < 0.5 else np.log(S), slope / S
 
 
-def test_references():
+def test_matches_references():
     """To a relative error of 1e-10 up to a hazard of 1, near x = v."""
     for variance in [1e-4, 0.1, 0.999, 1.0, 4.0, 60.0, 1e3]:
         x = np.array([-25.0, -10.1, -9.9, -2.0, 0.0, 0.3, variance])
@@ -30,14 +30,14 @@ def test_references():
             np.testing.assert_allclose(actual[0], wanted, rtol=1e-10)
 
 
-def test_both_rules_are_the_same_where_they_meet():
+def test_narrow_and_wide_rules_agree():
     x = np.linspace(-30.0, 2.0, 200)[None] + np.zeros((2, 1))
     found = log_survival(tf.constant(x), tf.constant([1.0 - 1e-12, 1.0], tf.float64))
     for value in found:
         np.testing.assert_allclose(value[0], value[1], rtol=1e-10)
 
 
-def test_far_out():
+def test_tails():
     """log S falls from 0 and the hazard grows, while S is above what may cancel."""
     for variance in [0.0, 1e-300, 0.5, 1.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
@@ -52,7 +52,7 @@ def test_far_out():
         assert np.all(np.diff(log_S[clear]) <= 0.0) and np.all(np.diff(hazard[clear]) >= 0.0)
 
 
-def test_far_out_in_single_precision():
+def test_tails_in_single_precision():
     """Numbers everywhere; those of double precision to 1e-3 where S is above 1e-30."""
     for variance in [0.0, 1e-4, 0.5, 1.0, 4.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])

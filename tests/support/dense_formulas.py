@@ -1,4 +1,4 @@
-"""Small problems of regression, and a dense evaluation of every formula of the collapsed models."""
+"""Small regression problems, and dense evaluations of all formulas of the collapsed models."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -115,7 +115,7 @@ def used_outside():
 
 
 def constructed_outside():
-    """What is said to a user who trains a model by Adam in a scope in which it was not constructed."""
+    """Error for training by Adam in a scope in which the model was not constructed."""
     model = MODELS["PEPR"]()
     with STRATEGY.scope():
         try:
@@ -152,7 +152,7 @@ def in_every_replica(name):
 
 
 def xla():
-    """What is said to a user who asks for XLA."""
+    """Error for XLA."""
     with STRATEGY.scope():
         model = MODELS["PEPR"]()
         try:

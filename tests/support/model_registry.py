@@ -21,7 +21,7 @@ COLLAPSED, SITES, OWN_Q = "collapsed", "sites", "own q"
 
 @dataclass(frozen=True)
 class Setting:
-    """How a test makes a model."""
+    """Arguments with which a test constructs a model."""
 
     labels: bool
     """Whether its observations are labels; otherwise numbers with Gaussian noise."""

@@ -1,4 +1,4 @@
-"""Parameters of which CI runs some; `make test-slow` runs the others."""
+"""Parameters of which CI runs a subset; `make test-slow` runs the remaining values."""
 
 import pytest
 

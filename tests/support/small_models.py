@@ -37,7 +37,7 @@ def classifier(constructor=gpflow_pep.PEPClassifier, data=(X, LABELS), **options
 
 
 def stream():
-    """With a batch behind it."""
+    """A stream after its first batch."""
     model = classifier(gpflow_pep.StreamingPEP, (X[:10], LABELS[:10]))
     model.update((X[10:], LABELS[10:]))
     return model
@@ -61,7 +61,7 @@ WITH_DATA = tuple(name for name, (entry, _) in TRAINED.items() if entry.family !
 
 
 def data_for(name):
-    """What fit needs besides the model."""
+    """Additional data arguments of fit."""
     if name in WITH_DATA:
         return None
     return X, LABELS if name in WITH_LABELS else Y

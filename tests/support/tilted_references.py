@@ -1,4 +1,4 @@
-"""Tilted distributions with 40 digits by mpmath: what tests/data/tilted.json holds, and what a few tests repeat.
+"""Tilted distributions with 40 digits by mpmath: source of tests/data/tilted.json, and used by a few tests.
 
 `python tests/support/tilted_references.py` renews that file, in five minutes on two cores.
 """

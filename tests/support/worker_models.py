@@ -1,4 +1,4 @@
-"""Models of regression and with sites, and their data, as one process and several workers have them."""
+"""Regression models and models with sites, and their data, for one process and several workers."""
 
 import itertools
 
@@ -113,7 +113,7 @@ def minibatch_model(name):
 
 
 def numbers_of(model):
-    """Numbers that belong to all rows."""
+    """Results that depend on all rows."""
     if isinstance(model, PEP):
         return [model.num_data, model.sites_status.sweeps]
     return [model.upper_bound(), model.num_blocks, model.num_data]

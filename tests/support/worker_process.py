@@ -1,4 +1,4 @@
-"""One of several workers, in a process of its own: does the named tasks in turn and prints what came out, as JSON."""
+"""A worker process: run the named tasks in turn and print the results as JSON."""
 
 import copy
 import functools
@@ -106,7 +106,7 @@ def training(stop_after=None):
 
 
 def refused():
-    """What constructors and `fit` say of shards that overlap, other settings, and models that are not divided."""
+    """Errors of constructors and `fit` for overlapping shards, different settings and undivided models."""
 
     def kernel():
         return gpflow.kernels.SquaredExponential()
@@ -170,7 +170,7 @@ def refused():
 
 
 def repeated_rows():
-    """Rows that a worker itself has several times, as data with few different values do, are accepted."""
+    """Duplicate rows within a worker are accepted."""
     with STRATEGY.scope():
         few = np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4, axis=0)
         return int(PEPR(few, gpflow.kernels.SquaredExponential(), Z).num_data)

@@ -1,14 +1,15 @@
-"""Moments of tilted distributions by every rule, and the references that they are compared with."""
+"""Fixtures for tilted rules: references and moments."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tilted_references
 
-from gpflow_pep.tilted import Cavity, Observations, QuadratureRule, TiltedRule, log_density
-from gpflow_pep.tilted.quadrature import on_panels
+from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_density
+from gpflow_pep.tilted.quadrature import locate, on_panels, on_windows
 from gpflow_pep.tilted.trapezoid import Rows
 
 
@@ -35,14 +36,15 @@ def _moments(rule, y, mean, variance, alpha, X=None, negligible=0.0):
 
 
 class PanelRule(TiltedRule):
-    """Adaptive panels for all rows; the other points say only where to begin."""
+    """Adaptive panels for all rows, about the centers that the other points give."""
 
     def __init__(self, likelihood):
-        self._density, self._rule = log_density(likelihood), QuadratureRule(likelihood)
+        self._density = log_density(likelihood)
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
-        return on_panels(self._density, rows, self._rule._locate(rows).center)[0]
+        center = locate(self._density, rows, 0.0, partial(on_windows, self._density)).center
+        return on_panels(self._density, rows, center)[0]
 
 
 @pytest.fixture(scope="session")

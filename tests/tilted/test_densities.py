@@ -31,7 +31,7 @@ def evaluate(likelihood, f, y, columns=1):
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["probit", "logit"])
-def test_binary(high_precision, name, y):
+def test_binary_matches_high_precision(high_precision, name, y):
     make, density = high_precision["LIKELIHOODS"][name]
     found = evaluate(make(), F, y)
     with mp.workdps(40):
@@ -40,7 +40,7 @@ def test_binary(high_precision, name, y):
         assert np.all(np.abs(one[:, 0] - other) <= (RELATIVE + np.abs(F) ** power * 2.0**-53) * np.abs(other))
 
 
-def test_a_probit_curvature_far_out_keeps_its_digits():
+def test_probit_curvature_is_accurate_in_the_tail():
     """-h (x + h) for x = -30: x + h = 0.033 of two numbers of 30, 1000 times their rounding."""
     slope, curvature = (part[0, 0] for part in evaluate(Probit(), np.array([-30.0]), 1.0)[1:])
     with mp.workdps(40):
@@ -104,7 +104,7 @@ AUTOMATIC = {
 
 
 @pytest.mark.parametrize("name", AUTOMATIC)
-def test_derivatives_are_those_of_log_prob(name):
+def test_derivatives_match_log_prob(name):
     """Of the likelihood's public `log_prob`, twice by tapes; near 0, where that is accurate itself."""
     likelihood, y = AUTOMATIC[name]
     f = tf.constant(np.linspace(-3.0, 3.0, 11)[:, None])
@@ -120,8 +120,8 @@ def test_derivatives_are_those_of_log_prob(name):
         np.testing.assert_allclose(one, other, rtol=RELATIVE, atol=1e-13)
 
 
-def test_no_dependence_on_f():
-    """Derivatives that do not exist are 0, not an error."""
+def test_constant_density_has_zero_derivatives():
+    """Unconnected derivatives are 0, not an error."""
 
     class Constant(gpflow.likelihoods.StudentT):
         def _scalar_log_prob(self, X, F, Y):
@@ -131,8 +131,8 @@ def test_no_dependence_on_f():
     assert np.all(value == -1.0) and np.all(slope == 0.0) and np.all(curvature == 0.0)
 
 
-def test_switched_rows():
-    """A grid of values [K, R], each column with its row's likelihood."""
+def test_switched_equals_each_likelihood():
+    """A grid of values [K, R]: each column has the likelihood of its row."""
     parts = [gpflow.likelihoods.StudentT(scale=0.3), Logit()]
     f = np.random.default_rng(0).normal(size=(4, 3))
     Y = np.array([[0.5, 0.0], [1.0, 1.0], [-0.7, 0.0]])
@@ -160,8 +160,8 @@ def test_links_that_are_not_exponential_are_differentiated_automatically():
 
 
 @pytest.mark.parametrize("y", [0.0, 0.7])
-def test_the_derivative_in_the_shape_of_a_gamma(y):
-    """Of (k - 1) log y it is log y, also at k = 1, where that of TensorFlow's xlogy is 0."""
+def test_gamma_shape_gradient(y):
+    """d/dk (k - 1) log y = log y also at k = 1; TensorFlow's xlogy gives 0."""
     k = tf.Variable(1.0, dtype=tf.float64)
     with tf.GradientTape() as tape:
         value = log_power(tf.constant([y], tf.float64), k)
@@ -180,7 +180,7 @@ def reach(likelihood, y, X=((0.0,),)):
 
 
 @pytest.mark.parametrize("y", [0.0, 1.0])
-def test_a_binary_density_is_analytic_up_to_its_nearest_zero(y):
+def test_binary_radius_is_distance_to_nearest_zero(y):
     """The zeros of p in the complex plane, to the digits that the radii are given with."""
 
     def normal(z):
@@ -199,7 +199,7 @@ def test_a_binary_density_is_analytic_up_to_its_nearest_zero(y):
 
 
 @pytest.mark.parametrize("df", [1.0, 3.0, 40.0])
-def test_the_growth_of_a_student_t_off_the_real_axis(df):
+def test_student_t_radius_bounds_density(df):
     """At the radius from its center, the observation, the modulus is ten times the largest value; scales may vary."""
     X, scales = [[-1.0], [2.0]], (0.2, 0.8)
     likelihood = gpflow.likelihoods.StudentT(scale=gpflow.functions.Linear([[0.2]], [0.4]), df=df)
@@ -218,8 +218,8 @@ def test_ratio_of_gamma_functions():
 
 
 @pytest.mark.parametrize("df", [2.3, 4, 1e10])
-def test_degrees_of_freedom(df):
-    """Neither rounded to single precision, nor lost in 1 + z²/ν."""
+def test_student_t_large_df_is_accurate(df):
+    """df is neither rounded to single precision nor lost in 1 + z²/ν."""
     found = evaluate(gpflow.likelihoods.StudentT(scale=0.7, df=df), F, 0.3)
     with mp.workdps(60):
 

@@ -25,8 +25,8 @@ def power(alpha):
 
 
 @pytest.mark.parametrize("convention", ["paper", "gpflow"])
-def test_references(convention):
-    """log E[p^α] is right to 1e-10, its derivatives in m and v (of it, not of it over α) to ten times that."""
+def test_matches_references(convention):
+    """The relative error of log E[p^α] is below 1e-10, the error of its derivatives in m and v below 1e-9."""
     for case in REFERENCES:
         inputs, expected = case["inputs"], case["expected"][convention]
         if convention == "paper":
@@ -52,8 +52,8 @@ def test_references(convention):
 
 
 @pytest.mark.parametrize("alpha", POWERS)
-def test_derivatives(alpha):
-    """In each mean, by differences of fourth order, h = 2e-3, with rounding 1e-14/h² of the second one."""
+def test_matches_finite_differences(alpha):
+    """Fourth-order differences in each mean, h = 2e-3; rounding of the second derivative is 1e-14/h²."""
     rule, h = rule_for(MultiClassRobustMax(C, 0.01), "kl"), 2e-3
     found = rule.moments(CAVITY, OBSERVATIONS, power(alpha))
     assert found.log_partition.shape == (1, N)
@@ -73,7 +73,7 @@ def test_derivatives(alpha):
     np.testing.assert_allclose(found.variance_ratio, 1.0 + alpha * CAVITY.variance * found.d2, rtol=0.0, atol=1e-8)
 
 
-def test_small_powers_approach_the_limit():
+def test_small_alpha_converges_to_alpha_zero():
     rule = rule_for(MultiClassRobustMax(C, 0.01), "kl")
     limit, near = (rule.moments(CAVITY, OBSERVATIONS, power(alpha)) for alpha in (0.0, 1e-10))
     for actual, expected in zip(near, limit, strict=True):
@@ -81,8 +81,8 @@ def test_small_powers_approach_the_limit():
 
 
 @pytest.mark.parametrize("alpha", POWERS)
-def test_derivatives_of_the_normalizer(alpha):
-    """As tied factors and minibatches see it: in means, variances and epsilon."""
+def test_gradients_of_log_partition(alpha):
+    """In means, variances and epsilon, as used by tied factors and minibatches."""
     likelihood = MultiClassRobustMax(C, 0.05)
     rule = rule_for(likelihood, "kl")
     gpflow.set_trainable(likelihood.epsilon, True)
@@ -105,7 +105,7 @@ def test_derivatives_of_the_normalizer(alpha):
         assert np.sum(direction * gradient) == pytest.approx(difference, rel=1e-8, abs=1e-8)
 
 
-def test_scalar_likelihoods_see_their_own_column():
+def test_each_latent_function_uses_its_column():
     Y = tf.constant(rng.integers(0, 2, (N, C)).astype(float))
     found = rule_for(Probit(), "kl").moments(CAVITY, Observations(OBSERVATIONS.X, Y), power(0.5))
     for c in range(C):

@@ -1,4 +1,4 @@
-"""KL and Wasserstein projections against an oracle and 40 digits, and what must always hold of them.
+"""KL and Wasserstein projections against an oracle and 40 digits, and their invariants.
 
 σ_QP: F is integrated from values good to 1e-15 of panels whose tails are below 2e-7 of the mass; 1e-8 is what the
 module promises, as for the moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times that, is far below.
@@ -41,7 +41,7 @@ def name_of(case):
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in ORACLE])
-def test_oracle(moments, case):
+def test_matches_oracle(moments, case):
     """
     log Z = -43 among them. Where the oracle has no tolerance of its own it is that of its quadrature, 1e-10; GPflow's
     probit has no closed form here, and is right to REQUIRED.
@@ -59,7 +59,7 @@ def test_oracle(moments, case):
         assert np.sqrt(v + v * v * found.d2) == pytest.approx(expected[sigma], rel=tolerance[sigma])
 
 
-def test_quantile_deviations_of_other_likelihoods(high_precision, moments):
+def test_quantile_deviation_matches_high_precision(high_precision, moments):
     """Against 40 digits, other powers too. d2 = (ratio - 1)/(α v) where that does not cancel."""
     recorded = json.loads((high_precision["DATA"] / "tilted.json").read_text())["quantile_deviations"]
     assert len(recorded) == len(high_precision["QUANTILE_CASES"])
@@ -71,7 +71,7 @@ def test_quantile_deviations_of_other_likelihoods(high_precision, moments):
             assert found.d2 == pytest.approx((deviation**2 - 1.0) / (alpha * variance), rel=REQUIRED), name
 
 
-def test_a_quantile_deviation_made_again(high_precision, moments):
+def test_recorded_quantile_deviation_is_reproduced(high_precision, moments):
     reference = high_precision["quantile_deviation"](high_precision["poisson"](1.0), 0.4, 2.0, 1.0)
     found = moments(tilted_rule(gpflow.likelihoods.Poisson(), Wasserstein()), 1.0, 0.4, 2.0, 1.0)
     assert np.sqrt(2.0 * found.variance_ratio) == pytest.approx(float(reference), rel=REQUIRED)
@@ -98,7 +98,7 @@ def rules(name):
 
 @given(st.sampled_from(sorted(LIKELIHOODS)), st.integers(0, 1000), st.one_of(st.just(1.0), st.floats(1e-6, 1.0)))
 @settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_never_wider_than_kl(moments, name, seed, alpha):
+def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
     """
     Of 40 rows at once, with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP without exception, and
     what is the same of both (log Z, d1) is the same. (A probit's KL is a closed form at α = 1: good to 1e-11, and to
@@ -118,8 +118,8 @@ def test_never_wider_than_kl(moments, name, seed, alpha):
         np.testing.assert_array_equal(other.d1, one.d1)
 
 
-def test_the_same_for_a_gaussian(moments):
-    """By the panels too, not only because the registry gives both the same closed form."""
+def test_projections_coincide_for_gaussian(moments):
+    """Also with panels, not only because the registry returns the same closed form for both."""
     likelihood = gpflow.likelihoods.Gaussian(0.3)
     mean, variance = np.array([-2.0, 0.0, 0.5, 8.0]), np.array([0.01, 1.0, 40.0, 900.0])
     for alpha in (0.1, 1.0):
@@ -131,7 +131,7 @@ def test_the_same_for_a_gaussian(moments):
 
 @pytest.mark.parametrize("alpha", some_slow([0.01, 1.0], quick=[0.01]))
 @pytest.mark.parametrize("name", ["probit", "poisson", "student t"])
-def test_a_row_does_not_see_the_others(moments, name, alpha):
+def test_rows_are_independent(moments, name, alpha):
     """
     Alone or among 1000, in this order or another; of the Wasserstein projection, of which the other is a part. The
     same operations on each row; sums and products of other shapes may be taken in another order: 100 roundings,
@@ -157,8 +157,8 @@ def test_a_row_does_not_see_the_others(moments, name, alpha):
         assert_same(moments(rule, y[row], mean[row], variance[row], alpha), slice(row, row + 1))
 
 
-def test_no_power_no_distance(moments):
-    """Infinitesimal tilting: the two projections are one."""
+def test_projections_coincide_at_alpha_zero(moments):
+    """At α = 0 tilting is infinitesimal, and the projections coincide."""
     for kl, wasserstein, ys in map(rules, LIKELIHOODS):
         one, other = (moments(rule, ys[0], [-1.0, 2.0], [0.5, 3.0], 0.0) for rule in (kl, wasserstein))
         np.testing.assert_array_equal(np.stack(one), np.stack(other))

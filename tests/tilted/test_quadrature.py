@@ -1,4 +1,4 @@
-"""Adaptive quadrature against integrals of 40 digits, what it costs, and what it does where there is no answer.
+"""Quadrature against integrals with 40 digits, its cost, and its behavior for invalid rows.
 
 REQUIRED, 1e-8 relative, is what the module promises of log Z, d1 and d2. Where one of them all but vanishes because its
 integrand has both signs (below CROSSING = 1/100 of the integral of the modulus) it is 1e-8 of that integral. (Those of
@@ -44,7 +44,7 @@ def located(density, rows, negligible=0.0):
 
 
 def errors(found, cases):
-    """Of log_partition, d1, d2 and ratio, [4, R]: relative, or as the module's docstring has it."""
+    """Errors of log_partition, d1, d2 and ratio, [4, R]: relative, or as defined in the module docstring."""
     values, scales = cases[:, 3:7].T, np.vstack([cases[:, 7:10].T, cases[:, 6]])
     scales = np.where(np.abs(values) < CROSSING * scales, scales, np.abs(values))
     return np.abs(np.stack(found) - values) / scales
@@ -73,7 +73,7 @@ NAMES = ["probit", "logit", "bernoulli", "poisson", "student_t", "student_t_0.1"
 @pytest.mark.parametrize("alpha", some_slow(ALPHAS, quick=[0.0, 0.5, 1.0]))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by", ["rule", "panels"])
-def test_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
+def test_matches_recorded_cases(references, high_precision, moments, panel_rule, name, alpha, by):
     """Means -10 to 10, variances 1e-4 to 1e3. A Poisson has a closed form at α = 0: the mass of exp(f) is v from m."""
     cases, y = cases_of(references, name, alpha)
     assert len(cases) % 20 == 0 < len(cases)
@@ -85,8 +85,8 @@ def test_recorded_cases(references, high_precision, moments, panel_rule, name, a
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recorded_cases_among_many_rows(references, high_precision, moments, name):
-    """So many that very narrow cavities have Gauss-Hermite nodes, and others points of another kind."""
+def test_matches_recorded_cases_with_many_rows(references, high_precision, moments, name):
+    """Enough rows that very narrow cavities use separate Gauss-Hermite nodes."""
     for alpha in (0.01, 0.5, 1.0):
         cases, y = cases_of(references, name, alpha)
         times = -(-quadrature._MANY_ROWS // len(cases))
@@ -96,8 +96,8 @@ def test_recorded_cases_among_many_rows(references, high_precision, moments, nam
 
 
 @pytest.mark.parametrize("make", [Probit, Logit, gpflow.likelihoods.StudentT, gpflow.likelihoods.Poisson])
-def test_nodes_of_very_narrow_cavities(panel_rule, moments, make):
-    """At the largest width that nodes serve; panels are good to 1e-8 themselves. Few rows are refused."""
+def test_hermite_nodes_match_panels(panel_rule, moments, make):
+    """At the largest width for which nodes are used; panels have an error of 1e-8. Few rows are inaccurate."""
     density = log_density(make())
     radius = float(tf.reduce_max(density.radius(tf.zeros([1, 1], tf.float64))))
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
@@ -111,7 +111,7 @@ def test_nodes_of_very_narrow_cavities(panel_rule, moments, make):
         np.testing.assert_allclose(np.stack(found)[:, good], reference, rtol=2.0 * REQUIRED, atol=1e-10)
 
 
-def test_powers_that_underflow_at_some_points(moments):
+def test_accurate_if_powers_underflow(moments):
     """Phi(f) leaves the normal numbers at f = -37.5. Rounding of exp(log Phi), 1e-13, is h = 38 and 38² times that."""
     mean, v = np.linspace(-38.8, -36.8, 41), 0.05**2
     z = mean / np.sqrt(1.0 + v)
@@ -122,7 +122,7 @@ def test_powers_that_underflow_at_some_points(moments):
     np.testing.assert_allclose(np.stack(found[:3]), expected, rtol=REQUIRED)
 
 
-def test_closed_form_of_the_probit(references, moments):
+def test_matches_probit_closed_form(references, moments):
     """z and φ(z)/Phi(z) are good to z² roundings; -h (z + h), for z = -10, loses 100 times that: 1e-11."""
     cases, y = cases_of(references, "probit", 1.0)
     assert_within(moments(tilted_rule(Probit(), KL()), y, cases[:, 0], cases[:, 1], 1.0), cases, 1e-11)
@@ -140,8 +140,8 @@ def test_closed_form_of_the_probit(references, moments):
         ("poisson", 3.0, 0.7675, 3.02275**2, 0.5),
     ],
 )
-def test_more_cases(high_precision, moments, name, y, mean, variance, alpha):
-    """Integrated here and now: what is recorded can be made again."""
+def test_matches_high_precision(high_precision, moments, name, y, mean, variance, alpha):
+    """Integrated by mpmath in the test: the recorded cases are reproducible."""
     make, density = high_precision["LIKELIHOODS"][name]
     reference = high_precision["tilted"](density(y), mean, variance, alpha)
     case = np.array([[mean, variance, alpha, *map(float, reference[:4]), *map(float, reference.scales)]])
@@ -149,7 +149,7 @@ def test_more_cases(high_precision, moments, name, y, mean, variance, alpha):
 
 
 @pytest.mark.parametrize("name", ["probit", "logit", "bernoulli"])
-def test_the_other_label_is_the_mirror_image(references, high_precision, moments, name):
+def test_labels_are_mirror_images(references, high_precision, moments, name):
     cases, y = cases_of(references, name, 0.5)
     rule = QuadratureRule(high_precision["LIKELIHOODS"][name][0]())
     found = moments(rule, 1.0 - y, -cases[:, 0], cases[:, 1], 0.5)
@@ -163,7 +163,7 @@ def test_the_other_label_is_the_mirror_image(references, high_precision, moments
         quick=[(0.02, -6.1, 0.01), (0.02, 8.4, 1)],
     ),
 )
-def test_a_narrow_peak_far_out(high_precision, moments, scale, out, alpha):
+def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha):
     """
     Student's t, an observation 6 to 8.5 cavity standard deviations from m: its peak, 1/50 of a panel, stands between
     two nodes, yet l'' = -1e2 to -1e4 there, so that 1e-9 of the density makes 1e-6 of d2.
@@ -186,7 +186,7 @@ def gauss_hermite(log_prob, mean, variance, alpha, number=20):
     return np.log(np.exp(powers) @ w / np.sqrt(2.0 * np.pi)) / alpha
 
 
-def test_twenty_hermite_nodes_are_not_enough(references, moments):
+def test_twenty_hermite_nodes_are_inaccurate(references, moments):
     """
     Probit, α = 1/2. Measured: log Z is wrong by 3 to 20 % at variances 50 and 1000, where the nodes are 2 to 10 apart
     and Phi rises within 2, by up to 1e-4 at variance 2. (Where it is 0 to rounding 1e-8 of it is not to be had so.)
@@ -235,7 +235,7 @@ WIDE = {
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("name", WIDE)
-def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha):
+def test_matches_dense_sum_for_wide_cavities(moments, name, alpha):
     """REQUIRED, without adaptive_quadrature, which are not that accurate here; 60 points are enough for many rows."""
     make, log_prob = WIDE[name]
     rng = np.random.default_rng(4)
@@ -244,7 +244,7 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     rule, observed = QuadratureRule(make()), np.ones((40, 1))
     cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
     rows = Rows(cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed))))
-    found = rule._locate(rows)
+    found = located(rule._density, rows)
     zero = tf.zeros_like(cavities.mean)
     first = trapezoid.trapezoid(
         rule._density, rows, zero, zero + trapezoid.HALF, tf.constant(trapezoid.trapezoid_table(60))
@@ -255,8 +255,8 @@ def test_cavities_a_hundred_times_as_wide_as_the_likelihood(moments, name, alpha
     np.testing.assert_allclose(np.stack(found.tilted[:3])[:, accurate], expected[:, accurate], rtol=REQUIRED)
 
 
-def test_negligible_rows_are_integrated_less_accurately():
-    """Errors are relative to 1e-4 where log Z, d1 √v or d2 v is smaller; no row of such a label takes panels then."""
+def test_negligible_rows_skip_panels():
+    """Errors are relative to 1e-4 if log Z, d1 √v or d2 v is smaller; such rows use no panels."""
     sd, ratio = (values.ravel() for values in np.meshgrid([1.5, 3.0, 5.0], [4.0, 5.5, 7.0, 8.0]))
     mean, rule = ratio * sd, QuadratureRule(Probit())
     expected = np.transpose([by_dense_sum(special.log_ndtr, *row, 0.0) for row in zip(mean, sd, strict=True)])
@@ -265,7 +265,7 @@ def test_negligible_rows_are_integrated_less_accurately():
     rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.constant(one), tf.constant(one))
     refused = []
     for size in (0.0, 1e-4):
-        found = rule._locate(Rows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
+        found = located(rule._density, Rows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
         error = np.abs(np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
@@ -274,7 +274,7 @@ def test_negligible_rows_are_integrated_less_accurately():
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
-def test_rows_that_are_not_accurate_are_centered_on_their_mode(alpha):
+def test_inaccurate_rows_are_centered_on_mode(alpha):
     """On the point next to it, of points that are 0.3 cavity standard deviations apart at first, and nearer later."""
     mean, variance = (values.ravel() for values in np.meshgrid(np.linspace(-9.0, 9.0, 7), [1.0, 30.0, 1000.0]))
     sd, y, scale = np.sqrt(variance), 0.5, 0.1
@@ -298,7 +298,7 @@ def test_rows_that_are_not_accurate_are_centered_on_their_mode(alpha):
 
 
 @pytest.mark.parametrize("df", [1e12, 1e17, 1e300])
-def test_so_many_degrees_of_freedom_are_a_normal_density(moments, df):
+def test_large_df_equals_gaussian(moments, df):
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT(df=df)), 0.5, 0.5, 1.0, 0.5)
     # N(y; f, 1)^(1/2) is N(y; f, 2) times (8π)^(1/4): log Z / α is that of N(y; m, 1 + 2), and twice log(8π)/4.
     log_partition = 0.5 * np.log(8.0 * np.pi) - np.log(2.0 * np.pi * 3.0)
@@ -309,14 +309,14 @@ def test_so_many_degrees_of_freedom_are_a_normal_density(moments, df):
 @pytest.mark.parametrize(
     ("mean", "variance", "alpha"), [(5.07920044797028, 1.497403086347712, 0.0), (5.529, 1.445, 0.0451)]
 )
-def test_a_variance_that_hardly_changes(moments, mean, variance, alpha):
+def test_variance_ratio_near_one_is_accurate(moments, mean, variance, alpha):
     """The ratio follows from d2 there, 1 + α v d2; that of sums over π would be wrong by 1e-6."""
     found = moments(QuadratureRule(Probit()), 1.0, mean, variance, alpha)
     np.testing.assert_allclose(found.variance_ratio, 1.0 + alpha * variance * found.d2, rtol=1e-14)
 
 
 def points_per_row(make, cavities, y, alpha):
-    """What :func:`locate` finds, and how often it evaluates log p for each row."""
+    """The result of :func:`locate`, and the number of evaluations of log p per row."""
     count = []
     density = QuadratureRule(make())._density
 
@@ -331,7 +331,7 @@ def points_per_row(make, cavities, y, alpha):
 
 
 @pytest.mark.parametrize(("make", "cost"), [(Probit, 18.0), (Logit, 18.0), (gpflow.likelihoods.StudentT, 24.0)])
-def test_narrow_cavities_take_few_points(make, cost):
+def test_narrow_cavities_use_few_points(make, cost):
     """Variances 1e-4 to 0.1, and no panels but for 2 % of the rows or so."""
     rng = np.random.default_rng(1)
     y = rng.integers(0, 2, size=(1000, 1)).astype(float)
@@ -343,7 +343,7 @@ def test_narrow_cavities_take_few_points(make, cost):
 
 
 @pytest.mark.parametrize("make", [Probit, Logit])
-def test_wide_cavities_take_few_points(make):
+def test_wide_cavities_use_few_points(make):
     """Standard deviations of 16 to 40: 96 points for most rows, where 60 do not suffice for one in a hundred."""
     rng = np.random.default_rng(1)
     y, sd = rng.integers(0, 2, size=(1000, 1)).astype(float), rng.uniform(16.0, 40.0, 1000)
@@ -358,7 +358,7 @@ def test_wide_cavities_take_few_points(make):
 
 
 class CountedStudentT(gpflow.likelihoods.StudentT):
-    """It knows how often it was evaluated."""
+    """Counts its evaluations."""
 
     evaluations = tf.Variable(0, trainable=False)
 
@@ -368,7 +368,7 @@ class CountedStudentT(gpflow.likelihoods.StudentT):
 
 
 def evaluations(moments, scale, means, variances, alpha):
-    """Per row."""
+    """Number of evaluations per row."""
     CountedStudentT.evaluations.assign(0)
     moments(QuadratureRule(CountedStudentT(scale=scale)), 0.5, means, variances, alpha)
     return float(CountedStudentT.evaluations) / len(means)
@@ -412,8 +412,8 @@ BOUNDED = [
         for name, *rest in BOUNDED
     ],
 )
-def test_far_out_everything_is_a_number(moments, make, ys):
-    """The Wasserstein projection, of which the other is a part."""
+def test_extreme_rows_are_finite(moments, make, ys):
+    """The Wasserstein projection, which includes KL."""
     rule = tilted_rule(make(), Wasserstein())
     y, mean = (values.ravel() for values in np.meshgrid(ys, FAR[0]))
     variance = np.repeat(FAR[1], len(ys))
@@ -424,7 +424,7 @@ def test_far_out_everything_is_a_number(moments, make, ys):
 
 
 @pytest.mark.parametrize("y", some_slow([0.0, 1.0, 1e6], quick=[1e6]))
-def test_far_out_poisson(moments, y):
+def test_extreme_poisson_rows(moments, y):
     """Numbers as long as exp(m), and at α = 0 exp(m + v/2), are; then -inf, which E[log p] is within rounding."""
     rule = tilted_rule(gpflow.likelihoods.Poisson(), KL())
     for alpha in (1e-10, 0.5, 1.0):
@@ -439,8 +439,8 @@ def test_far_out_poisson(moments, y):
 
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
-def test_impossible_rows_are_nan_and_spoil_no_other_row(moments, projection):
-    """A count of -1, or a mean that is no number: NaN, soon (panels that are not numbers are not divided for ever)."""
+def test_invalid_rows_are_nan_and_do_not_affect_other_rows(moments, projection):
+    """A count of -1 or a mean of NaN gives NaN quickly: NaN panels are not divided indefinitely."""
     rule = tilted_rule(gpflow.likelihoods.Poisson(), PROJECTIONS[projection])
     y, mean = np.array([2.0, -1.0, 3.0, 0.0, 1.0]), np.array([0.3, 0.5, 1.0, np.nan, -0.4])
     for alpha in (0.5, 1.0):
@@ -451,7 +451,7 @@ def test_impossible_rows_are_nan_and_spoil_no_other_row(moments, projection):
         np.testing.assert_allclose(found[:, [0, 2, 4]], good, rtol=1e-11)
 
 
-def test_a_mode_far_below_a_mean_whose_exponential_overflows(moments):
+def test_poisson_with_overflowing_rate_at_mean(moments):
     """
     A count of 0 at m = 800, v = 1: the mode f solves α exp(f) = m - f, and with λ = α exp(f) = 1600 or so π is Gaussian
     of precision 1 + λ but for 1/λ of a standard deviation.
@@ -464,7 +464,7 @@ def test_a_mode_far_below_a_mean_whose_exponential_overflows(moments):
     assert found.variance_ratio == pytest.approx(1.0 / (801.0 - mode), rel=1e-2)
 
 
-def test_noise_is_not_divided_for_ever(moments):
+def test_noise_terminates_panel_division(moments):
     """Where f = m + sd x has 6 digits of x left no panel is resolved to 10: accepted as it is, good to the noise."""
     mean, variance = 1e4, 1e-12
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
@@ -474,7 +474,7 @@ def test_noise_is_not_divided_for_ever(moments):
     np.testing.assert_allclose(np.stack(found)[:, 0], [log_p, 1.0, -0.5, 1.0], rtol=1e-5)
 
 
-def test_windows_that_never_settle():
+def test_oscillating_windows_terminate():
     """
     By turns π is a slope and a spike in units of the window, which is extended along the one and shrinks to the other:
     given up after 24, and two kinds of shared points before them, with the row as it is.
@@ -494,8 +494,8 @@ def test_windows_that_never_settle():
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 
 
-def test_rounding_makes_no_spread_negative():
-    """l' is constant over π, its variance 0 but for the last digit; d2 = E[l''] + α Var[l'] is then E[l''] = 0."""
+def test_rounded_slope_variance_is_not_negative():
+    """l' is constant over π, so its variance is 0 up to rounding, and d2 = E[l''] + α Var[l'] = E[l''] = 0."""
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8

@@ -1,4 +1,4 @@
-"""The registry of tilted rules: the examples of CONTRIBUTING.md, executed, and what is refused.
+"""The registry of tilted rules: the examples of CONTRIBUTING.md, executed, and rejected registrations.
 
 Closed forms agree with GPflow's Gaussian of variance 1 to rounding, 1e-12, and with quadrature to its 1e-8.
 """
@@ -36,7 +36,7 @@ MEAN, VARIANCE = rng.normal(size=(1, 6)), rng.uniform(0.1, 4.0, (1, 6))
 
 @pytest.fixture
 def registered():
-    """A dictionary to execute examples in; what they register is taken back."""
+    """A namespace in which to execute examples; their registrations are undone."""
     functions, names = dict(tilted_rule.funcs), dict(rule._PROJECTIONS)
     yield {}
     rule._PROJECTIONS.clear()
@@ -59,7 +59,7 @@ def moments(rule, Y, alpha, negligible=0.0):
 
 
 @pytest.mark.parametrize("alpha", [*POWERS, pytest.param(MIXED, id="mixed")])
-def test_a_likelihood_in_closed_form(registered, alpha):
+def test_registers_a_closed_form(registered, alpha):
     exec(examples()[0], registered)
     likelihood = registered["UnitNoise"]()
     rule, Y = rule_for(likelihood, "kl"), rng.normal(size=6)
@@ -70,7 +70,7 @@ def test_a_likelihood_in_closed_form(registered, alpha):
         rule_for(likelihood, "narrowing")
 
 
-def test_a_projection(registered):
+def test_registers_a_projection(registered):
     for example in examples():
         exec(example, registered)
     likelihood, Y = gpflow.likelihoods.StudentT(scale=0.2), 6.0 * rng.normal(size=6)
@@ -91,13 +91,13 @@ def test_examples_are_short():
     assert [len(example.strip().splitlines()) < 45 for example in examples()] == [True, True]
 
 
-def test_a_name_belongs_to_one_projection(registered):
-    with pytest.raises(ValueError, match="name must be new for each projection, got 'kl', which KL has"):
+def test_rejects_duplicate_projection_names(registered):
+    with pytest.raises(ValueError, match="name must be unique, got 'kl', the name of KL"):
         type("Other", (Projection,), {"name": "kl"})
 
 
-def test_a_log_density_of_one_s_own():
-    """A subclass that overrides the log density does not get what is registered for its base class."""
+def test_subclass_does_not_inherit_registered_log_density():
+    """A subclass that overrides ``_scalar_log_prob`` does not use the registration of its base class."""
 
     class Shifted(gpflow.likelihoods.StudentT):
         def _scalar_log_prob(self, X, F, Y):
@@ -131,8 +131,8 @@ KINDS = {
 
 @pytest.mark.parametrize("projection", ["kl", "wasserstein"])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_power_per_row(name, projection):
-    """Each row as it is if all have its power; the same operations but for the order of sums, 100 roundings."""
+def test_alpha_per_row(name, projection):
+    """Each row equals the result with its power for all rows, up to the order of sums: 100 roundings."""
     make, observe = KINDS[name]
     rule, Y = rule_for(make(), projection), observe()
     together = moments(rule, Y, MIXED)
@@ -142,7 +142,7 @@ def test_a_power_per_row(name, projection):
 
 
 @pytest.mark.parametrize("make", [lambda: gpflow.likelihoods.Softmax(3), lambda: gpflow.likelihoods.MultiClass(3)])
-def test_a_power_per_row_of_several_classes(make):
+def test_alpha_per_row_multiclass(make):
     rule, label = rule_for(make(), "kl"), tf.constant(rng.integers(0, 3, (6, 1)).astype(float))
     cavity = Cavity(tf.constant(rng.normal(size=(3, 6))), tf.constant(rng.uniform(0.1, 4.0, (3, 6))))
     together = rule.moments(cavity, Observations(label, label), tf.constant(MIXED))
@@ -152,8 +152,8 @@ def test_a_power_per_row_of_several_classes(make):
             np.testing.assert_allclose(one.numpy()[:, alpha == MIXED], other.numpy()[:, alpha == MIXED], rtol=1e-9)
 
 
-def test_rows_with_a_closed_form_do_not_spoil_others():
-    """exp(m + v/2) overflows at α = 0, and nothing of it is seen at α = 1/2, nor in derivatives of parameters."""
+def test_closed_form_rows_do_not_affect_other_rows():
+    """exp(m + v/2) overflows at α = 0, without effect on rows with α = 1/2 or on gradients of parameters."""
     likelihood = gpflow.likelihoods.Gamma(shape=2.0)
     rule, shape = rule_for(likelihood, "kl"), likelihood.shape.unconstrained_variable
     cavity = Cavity(tf.constant([[-0.5, 0.3]], tf.float64), tf.constant([[2000.0, 1.0]], tf.float64))
@@ -168,8 +168,8 @@ def test_rows_with_a_closed_form_do_not_spoil_others():
     assert np.all(np.isfinite(both))
 
 
-def test_a_closed_form_replaces_quadrature_at_its_power_only():
-    """In compiled graphs too, where the power is a tensor."""
+def test_closed_form_is_used_at_its_power_only():
+    """Also in compiled graphs, in which the power is a tensor."""
     likelihood, Y = Probit(), rng.integers(0, 2, 6)
     rule = tilted_rule(likelihood, KL())
     assert isinstance(rule, AtPower)
@@ -178,8 +178,8 @@ def test_a_closed_form_replaces_quadrature_at_its_power_only():
     assert isinstance(tilted_rule(gpflow.likelihoods.StudentT(), KL()), QuadratureRule)
 
 
-def test_not_accurate_is_close():
-    """Without panels: of a narrow likelihood in wide cavities to a few digits, of others the same."""
+def test_infinite_negligible_is_close():
+    """Without panels: a few digits for narrow likelihoods in wide cavities, otherwise the same."""
     rule, Y = rule_for(gpflow.likelihoods.StudentT(scale=0.3), "kl"), rng.normal(size=6)
     one, other = (moments(rule, Y, 0.5, negligible) for negligible in (0.0, np.inf))
     np.testing.assert_allclose(other, one, rtol=1e-2)

@@ -1,4 +1,4 @@
-"""Likelihoods with a kink are refused, steep ones and those that are infinite somewhere are not."""
+"""Likelihoods with a kink are rejected; steep likelihoods and likelihoods with poles are accepted."""
 
 import gpflow
 import numpy as np
@@ -55,22 +55,22 @@ def check(log_prob):
 
 
 @pytest.mark.parametrize("name", KINKS)
-def test_kinks_are_rejected(name):
+def test_rejects_kinks(name):
     with pytest.raises(ValueError, match=r"likelihood must be twice differentiable in f, but the slope of Own's"):
         check(KINKS[name])
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_smooth_likelihoods_are_accepted(name):
+def test_accepts_smooth_likelihoods(name):
     check(SMOOTH[name])
 
 
-def test_where_the_kink_is():
+def test_error_locates_the_kink():
     with pytest.raises(ValueError, match=r"jumps by 0\.2 at f = 0\.123 in row 0\."):
         check(KINKS["a small one"])
 
 
-def test_models_check_it():
+def test_models_reject_kinks():
     with pytest.raises(ValueError, match="twice differentiable"):
         PEP((X, Y), gpflow.kernels.SquaredExponential(), Own(KINKS["Laplace"]), X[:5])
 
@@ -79,6 +79,6 @@ def test_models_check_it():
     "likelihood",
     [gpflow.likelihoods.Beta(), gpflow.likelihoods.Ordinal(np.array([0.5, 1.5])), gpflow.likelihoods.Gamma()],
 )
-def test_likelihoods_of_gpflow(likelihood):
+def test_accepts_gpflow_likelihoods(likelihood):
     Y = tf.fill([50, 2], tf.constant(0.5, tf.float64))
     rule_for(likelihood, KL()).check(Observations(tf.constant(X), Y), 2)

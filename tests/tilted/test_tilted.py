@@ -65,8 +65,8 @@ def assert_close(found, expected, tolerance):
 
 @named
 @powers
-def test_derivatives_in_the_cavity(moments, name, alpha):
-    """d1 and d2 in m, (d2 + α d1²)/2 in v, and the variance they stand for."""
+def test_cavity_gradients_match_finite_differences(moments, name, alpha):
+    """d1 and d2 in m, (d2 + α d1²)/2 in v, and the variance ratio."""
     make, y = LIKELIHOODS[name]
     rule, h = tilted_rule(make(), KL()), STEP * np.sqrt(VARIANCES)
 
@@ -87,7 +87,7 @@ def test_derivatives_in_the_cavity(moments, name, alpha):
 
 
 @named
-def test_no_power_is_the_limit_of_small_ones(moments, name):
+def test_small_alpha_converges_to_alpha_zero(moments, name):
     """
     At α = 1e-10: log Z / α differs by α Var l / 2, d1 by α Cov, d2 likewise; Var l < 1e3 at variances up to 1 (that of
     exp(f) is exp(2 m + 2 v)), hence 1e-7 of itself.
@@ -112,7 +112,7 @@ PARAMETERS = {
 @pytest.mark.parametrize(
     ("projection", "alpha"), some_slow([("kl", 0.0), ("kl", 0.3), ("kl", 1.0), ("wasserstein", 0.6)], 2)
 )
-def test_derivatives_in_a_parameter(moments, name, projection, alpha):
+def test_parameter_gradients_match_finite_differences(moments, name, projection, alpha):
     """Against central differences of Σ bar log_partition; the step is 2e-4 of the (unconstrained) variable's unit."""
     make, y = LIKELIHOODS[name]
     likelihood = make()
@@ -134,7 +134,7 @@ def test_derivatives_in_a_parameter(moments, name, projection, alpha):
     assert float(found) == pytest.approx(difference, rel=10.0 * DIFFERENCE)
 
 
-def test_derivatives_in_what_does_not_matter():
+def test_gradients_of_unused_variables_are_zero():
     rule, other = tilted_rule(StudentT(), KL()), tf.Variable(1.0, dtype=tf.float64)
     rows = Observations(tf.zeros([1, 1], tf.float64), tf.zeros([1, 1], tf.float64))
     one = tf.ones([1], tf.float64)
@@ -146,7 +146,7 @@ def test_derivatives_in_what_does_not_matter():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-10, 0.01, 0.5, 1.0])
-def test_gaussian(moments, alpha):
+def test_gaussian_matches_closed_form(moments, alpha):
     likelihood = Gaussian(0.3)
     closed, quadrature = (
         moments(rule, 0.4, MEANS, VARIANCES, alpha)
@@ -165,7 +165,7 @@ def test_gaussian(moments, alpha):
         np.testing.assert_allclose(closed.log_partition, expected, rtol=1e-13)
 
 
-def test_probit(moments):
+def test_probit_matches_closed_form(moments):
     for labels, ys in (((0, 1), (0.0, 1.0)), ((-1, 1), (-1.0, 1.0))):
         likelihood = Probit(labels=labels)
         for y in ys:
@@ -175,7 +175,7 @@ def test_probit(moments):
 
 
 def test_poisson_far_from_its_mode(moments):
-    """exp(f) at the cavity's mean is huge, and Newton's steps from there are of length 1."""
+    """exp(f) at the cavity mean is huge, and Newton steps from there have length 1."""
     means, variances, y, alpha = np.array([68.0, 200.0, 300.0]), np.array([1.0, 1.0, 1e4]), 3, mpf("0.5")
     rule = tilted_rule(Poisson(), KL())
     exact, rough = (moments(rule, float(y), means, variances, float(alpha), negligible=one) for one in (0.0, np.inf))
@@ -204,7 +204,7 @@ def test_poisson_far_from_its_mode(moments):
 
 
 @pytest.mark.parametrize("binsize", [1.0, 0.05])
-def test_poisson(moments, binsize):
+def test_poisson_matches_expectation(moments, binsize):
     likelihood = Poisson(binsize=binsize)
     rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
     closed, quadrature = (moments(rule, 4.0, MEANS, VARIANCES, 0.0) for rule in rules)
@@ -214,8 +214,8 @@ def test_poisson(moments, binsize):
 @pytest.mark.parametrize(
     "make", [Exponential, lambda: Gamma(shape=2.5), lambda: Gamma(shape=gpflow.functions.Linear([[0.4]], [1.5]))]
 )
-def test_gamma(moments, make):
-    """Also where the mass of exp(-f) is seven standard deviations from m, and its window would cut it off."""
+def test_gamma_matches_expectation(moments, make):
+    """Also if the mass of exp(-f) is seven standard deviations from m, outside of the first window."""
     likelihood, X = make(), np.linspace(-1.0, 2.0, 6)[:, None]
     rules = tilted_rule(likelihood, KL()), QuadratureRule(likelihood)
     closed, quadrature = (moments(rule, 1.7, MEANS, VARIANCES, 0.0, X=X) for rule in rules)
@@ -230,8 +230,8 @@ def test_gamma(moments, make):
 @pytest.mark.parametrize(
     ("make", "y"), some_slow([(Probit, 1.0), (Poisson, 2.0), (Gamma, 2.0)], quick=[(Poisson, 2.0)])
 )
-def test_the_power_may_change_in_a_compiled_graph(moments, make, y):
-    """Into closed forms and out of them."""
+def test_alpha_can_change_in_compiled_graph(moments, make, y):
+    """In both directions between closed forms and quadrature."""
     rule = tilted_rule(make(), KL())
 
     @tf.function
@@ -250,8 +250,8 @@ def test_the_power_may_change_in_a_compiled_graph(moments, make, y):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_noise_that_depends_on_the_input(moments, alpha):
-    """As many likelihoods of constant noise, one a row."""
+def test_heteroscedastic_noise_equals_separate_likelihoods(moments, alpha):
+    """Equals one likelihood with constant noise per row."""
     X = np.linspace(-1.0, 1.0, 6)[:, None]
     noise = 0.4 + 0.2 * X[:, 0]
     for kind, depends in (
@@ -270,8 +270,8 @@ def test_noise_that_depends_on_the_input(moments, alpha):
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.3, 1.0], quick=[0.3]))
 @pytest.mark.parametrize("projection", some_slow(["kl", "wasserstein"], 1))
-def test_switched(alpha, projection):
-    """Each row by the likelihood that its second column of Y names."""
+def test_switched_equals_separate_likelihoods(alpha, projection):
+    """The second column of Y selects the likelihood of each row."""
     parts = [StudentT(scale=0.4), Gaussian(0.3)]
     which, y = np.array([0, 1, 1, 0, 1, 0]), np.array([0.3, -0.4, 1.0, 2.0, 0.1, -1.0])
 
@@ -317,7 +317,7 @@ AUTOMATIC = {
 
 
 @pytest.mark.parametrize("name", AUTOMATIC)
-def test_likelihoods_that_are_differentiated_automatically(moments, name):
+def test_automatic_derivatives_match_high_precision(moments, name):
     """By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta's has kinks no
     more than others, but takes long: one power only."""
     make, y = LIKELIHOODS[name]
@@ -342,7 +342,7 @@ def test_likelihoods_that_are_differentiated_automatically(moments, name):
 # --- at the door ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_refused():
+def test_rejects_unsupported_likelihoods():
     with pytest.raises(ValueError, match="projection must be one of 'kl', 'wasserstein', got 'laplace'"):
         rule_for(Probit(), "laplace")
     likelihood = gpflow.likelihoods.HeteroskedasticTFPConditional()
