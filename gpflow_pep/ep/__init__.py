@@ -2,7 +2,7 @@
 
 from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
-from .rows import LatentRows, ProjectedRows
+from .rows import LatentRows
 from .solver import RUNNING, ConvergenceOptions
 from .sweep import Problem, sum_sites
 
@@ -12,7 +12,6 @@ __all__ = [
     "Inference",
     "LatentRows",
     "Problem",
-    "ProjectedRows",
     "Sites",
     "SitesStatus",
     "UpdatedPosterior",

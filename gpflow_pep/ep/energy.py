@@ -20,9 +20,8 @@ from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import log_partition
-from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .rows import LatentRows, PriorRows, project
+from ..tilted import Observations, log_partition
+from .rows import LatentRows, PriorRows, Site, cavity_of_f, cavity_of_w, marginals, project, project_mean, take_pair
 from .sweep import Iterate, Problem
 
 
@@ -50,14 +49,16 @@ def energy_derivatives(
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
-    sources = [*rows.inputs, *variables]
-    own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
+    inputs = rows.prior.inputs
+    sources = [*inputs, *variables]
+    of_likelihood = {variable.ref() for variable in likelihood_variables}
+    own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here, pull_back = problem.projected.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*rows.take_pair(iterate.sites, chunk)), rows.alpha(chunk)
-        d1, d2 = rows.take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
+        site, alpha = Site(*take_pair(iterate.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
@@ -70,29 +71,24 @@ def energy_derivatives(
             w = cavity_of_w(marginals(q, V), site, alpha)
             one = tf.ones_like(mean[:1])
             by_likelihood = problem.rule.log_partition_vjp(
-                cavity_of_f(w, here), rows.observations(chunk), alpha, one, [variables[number] for number in own]
+                cavity_of_f(w, here), Observations(*chunk.data), alpha, one, [variables[number] for number in own]
             )
             for number, slope in zip(own, by_likelihood, strict=True):
-                pulled[len(rows.inputs) + number] += slope
+                pulled[len(inputs) + number] += slope
         return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
 
     zeros = tuple(map(tf.zeros_like, sources))
     VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
     VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
-    num_inputs = len(rows.inputs)
-    values = [problem.Kuu, *rows.inputs, scale, problem.terms]
-    bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(problem.terms)]
+    values = [problem.Kuu, *inputs, scale, problem.terms]
+    bars = [Kuu_bar, *direct[: len(inputs)], scale_bar, tf.ones_like(problem.terms)]
     if old is not None:
         A_bar = -0.5 * (P + tf.matmul(q.b, q.b, transpose_b=True))
         values += old
         bars += OldPosteriorSite(A_bar, q.b, tf.ones_like(old.terms))
     indirect = derivatives(tape, values, variables, bars)
-    return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
-
-
-def _is_one_of(variable: tf.Variable, variables: Sequence[tf.Variable]) -> bool:
-    return any(variable is other for other in variables)
+    return [one + other for one, other in zip(indirect, direct[len(inputs) :], strict=True)]
 
 
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
@@ -112,13 +108,13 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
-        w = cavity_of_w(marginals(q, here.V), Site(*rows.take_pair(sites, chunk)), one)
+        w = cavity_of_w(marginals(q, here.V), Site(*take_pair(sites, chunk)), one)
         message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
         ratio = asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio))
-        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), rows.observations(chunk), one).log_partition
+        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), Observations(*chunk.data), one).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
-    return rows.concatenate(part, q.L.dtype, [[None]])[0]
+    return rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
 
 
 def minibatch_objective(
@@ -135,12 +131,12 @@ def minibatch_objective(
     :param site: the sites of its rows.
     :param q: held fixed.
     """
-    chunk = batch.only_chunk
-    projected = project(problem.L, batch(chunk, *batch.inputs), problem.scale)
+    chunk = batch.chunked.only_chunk
+    projected = project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
     alpha, marginal = batch.alpha(chunk), marginals(q, projected.V)
     w = cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
-    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), batch.observations(chunk), alpha)
+    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), Observations(*chunk.data), alpha)
     bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
     weight = tf.cast(num_data, bilinear.dtype) / tf.cast(tf.shape(bilinear)[1], bilinear.dtype)
     objective = weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z)) + problem.terms

@@ -10,9 +10,8 @@ import tensorflow as tf
 from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
-from .cavity import Site
 from .energy import energy_derivatives, minibatch_objective
-from .rows import LatentRows, ProjectedRows
+from .rows import LatentRows, Site
 from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
 from .sweep import Problem, sum_sites, sweep
 
@@ -145,15 +144,11 @@ class Inference:
             sums = SiteSums(self.problem.L, tf.identity(iterate.A), tf.identity(iterate.c))
         return UpdatedPosterior(iterate.sites, log_evidence, sums.with_old(self.problem.old))
 
-    def converge(self) -> UpdatedPosterior:
-        """Update the sites until they have converged, and assign them and their status."""
-        return self.accept(self.solve())
-
     def energy_and_gradient(
         self, tape: tf.GradientTape, variables: Sequence[tf.Variable], likelihood_variables: Sequence[tf.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
-        Converge the sites as :meth:`converge` does; return the energy and its derivatives in `variables`.
+        Converge and assign the sites; return the energy and its derivatives in `variables`.
 
         :param tape: the tape that recorded how the problem was made.
         :param likelihood_variables: the likelihood's own among `variables`.
@@ -166,8 +161,7 @@ class Inference:
 
     def sum_sites(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute A and c of all sites."""
-        problem = self.problem
-        return sum_sites(problem.rows, problem.projected, self.sites.stacked(), problem.L)
+        return sum_sites(self.problem, self.sites.stacked())
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
@@ -179,13 +173,13 @@ class Inference:
         :param rows: the rows.
         :param indices: their numbers, [n].
         """
-        problem, sites = self.problem, self.sites
-        projected, total = ProjectedRows(rows, sums.L, problem.scale, keep=False), sums.with_old(problem.old)
+        problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
+        total = sums.with_old(problem.old)
         values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
-        swept = sweep(rows, projected, problem.rule, values, total.posterior())
+        swept = sweep(problem, values, total.posterior())
         finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
-        A, c = sum_sites(rows, projected, update, sums.L)
+        A, c = sum_sites(problem, update)
 
         def is_improper(fraction: tf.Tensor) -> tf.Tensor:
             return ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0)

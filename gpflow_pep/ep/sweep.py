@@ -1,7 +1,4 @@
-"""One sweep over all rows under a fixed q: updates of the sites, and both parts of the energy.
-
-Cost O(n M²) a chunk of n rows. See :mod:`.cavity` for the algebra of one row.
-"""
+"""One sweep over all rows under a fixed q: updates of the sites, and both parts of the energy; O(N M²)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +10,20 @@ import tensorflow as tf
 
 from ..engine import InducingPosterior, OldPosteriorSite, SiteSums, log1p_ratio, precision_B
 from ..maths.linalg import symmetric_product
-from ..tilted import Tilted, TiltedRule
-from .cavity import CavityOfW, Marginals, Site, accumulate_linear, cavity_of_f, cavity_of_w, marginals, matching_site
-from .rows import LatentRows, ProjectedRows
+from ..tilted import Observations, Tilted, TiltedRule
+from .rows import (
+    CavityOfW,
+    LatentRows,
+    Marginals,
+    ProjectedRows,
+    Site,
+    accumulate_linear,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    matching_site,
+    take_pair,
+)
 
 PRELIMINARY_POWER = 0.5
 """The least power of preliminary sweeps: at 0 derivatives may be huge, or infinite, under the prior."""
@@ -106,29 +114,27 @@ def normalized(change: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Te
     return tf.stack([precision * variance, (linear - mean * precision) * tf.sqrt(variance)], axis=-2)
 
 
-def sum_sites(
-    rows: LatentRows, projected: ProjectedRows, sites: tf.Tensor, L: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
+    C, projected = problem.rows.num_latent_gps, problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        V, (precision, linear) = projected(chunk).V, rows.take_pair(sites, chunk)
+        V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
-        C = rows.num_latent_gps
         each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
         return symmetric_product(Vt, each), tf.expand_dims(accumulate_linear(V, linear), -1)
 
-    zero = tf.zeros_like(L) + tf.zeros([rows.num_latent_gps, 1, 1], L.dtype)
-    A, c = rows.sum_over_chunks(part, (zero, zero[..., :1]))
+    zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
+    A, c = problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
     return A, c
 
 
 def sweep(
-    rows: LatentRows,
-    projected: ProjectedRows,
-    rule: TiltedRule,
+    problem: Problem,
     sites: tf.Tensor,
     q: InducingPosterior,
+    *,
+    least_power: tf.Tensor | float = 0.0,
     negligible: tf.Tensor | float = 0.0,
     shift: tf.Tensor | None = None,
 ) -> Sweep:
@@ -136,18 +142,21 @@ def sweep(
     Sweep over all rows, all under the same q.
 
     :param sites: [N, 2, C].
+    :param least_power: smaller powers are raised to it.
     :param shift: e [M]: the means of all sites of a row, h/τ, are first shifted by V'e.
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
+    rows, projected, rule = problem.rows, problem.projected, problem.rule
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        here, site, alpha = projected(chunk), Site(*rows.take_pair(sites, chunk)), rows.alpha(chunk)
+        here, site = projected(chunk), Site(*take_pair(sites, chunk))
+        alpha = tf.maximum(rows.alpha(chunk), least_power)
         if shift is not None:
             shifted = site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True)
             site = site._replace(linear=shifted)
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
-        tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, negligible)
+        tilted = rule.moments(cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible)
         target = matching_site(w, here.conditional_variance, tilted)
         # Without a proper cavity there is nothing to match.
         proper = w.ratio > 0.0
@@ -157,7 +166,7 @@ def sweep(
         return tf.transpose(by_row, [2, 0, 1]), tf.expand_dims(terms, 0)
 
     shapes = ([None, 8, rows.num_latent_gps], [None])
-    by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
+    by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
     sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
     over = rows.all_workers
@@ -190,7 +199,7 @@ def evaluate(
 
     :return: the iterate, and the smallest ratio of a marginal's and a cavity's variance.
     """
-    A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
+    A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
     workers = problem.rows.all_workers
@@ -201,9 +210,8 @@ def evaluate(
         q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(PRELIMINARY_POWER, LB.dtype), 0.0)
-    rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
-    swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
+    swept = sweep(problem, sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]
     of_marginals = swept.mean, swept.variance

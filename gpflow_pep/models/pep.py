@@ -1,9 +1,11 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -33,17 +35,10 @@ from ..ep import (
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
 from ..runtime.checks import asserted, warn, with_plain_errors
-from ..runtime.custom_gradients import (
-    derivatives,
-    may_be_recorded,
-    once_differentiable,
-    recording_is_stopped,
-    unrecorded,
-)
+from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
-from ..runtime.distribution import check_disjoint, local_variable
-from ..runtime.tracing import compiled, no_autograph, refuse_xla
-from ..runtime.transactions import lock_of
+from ..runtime.distribution import ONE_PROCESS, check_disjoint, local_variable
+from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
@@ -57,6 +52,8 @@ _NOT_CONVERGED = (
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
 _ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
+_LOCKS = WeakKeyDictionary[tf.Module, Any]()
+_MAKING_LOCKS = threading.Lock()
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 
 
@@ -67,6 +64,16 @@ class Surrogate(NamedTuple):
     """y, [N, C]."""
     noise_variance: tf.Tensor
     """v, [N, C]."""
+
+
+def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
+    """Make the attribute for an option of the solver, which a variable holds."""
+
+    def assign(model: "PEP", value: Any) -> None:
+        getattr(model._options, name).assign(checked(value, name))
+
+    doc = f"{meaning} Compiled functions see a new value."
+    return property(lambda model: getattr(model._options, name).numpy().item(), assign, doc=doc)
 
 
 class PEP(SparseGP):
@@ -166,11 +173,12 @@ class PEP(SparseGP):
             num_data = int(held.num_data)
             first = next(iter(held.dataset))
         else:
-            held = self._checked_observations(data, likelihood)
+            held = validation.regression_data(data)
+            check_observations(likelihood, held[1])
             num_data, first = len(held[0]), tuple(map(tf.constant, held))
         C = latent_functions(likelihood, columns(held)[1])
         rule.check(Observations(*first), C)
-        powers = validation.power(alpha, num_data, "row")
+        powers = self._checked_powers(alpha, num_data)
         super().__init__(
             held,
             kernel,
@@ -198,6 +206,10 @@ class PEP(SparseGP):
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
 
+    def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
+        """Check the constructor's argument and return it, [] or [N]."""
+        return validation.power(alpha, num_rows, "row")
+
     @property
     def alpha(self) -> tf.Variable:
         """
@@ -216,32 +228,9 @@ class PEP(SparseGP):
             raise ValueError(f"alpha must stay {kept}, as it was given to the constructor, got {given}.")
         self._alpha.assign(powers)
 
-    @property
-    def tol(self) -> float:
-        """Convergence tolerance of the sites; see the constructor. Compiled functions see a new value."""
-        return float(self._options.tol)
-
-    @tol.setter
-    def tol(self, tol: float) -> None:
-        self._options.tol.assign(validation.positive_number(tol, "tol"))
-
-    @property
-    def max_sweeps(self) -> int:
-        """The largest number of sweeps in one update. Compiled functions see a new value."""
-        return int(self._options.max_sweeps)
-
-    @max_sweeps.setter
-    def max_sweeps(self, max_sweeps: int) -> None:
-        self._options.max_sweeps.assign(validation.positive_integer(max_sweeps, "max_sweeps"))
-
-    @property
-    def damping(self) -> float:
-        """The largest fraction of an update that is taken. Compiled functions see a new value."""
-        return float(self._options.damping)
-
-    @damping.setter
-    def damping(self, damping: float) -> None:
-        self._options.damping.assign(validation.fraction(damping, "damping"))
+    tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
+    max_sweeps = _option("max_sweeps", validation.positive_integer, "The largest number of sweeps in one update.")
+    damping = _option("damping", validation.fraction, "The largest fraction of an update that is taken.")
 
     @property
     def sites(self) -> Sites:
@@ -381,7 +370,8 @@ class PEP(SparseGP):
         noise variance, and the mean function as its target.
         """
         precision, linear = tf.unstack(self._converge().sites, axis=1)
-        mean = self._rows().means()
+        rows, shape = self._rows(Prior(self.inducing_variable, self.kernel)), [None, self.num_latent_gps]
+        (mean,) = rows.chunked.concatenate(lambda chunk: (rows.mean(chunk),), linear.dtype, [shape])
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
     @inherit_check_shapes
@@ -495,7 +485,8 @@ class PEP(SparseGP):
 
     @compiled
     def _converge_step(self) -> UpdatedPosterior:
-        return self._inference().converge()
+        inference = self._inference()
+        return inference.accept(inference.solve())
 
     @compiled
     def _energy_and_gradient_step(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -539,7 +530,7 @@ class PEP(SparseGP):
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
         rows, scale = self._rows(prior), tf.convert_to_tensor(self.scale)
-        alpha = rows.alpha_of_all
+        alpha = rows.powers
         count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
         problem = Problem(
             rows=rows,
@@ -561,20 +552,15 @@ class PEP(SparseGP):
             batch=lambda indices: self._rows(prior, indices),
         )
 
-    def _rows(self, prior: Prior | None = None, indices: tf.Tensor | None = None) -> LatentRows:
-        """
-        All rows, or some in one chunk.
-
-        :param prior: the model's prior, if already computed.
-        """
-        data, alpha = self._checked_data(), self._checked_alpha()
+    def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
+        """Return all rows, or some in one chunk."""
+        data, alpha = self._checked_data(), checked_power(self._alpha)
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
-        workers = self._workers if indices is None else None
-        return LatentRows(data, chunks, alpha, prior, self.mean_function, self.num_latent_gps, workers)
+        workers = ONE_PROCESS if indices is not None or self._workers is None else self._workers
+        return LatentRows(chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers)
 
     def _checked_data(self) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if the likelihood does not accept Y, or numbers of rows differ."""
@@ -606,9 +592,6 @@ class PEP(SparseGP):
             above = self._workers.any(above)
         return ~above & zero
 
-    def _checked_alpha(self) -> tf.Tensor:
-        return checked_power(self._alpha)
-
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables in which the energy is differentiated."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
@@ -623,16 +606,11 @@ class PEP(SparseGP):
         projection = self.projection if isinstance(self.projection, str) else id(self.projection)
         return *super()._settings(), projection, self._single_chunk(), self._keeps_projections()
 
-    @staticmethod
-    def _checked_observations(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
-        """Check that the likelihood accepts the pair (X, Y), and return it as arrays."""
-        X, Y = validation.regression_data(data)
-        check_observations(likelihood, Y)
-        return X, Y
-
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        return self._checked_observations(data, self.likelihood)
+        X, Y = super()._validated(data)
+        check_observations(self.likelihood, Y)
+        return X, Y
 
     @override
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -660,6 +638,12 @@ class PEP(SparseGP):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
         return {**super()._batch_variables(), "alpha": self._alpha, **sites}
+
+
+def lock_of(model: tf.Module) -> Any:
+    """Return the reentrant lock of a model: predictions may update its sites. Copies have locks of their own."""
+    with _MAKING_LOCKS:
+        return _LOCKS.setdefault(model, threading.RLock())
 
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:

@@ -19,6 +19,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter
 from gpflow.kernels import Kernel
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
@@ -71,6 +73,16 @@ def refuse_xla(what: str) -> None:
     """
     if in_xla():
         raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
+
+
+def may_be_recorded() -> bool:
+    """Return whether a tape may record operations in this thread."""
+    return bool(record.could_possibly_record())
+
+
+def recording_is_stopped() -> bool:
+    """Return whether tapes, also new ones, record nothing in this thread."""
+    return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
