@@ -21,8 +21,19 @@ from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_produ
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
 from ..tilted import Observations, log_partition
-from .rows import LatentRows, PriorRows, Site, cavity_of_f, cavity_of_w, marginals, project, project_mean, take_pair
-from .sweep import Iterate, Problem
+from .sweep import (
+    Iterate,
+    LatentRows,
+    PriorRows,
+    Problem,
+    Site,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    project,
+    project_mean,
+    take_pair,
+)
 
 
 def energy_derivatives(
@@ -55,7 +66,7 @@ def energy_derivatives(
     own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        here, pull_back = problem.projected.watched(chunk)
+        here, pull_back = problem.watched(chunk)
         V, d, mean = here
         site, alpha = Site(*take_pair(iterate.sites, chunk)), rows.alpha(chunk)
         d1, d2 = take_pair(iterate.tilted_derivatives, chunk)  # [C, n]

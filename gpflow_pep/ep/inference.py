@@ -11,9 +11,8 @@ from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
-from .rows import LatentRows, Site
 from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
-from .sweep import Problem, sum_sites, sweep
+from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
     "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.engine import SiteSums
-from gpflow_pep.ep.rows import (
+from gpflow_pep.ep.sweep import (
     Marginals,
     PriorRows,
     Projected,
