@@ -40,11 +40,10 @@ def energy_derivatives(
     problem: Problem,
     tape: tf.GradientTape,
     iterate: Iterate,
-    variables: Sequence[tf.Variable],
     likelihood_variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
     """
-    Compute the derivatives of the energy at converged sites, one for each of `variables`.
+    Compute the derivatives of the energy at converged sites, one for each of the problem's variables.
 
     With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
@@ -52,15 +51,15 @@ def energy_derivatives(
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
-    :param problem: its rows must be differentiable in `variables`.
     :param tape: the tape that recorded how the problem was made.
     :param iterate: the converged sites.
-    :param likelihood_variables: the likelihood's own among `variables`.
+    :param likelihood_variables: the subset that belongs to the likelihood.
     """
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
     inputs = rows.prior.inputs
+    variables = problem.variables or ()
     sources = [*inputs, *variables]
     of_likelihood = {variable.ref() for variable in likelihood_variables}
     own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
@@ -109,8 +108,8 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: the cavities of whole
-    sites, whatever alpha.
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: cavities that
+    remove a whole site, for any alpha.
 
     :param sites: [N, 2, C].
     :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
@@ -132,7 +131,7 @@ def minibatch_objective(
     problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return a value with derivatives that estimate the energy's, in the hyperparameters, []. It has no other meaning.
+    Return a surrogate whose gradient estimates the gradient of the energy, []. Its value has no meaning.
 
     Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
     distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is

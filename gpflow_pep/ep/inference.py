@@ -108,7 +108,7 @@ class Inference:
 
     def solve(self, interrupt_after: int | None = None) -> Solution:
         """
-        Run the solver, from the current sites; these stay.
+        Run the solver from the current sites without assigning the result.
 
         :param interrupt_after: sweeps after which the solver stops; None: never.
         """
@@ -144,27 +144,23 @@ class Inference:
         return UpdatedPosterior(iterate.sites, log_evidence, sums.with_old(self.problem.old))
 
     def energy_and_gradient(
-        self, tape: tf.GradientTape, variables: Sequence[tf.Variable], likelihood_variables: Sequence[tf.Variable]
+        self, tape: tf.GradientTape, likelihood_variables: Sequence[tf.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
-        Converge and assign the sites; return the energy and its derivatives in `variables`.
+        Converge and assign the sites; return the energy and its derivatives in the problem's variables.
 
         :param tape: the tape that recorded how the problem was made.
-        :param likelihood_variables: the likelihood's own among `variables`.
+        :param likelihood_variables: the subset that belongs to the likelihood.
         """
-        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L), variables=variables)
+        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         solution = inference.solve()
         log_evidence = inference.accept(solution).log_evidence
-        return log_evidence, energy_derivatives(problem, tape, solution.iterate, variables, likelihood_variables)
-
-    def sum_sites(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute A and c of all sites."""
-        return sum_sites(self.problem, self.sites.stacked())
+        return log_evidence, energy_derivatives(problem, tape, solution.iterate, likelihood_variables)
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
-        Update the sites of some rows by the fraction `damping`, and the sums of all sites with them.
+        Update the sites of some rows by the fraction `damping`, and the sums over all sites.
 
         Sites with an improper cavity, and rows whose update is not finite, are not updated. The fraction is halved
         until B is positive definite, or set to 0.
@@ -203,7 +199,7 @@ class Inference:
             sums = self.update_some(self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping)
             return first + size, sums.A, sums.c
 
-        start = (tf.constant(0), *self.sum_sites())
+        start = (tf.constant(0), *sum_sites(self.problem, self.sites.stacked()))
         tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
 
     def minibatch(

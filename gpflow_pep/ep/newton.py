@@ -1,4 +1,4 @@
-"""Newton's method for fixed points that sweeps do not approach: an unstable one, if labels contradict each other, say.
+"""Newton's method for unstable fixed points, from which sweeps diverge (contradictory labels, for example).
 
 It starts at the best sites and sweeps at sites nearby (probes), which gives derivatives along the directions that
 matter (generalized conjugate residuals). Then it tries the step that follows from them, halved until it makes the
@@ -22,7 +22,7 @@ _LEAST_DECREASE = 0.01  # of the norm of the update, as a fraction, by a whole N
 
 def is_acceptable(workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: Iterate, iterate: Iterate) -> tf.Tensor:
     """Return whether a step has made the update smaller, or a bound larger; the best sites (size 0) are accepted."""
-    before, now = (workers.norm(there.normalized(there.update)) for there in (last, iterate))
+    before, now = (workers.norm(each.normalized(each.update)) for each in (last, iterate))
     gains = is_bound & (iterate.log_evidence > last.log_evidence + last.rounding())
     return (now < (1.0 - _LEAST_DECREASE * size) * before) | gains | tf.equal(size, 0.0)
 

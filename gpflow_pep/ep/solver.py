@@ -1,4 +1,4 @@
-"""Sweeps until the sites have converged, in one compiled loop; nothing improper is ever accepted.
+"""Sweeps until the sites have converged, in one compiled loop; improper sites are always rejected.
 
 All sites are updated from the same q: a loop of three methods, each with a small state of its own.
 
@@ -30,14 +30,14 @@ Status of the loop: running; converged; max_sweeps reached (LIMIT); no update is
 
 SMALLEST_FRACTION = 1e-4
 """The least fraction of an update: the sites stay if a smaller one is rejected."""
-# The first sweeps from empty sites if a power is small: down to this change, and so many of them at most. Tilted
-# distributions may be inaccurate then.
+# Preliminary sweeps from empty sites, if a power is small, stop below this change or after this many. Their tilted
+# distributions may be inaccurate.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
 _PATIENCE = 30  # sweeps that do not halve the change before Newton's method begins; twice as many after it failed
-_FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
+_FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
 class ConvergenceOptions(NamedTuple):
@@ -125,8 +125,8 @@ def converge(
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
     :param num_data: N when this is traced, which decides how many secants are remembered.
-    :param fraction: the largest fraction of the first update to take; None: the damping. After a loop that ended at
-        its limit pass its last fraction: with few sweeps at a time, the same step would otherwise be repeated.
+    :param fraction: the largest fraction of the first update to take; None: the damping. To continue a loop that hit
+        max_sweeps, pass its last fraction: the same step would otherwise be repeated.
     :param interrupt_after: sweeps after which the loop is left as it is, RUNNING; None: never.
     """
     C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
@@ -163,7 +163,7 @@ def converge(
 
 def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    # Sites that are given or returned to are evaluated as they are: converged sites stay so to the last digit.
+    # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
     evaluated, cavity_ratio = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
@@ -307,12 +307,12 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     """Go on after a sweep that was rejected; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
-    kept = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
+    shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
     stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
     update = loop.iterate.sites + anderson.fraction * loop.iterate.update
     return loop._replace(
-        candidate=choose(is_valid, update, kept * loop.candidate),
+        candidate=choose(is_valid, update, shrink * loop.candidate),
         anderson=anderson,
         attempt=loop.attempt._replace(halvings=halvings, stalled=loop.attempt.stalled + 1),
         status=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),

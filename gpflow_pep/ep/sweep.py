@@ -33,7 +33,7 @@ from ..tilted import Cavity, Observations, Tilted, TiltedRule
 _SMALLEST_VARIANCE = 1e-30  # of a cavity, also if the prior's is 0: the likelihood is nearly constant over it
 PRELIMINARY_POWER = 0.5
 """The least power of preliminary sweeps: at 0 derivatives may be huge, or infinite, under the prior."""
-# Tilted distributions are integrated to 1e-8 of themselves, or of this: 1e-12 of log Z, a mean or a variance.
+# Tilted distributions are integrated to 1e-8 of themselves, or of this for smaller values: 1e-12 of log Z, say.
 _NEGLIGIBLE = 1e-4
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it; but at least by this
 # many eps, which is more in single precision only.
@@ -57,12 +57,8 @@ class Projected(NamedTuple):
     mean: tf.Tensor  # m(x), [C, n]
 
 
-class WatchedRows(NamedTuple):
-    """The rows of a chunk given u, and how to differentiate them."""
-
-    projected: Projected
-    # From derivatives in the rows' prior to derivatives in the inputs of all rows and in variables.
-    pull_back: Callable[[PriorRows], tuple[tf.Tensor, ...]]
+# From derivatives in the rows' prior to derivatives in the inputs of all rows and in variables.
+PullBack = Callable[[PriorRows], tuple[tf.Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class LatentRows:
     prior: Prior
     mean_function: MeanFunction
     num_latent_gps: int
-    all_workers: Workers = ONE_PROCESS  # that have the other rows
+    all_workers: Workers = ONE_PROCESS  # among which the rows are divided
 
     def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
         """Compute the prior of one chunk from `inputs`."""
@@ -191,10 +187,10 @@ class Problem:
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
-        """From a chunk to its rows given u, kept or computed anew; read it before a loop that uses it is traced."""
+        """From a chunk to its rows given u, kept or recomputed; access it before tracing a loop that uses it."""
         only = self._only
         if only is not None:
-            return lambda _: only.projected
+            return lambda _: only[0]
         if not self.keep:
             return self._project
         kept = self.rows.chunked.keep(self._project, self.L.dtype, len(Projected._fields))
@@ -203,22 +199,22 @@ class Problem:
     def _project(self, chunk: Any) -> Projected:
         return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
 
-    def watched(self, chunk: Any) -> WatchedRows:
-        """Return the rows of one chunk, to be differentiated once, also in the variables."""
+    def watched(self, chunk: Any) -> tuple[Projected, PullBack]:
+        """Return the rows of one chunk given u, and how to differentiate them once, also in the variables."""
         return self._watch(chunk) if self._only is None else self._only
 
     @cached_property
-    def _only(self) -> WatchedRows | None:
+    def _only(self) -> tuple[Projected, PullBack] | None:
         """The rows of a single chunk that will be differentiated: computed once for all."""
         chunk = self.rows.chunked.only_chunk
         return None if chunk is None or self.variables is None else self._watch(chunk)
 
-    def _watch(self, chunk: Any) -> WatchedRows:
+    def _watch(self, chunk: Any) -> tuple[Projected, PullBack]:
         inputs = self.rows.prior.inputs
         prior, pull_back = watched(self.rows, chunk, inputs, [*inputs, *(self.variables or ())])
         is_kept = self.keep and self.rows.chunked.only_chunk is None
         projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
-        return WatchedRows(projected, pull_back)
+        return projected, pull_back
 
 
 class Iterate(NamedTuple):
@@ -240,7 +236,7 @@ class Iterate(NamedTuple):
         return normalized(change, self.mean, self.variance)
 
     def rounding(self) -> tf.Tensor:
-        """By how much rounding may change the energy."""
+        """Return a bound on the rounding error of the energy."""
         eps = float(np.finfo(self.log_evidence.dtype.as_numpy_dtype).eps)
         slack, rounding = max(_SLACK, _SLACK_IN_EPS * eps), max(_ROUNDING, _ROUNDING_IN_EPS * eps)
         return slack * tf.abs(self.log_evidence) + rounding * self.canceling
@@ -352,7 +348,7 @@ def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alp
 
 
 def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
-    """Compute the other part, the integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
+    """Compute the Gaussian integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
     return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
@@ -396,7 +392,7 @@ def _without_common_shift(
     b = V d1 at converged sites. Only the prior opposes a common shift, and the sites' precisions resist its decay: the
     number of sweeps grows with the ratio of the prior's and q's variance. With P the mean of B^-1, shifting by
     e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little if q is narrow, all of it if q is as wide as the
-    prior. If q is much wider, that would be more than before, and nothing is shifted.
+    prior. If q is much wider, the shift would increase the mean, so none is applied.
     """
 
     def narrowed(b: tf.Tensor) -> tf.Tensor:

@@ -31,6 +31,7 @@ from ..ep import (
     UpdatedPosterior,
     leave_one_out,
     status_before_updates,
+    sum_sites,
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
@@ -43,9 +44,9 @@ from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
 
-_KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
+_MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
-_EAGER_SWEEPS = 40  # of one chunk, without a graph: together they take less time than tracing one
+_EAGER_SWEEPS = 40  # of one chunk run eagerly first: they take less time than tracing a graph
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
     "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
@@ -225,7 +226,7 @@ class PEP(SparseGP):
         if powers.ndim != self._alpha.shape.rank:
             kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
             given = f"an array of shape {list(powers.shape)}" if powers.ndim else "one number"
-            raise ValueError(f"alpha must stay {kept}, as it was given to the constructor, got {given}.")
+            raise ValueError(f"alpha must stay {kept}, as in the constructor, got {given}.")
         self._alpha.assign(powers)
 
     tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
@@ -254,13 +255,13 @@ class PEP(SparseGP):
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
-        """Make q the prior; the next update starts from there. The status is that the sites have not converged."""
+        """Set all sites to zero, so that q is the prior, and the status to "not converged"."""
         self._sites.reset(self._num_rows)
         self._status.assign(status_before_updates(self.damping))
 
     @contextmanager
     def without_warnings(self) -> Iterator[None]:
-        """Do not warn of sites that have not converged."""
+        """Suppress the warning about sites that have not converged."""
         before = bool(self._warned)
         self._warned.assign(True)
         try:
@@ -387,7 +388,7 @@ class PEP(SparseGP):
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
-        # Without a tape there is nothing to differentiate; in a graph there may be, later.
+        # Eager without a tape: only the value is needed. A graph may be differentiated later.
         if tf.executing_eagerly() and not may_be_recorded():
             return finite(self._converge().log_evidence, name="the energy", advice=_ADVICE)
         floating = self._floating_variables()
@@ -400,12 +401,12 @@ class PEP(SparseGP):
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in floating]
                 scaled = [bar * derivative for derivative in once_differentiable(*derivatives, of=now)]
-                # TensorFlow may have seen that `value` depends on variables: these are the arguments.
+                # TensorFlow also reports captured variables; their gradients are the arguments' gradients.
                 return (scaled, [None] * len(variables)) if variables else scaled
 
             return tf.identity(value), gradient
 
-        # All are arguments, trainable or not: that may have changed when they are differentiated.
+        # Pass all variables: `trainable` may change before the gradient is taken.
         return finite(energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE)
 
     @check_shapes("return: [N]")
@@ -457,7 +458,7 @@ class PEP(SparseGP):
     def _converge_eager(self) -> UpdatedPosterior | None:
         """
         Converge the sites without a graph while that takes less time than tracing one: in a model's first calls, and in
-        the first ones after training, whose graph serves no prediction.
+        the first calls after training, which compiled a different function.
 
         :return: None, with the sites as they were, if a gradient tape records, rows belong to a dataset or to several
             devices or workers, or too many sweeps would be taken.
@@ -494,8 +495,8 @@ class PEP(SparseGP):
         variables = self._floating_variables()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
-            inference = self._inference()
-        return inference.energy_and_gradient(tape, variables, floating_variables(self.likelihood))
+            inference = self._inference(variables)
+        return inference.energy_and_gradient(tape, floating_variables(self.likelihood))
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -503,7 +504,8 @@ class PEP(SparseGP):
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._inference().sum_sites()
+        inference = self._inference()
+        return sum_sites(inference.problem, self._sites.stacked())
 
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
@@ -525,7 +527,7 @@ class PEP(SparseGP):
             loss = -objective - self.log_prior_density()
         return A, c, list(derivatives(tape, loss, variables))
 
-    def _inference(self) -> Inference:
+    def _inference(self, variables: Sequence[tf.Variable] | None = None) -> Inference:
         prior = Prior(self.inducing_variable, self.kernel)
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
@@ -542,6 +544,7 @@ class PEP(SparseGP):
             terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum),
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
+            variables=variables,
         )
         return Inference(
             problem=problem,
@@ -553,7 +556,7 @@ class PEP(SparseGP):
         )
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
-        """Return all rows, or some in one chunk."""
+        """Return all rows, or the given rows as one chunk."""
         data, alpha = self._checked_data(), checked_power(self._alpha)
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
@@ -582,15 +585,15 @@ class PEP(SparseGP):
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _KEPT
+        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:
         projection = self.projection
-        zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
-        above = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
+        bound_at_zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
+        is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._workers is not None and self._alpha.shape.rank == 1:
-            above = self._workers.any(above)
-        return ~above & zero
+            is_positive = self._workers.any(is_positive)
+        return ~is_positive & bound_at_zero
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables in which the energy is differentiated."""

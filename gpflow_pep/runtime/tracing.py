@@ -90,7 +90,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     Decorate a function or a method that runs as a graph: ``tf.function`` of a :func:`no_autograph` function.
 
     The graphs of a method are kept by the instance, and are released with it. (``tf.function`` keeps them in the class,
-    in a table with weak keys, from which an instance never goes if one of its graphs refers to it.) If the instance has
+    in a table with weak keys, which never drops an instance that its own graphs reference.) If the instance has
     a method `_structure`, the graphs of all its methods are dropped as soon as the structure has changed. Copies of an
     instance compile their own; checkpoints and exported models leave compiled methods out.
 
@@ -117,8 +117,8 @@ def shared(function: Callable[..., Any], **options: Any) -> Any:
 
 def on_demand(function: Callable[..., Any]) -> Any:
     """
-    Let a function be :func:`shared`, and its graph be optimized and instantiated when it is first run, not with the
-    graphs that call it: callers do not pay for a branch that rarely runs.
+    Like :func:`shared`, but the graph is optimized and instantiated on its first run: callers do not pay for a branch
+    that rarely runs.
     """
     return shared(function, experimental_attributes={"_noinline": True})
 
@@ -228,7 +228,7 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
         dims = part.active_dims
         yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
     for name, value in vars(part).items():
-        if name.startswith("_"):  # private, and TensorFlow counts things there
+        if name.startswith("_"):  # private: TensorFlow stores counters there
             continue
         if isinstance(value, _PLAIN):
             yield name, value
