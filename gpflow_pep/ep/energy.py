@@ -13,6 +13,7 @@ derivatives of SVGP's bound at q.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -141,7 +142,7 @@ def minibatch_objective(
     :param site: the sites of its rows.
     :param q: held fixed.
     """
-    chunk = batch.chunked.only_chunk
+    chunk: Any = batch.chunked.only_chunk
     projected = project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
     alpha, marginal = batch.alpha(chunk), marginals(q, projected.V)
     w = cavity_of_w(marginal, site, alpha)
