@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
-from ..ep.cavity import project_mean
+from ..ep.sweep import project_mean
 from ..maths.linalg import cholesky, column_products, finite
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla, no_autograph
