@@ -38,7 +38,7 @@ class QuadratureRule(TiltedRule):
     """
     Integrate the tilted distributions of a scalar likelihood that is twice differentiable in f.
 
-    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to about 50 and variances from 1e-4 to 1e3.
+    The relative error of log Z, d1 and d2 is below 1e-8 for cavity means up to a few tens, variances from 1e-4 to 1e3.
     Near a change of sign (a value below 1/100 of the integral of its modulus) the error is below 1e-8 of that integral.
     Values below 1e-15 (nearly certain labels) are less accurate.
     """

@@ -28,7 +28,7 @@ Z = np.array([[-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0], [0.8, 0.9]])
 
 @contextlib.contextmanager
 def eagerly():
-    """Without compiling what is run once, which would take longer than running it."""
+    """Run tf.functions eagerly: compiling would take longer than one evaluation."""
     tf.config.run_functions_eagerly(True)
     try:
         yield
@@ -59,7 +59,7 @@ def constructed(entry, data, kernel, points, *, noise_variance, **options):
 
 
 def regression_model(entry, P, seed, **options):
-    """A stream has a batch behind it that is the same for all outputs, whatever the data."""
+    """A stream has an earlier batch, equal for all outputs and data."""
     options.setdefault("mean_function", gpflow.functions.Constant(np.full(P, 0.1, gpflow.default_float())))
     options.setdefault("noise_variance", 0.2)
     kernel, data = SquaredExponential(variance=1.2, lengthscales=[0.8, 1.1]), make_data(P, seed)
@@ -95,7 +95,7 @@ def parts(separate=False):
 
 
 def model_of_classes(entry, setting, seed, fitted, *, separate=False, **options):
-    """Of other data or another q(u) by its seed; a stream that is fitted has a batch behind it."""
+    """The seed selects data and q(u); a fitted stream has an earlier batch."""
     kernel, robust_max, points = parts(separate)
     options["mean_function"] = gpflow.functions.Constant(np.array([0.2, 0.0, -0.1], gpflow.default_float()))
     if entry.family == SITES:
@@ -202,8 +202,8 @@ def _kept():
 @pytest.fixture
 def shared(subject, _kept):
     """
-    A function that returns a model which the tests of a module share, so that what it compiles is compiled once. All
-    variables have their first values. Who replaces a part, or what is trained, makes a new one.
+    Return a function that returns a model shared by the tests of a module, compiled once. Its variables are reset to
+    their initial values. Tests that replace a part or change what is trained construct a new model.
     """
 
     def as_new(P=1):
@@ -221,13 +221,13 @@ def shared(subject, _kept):
 
 @pytest.fixture
 def model(shared):
-    """Of one output, or of three classes."""
+    """A model with one output or three classes."""
     return shared()
 
 
 @pytest.fixture
 def many(shared, subject):
-    """Of several outputs."""
+    """A model with several outputs."""
     return shared(subject.columns)
 
 

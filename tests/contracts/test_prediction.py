@@ -167,7 +167,9 @@ def test_predicts_several_chunks(many):
     ("full_cov", "compiled"), [(True, False), (False, True)], ids=["covariances eager", "variances compiled"]
 )
 def test_prediction_gradients_match_finite_differences(model, contract, full_cov, compiled, request):
-    """In Xnew and all hyperparameters, against central differences with h = 1e-5: h^2 f''' + eps / h = 1e-10 or so."""
+    """
+    Gradients in Xnew and all hyperparameters; central differences with h = 1e-5 err by h^2 f''' + eps / h = 1e-10.
+    """
     if hasattr(model, "sites"):
         reason = "sites follow the hyperparameters; predictions are differentiated as if L, A and c were constants"
         request.applymarker(pytest.mark.xfail(reason=reason))
@@ -183,7 +185,7 @@ def test_input_gradients_match_finite_differences(model, contract, full_cov):
 
 
 def compare_derivatives(model, Xnew, sources, *, full_cov, compiled):
-    """Of means and (co)variances, with random weights, along a random direction."""
+    """Compare gradients of means and (co)variances with random weights along a random direction."""
     rng = np.random.default_rng(8)
     weights = rng.normal(size=(2, 3, 3))
 

@@ -10,7 +10,9 @@ from model_registry import IN_REGRESSION
 
 
 def test_every_variable_has_a_gradient(subject, model, compiled, contract):
-    """Finite and not zero, and compiled what it is eagerly to 1e-12: other orders of a few sums, 100 eps or so."""
+    """
+    Gradients are finite and not zero; compiled and eager gradients agree to 1e-12 (different orders of sums, 100 eps).
+    """
     loss, gradients = contract.value_and_gradient(model, subject.loss(model))
     assert loss.shape == () and loss.dtype == tf.float64
     assert len(gradients) >= 5  # two of the kernel, noise or epsilon, Z, mean
@@ -48,8 +50,8 @@ def test_gradients_match_finite_differences(many, compiled, contract):
 
 def test_gradients_of_stream_with_fixed_inducing_points(contract):
     """
-    In all variables but Z. In Z the bound jumps there, by some 10 times the jitter: an old and a new inducing point at
-    one place share it, and are two with one each otherwise.
+    Gradients in all variables except Z. The bound jumps in Z by about 10 times the jitter: coinciding old and new
+    inducing points share one jitter, distinct points have two.
     """
     stream = contract.new("StreamingSVGP")
     model = stream.new()

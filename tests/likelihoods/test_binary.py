@@ -80,8 +80,7 @@ def test_log_ndtr_extremes():
 
 def test_log_ndtr_gradient():
     """
-    φ(x)/Phi(x), also at 0 (where that of |x| is 0), beside values for which the other branch is taken, and where
-    Phi(-x) underflows.
+    φ(x)/Phi(x), also at 0 (where |x| has gradient 0), next to values of the other branch, and for underflowing Phi(-x).
     """
     x = tf.constant([-40.0, -12.1, -11.9, 0.0, 3.0, 30.0, 40.0, 1e10], tf.float64)
     with tf.GradientTape() as tape:
@@ -104,7 +103,7 @@ def call(function, *columns):
 @both
 @both_labels
 def test_log_prob_matches_high_precision(kind, labels):
-    """Good to 1e-14 where log p is not below 1e-80; the sum of both is 1."""
+    """Relative error 1e-14 for log p above 1e-80; the two probabilities sum to 1."""
     likelihood = kind(labels=labels)
     low, high = (call(likelihood.log_prob, F, np.full(9, label)).numpy() for label in labels)
     np.testing.assert_allclose(high, floats(LOG_CDF[kind](f) for f in F), rtol=1e-13)

@@ -105,7 +105,7 @@ def test_is_invariant_to_class_order(likelihood):
 
 @pytest.mark.parametrize("name", ["variational_expectations", "predict_log_density"])
 def test_derivatives_match_finite_differences(likelihood, name):
-    """In moments and epsilon, by differences of fourth order with h = 1e-3, which err by 1e-11 or so over 1e-3."""
+    """Gradients in moments and epsilon; fourth-order differences with h = 1e-3 err by 1e-11 / 1e-3."""
     gpflow.set_trainable(likelihood.epsilon, True)
     mean, variance = tf.Variable(MEAN), tf.Variable(VARIANCE)
     sources = [mean, variance, likelihood.epsilon.unconstrained_variable]

@@ -104,9 +104,8 @@ def test_hundred_equal_classes():
 @pytest.mark.parametrize("other", [1e-8, 1e-10, 1e-13, 1e-20, 1e-30, 0.0])
 def test_steep_steps_are_resolved(other):
     """
-    Where f_k hardly varies the integrand begins with a step of its standard deviation, which nodes must not miss.
-
-    Its own second derivative, which is of no consequence, is known to rounding over that standard deviation.
+    If f_k hardly varies, the integrand starts with a step as wide as its standard deviation, which nodes must resolve.
+    The second derivative in m_k, which has no effect, has an error of rounding over that standard deviation.
     """
     place = np.random.default_rng(85).uniform(-6.0, 6.0, 2000)
     mean, variance = np.stack([np.zeros(2000), place]), np.stack([np.ones(2000), np.full(2000, other)])

@@ -44,7 +44,7 @@ def test_single_precision():
 
 
 def test_gradient_in_single_precision():
-    """Where Phi(-x) underflows the slope is 0. An exponent is rounded: 90 roundings of 6e-8 at -13."""
+    """The slope is 0 if Phi(-x) underflows. Rounding of the exponent: 90 times 6e-8 at -13."""
     x = tf.constant([-20.0, -13.0, 0.0, 5.0, 15.0, 50.0])
     with tf.GradientTape() as tape:
         tape.watch(x)

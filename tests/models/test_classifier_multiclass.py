@@ -51,7 +51,7 @@ def compiled(parts):
 
 @pytest.mark.slow
 def test_equal_separate_kernels_equal_shared():
-    """Energy and predictions at the same sites; and where the separate ones' own sweeps end."""
+    """Energy and predictions are equal at the same sites and at separately converged sites."""
     shared = make(chunk_size=5)
     status = shared.update_sites()
     assert status.converged
@@ -177,7 +177,7 @@ def test_is_invariant_to_class_order(in_both_orders, batch_size):
 
 @pytest.mark.parametrize("kind", some_slow([MultiClassRobustMax, gpflow.likelihoods.Softmax], 1))
 def test_alpha_zero_is_stationary_for_svgp(kind):
-    """q at alpha = 0 is where the derivatives of ARPEP's (SVGP's) bound in q vanish."""
+    """At the q of alpha = 0 the gradients of the bound of ARPEP (SVGP) in q vanish."""
     model = make(alpha=0.0, likelihood=kind(C))
     assert model.update_sites().converged
     mean, covariance = model.compute_qu()

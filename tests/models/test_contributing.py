@@ -65,7 +65,10 @@ def test_model_equals_dense_formula(classes):
 
 
 def test_stream_equals_batch(classes):
-    """Objectives of both batches to that of all rows, and a saved state goes on; fixed parameters and points."""
+    """
+    The objectives of two batches sum to the objective of all rows, with fixed parameters and points; a saved state
+    continues.
+    """
     stream, batches = made(classes["StreamingDTC"], (X[:12], Y[:12])), [(X[:12], Y[:12]), (X[12:], Y[12:])]
     total = float(stream.maximum_log_likelihood_objective())
     stream.update(batches[1])

@@ -75,7 +75,7 @@ def test_objective_and_gradient_equal_in_memory(name, compiled):
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["T-PEP"]))
 def test_gradient_of_compiled_objective(name):
-    """As Keras' optimizers minimize a closure: TensorFlow derives another function, with a pass of its own."""
+    """Keras optimizers minimize a closure like this: TensorFlow differentiates another function, in a separate pass."""
     gradients = []
     for model in (MODELS[name]((X, Y)), MODELS[name](dataset())):
         closure = model.training_loss_closure()

@@ -172,6 +172,6 @@ def test_bounds_are_ordered(case):
 
 
 def test_shared_block_and_rows_are_not_comparable():
-    """F5 is below T-SGPR on some data sets and above it on others: the reference holds both."""
+    """F5 is below T-SGPR on some data sets and above it on the remaining sets; the reference has both cases."""
     differences = [case["expected"]["F5/equal"] - case["expected"]["T-SGPR"] for case in ORDERINGS]
     assert min(differences) < 0.0 < max(differences)

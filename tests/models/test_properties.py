@@ -153,7 +153,7 @@ def test_block_labels_equal_lists(problem, dense, assert_same, seed, labels):
 @given(seeds, st.integers(1, 30))
 @few(6)
 def test_block_size_equals_labels(problem, seed, size):
-    """A block size means consecutive rows; the last block takes what is left."""
+    """A block size means consecutive rows; the last block has the remaining rows."""
     X, Y, Z, _ = problem(seed=seed)
     parts = _parts(Z)
     one, other = (PEPR((X, Y), alpha=0.6, blocks=blocks, **parts) for blocks in (size, np.arange(N) // size))
@@ -165,14 +165,14 @@ def test_block_size_equals_labels(problem, seed, size):
 
 
 def _assert_ascending(values):
-    """But for rounding, where neighbors are equal (a block of one row, say)."""
+    """Up to rounding, if neighbors are equal (blocks of one row, for example)."""
     assert all(b > a - SAME * abs(a) for a, b in pairwise(values)), values
 
 
 @given(seeds, labels, st.lists(st.integers(0, 2), min_size=5, max_size=5).map(np.array))
 @few(4)
 def test_bounds_are_ordered(problem, seed, labels, union):
-    """Coarser blocks, unions of others, are never looser (Fischer's inequality)."""
+    """Coarser blocks (unions of blocks) are never looser (Fischer's inequality)."""
     X, Y, Z, _ = problem(P=2, seed=seed)
     parts = _parts(Z)
     models = [
@@ -204,7 +204,9 @@ def test_shared_block_bound_is_between_limits(problem, seed, size):
 @given(seeds, labels, powers, st.floats(0.01, 3.0), st.floats(1e-3, 10.0), st.floats(0.05, 5.0))
 @few(6)
 def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, alpha, scale, noise, lengthscale):
-    """Between 0 and the prior's, near the data and far from them, where it is the prior's."""
+    """
+    Variances are between 0 and the prior variance, near the data and far away, where they equal the prior variance.
+    """
     X, Y, Z, Xnew = problem(P=2, seed=seed)
     kernel = Matern52(1.3, lengthscales=lengthscale)
     far = np.concatenate([X, Z, Xnew, [[1e4, -1e4]]])

@@ -350,7 +350,7 @@ def test_absorbed_sums_do_not_grow(small):
 
 
 def test_trains_between_updates():
-    """With L-BFGS on the online bound, as any GPflow model; the stream ends about where SGPR of all data does."""
+    """L-BFGS trains the online bound; the stream ends close to SGPR on all data."""
     X, Y = series(200)
     order = np.random.default_rng(0).permutation(200)
     X, Y = X[order], Y[order]

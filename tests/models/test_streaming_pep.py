@@ -61,7 +61,9 @@ def test_streaming_ep_is_near_ep_of_all_data():
 
 @pytest.fixture(scope="module")
 def in_midstream():
-    """A model with a batch behind it, compiled once; the sites of the second do not depend on what they were."""
+    """
+    A model after its first batch, compiled once; the sites of the second batch do not depend on their initial values.
+    """
     first, second, _ = batches(LABELS)
     mean_function = gpflow.functions.Constant([0.1])
     model = StreamingPEP(first, kernel(), Probit(), Z, mean_function=mean_function, tol=1e-11)
@@ -104,7 +106,7 @@ def test_gradients_match_finite_differences(in_midstream, alpha):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
-    """Each batch's derivatives, at converged sites, average to those of all rows."""
+    """At converged sites the gradients of the batches average to the gradient for all rows."""
     expected = gradients(in_midstream, alpha)
     found = [list(gradients) for gradients in in_midstream.minibatches(10)]
     assert len(found) == 3

@@ -94,7 +94,9 @@ def test_matches_references(case, no_jitter):
 @pytest.mark.parametrize("C", some_slow([1, 2], quick=[2]))
 @pytest.mark.parametrize(("whiten", "noise"), [(True, "constant"), (False, "of x")])
 def test_alpha_zero_equals_svgp_and_bounds_are_ordered(C, whiten, noise):
-    """SVGP <= TSVGP <= BTSVGP at equal parameters, where all rows are one block; PEPSVGP at alpha 0 to 1e-12."""
+    """
+    SVGP <= TSVGP <= BTSVGP at equal parameters, with all rows in one block; PEPSVGP at alpha 0 equals SVGP to 1e-12.
+    """
     likelihood = None if noise == "constant" else dependent_noise()
     X, Y = data(C)
     values = [
@@ -157,7 +159,7 @@ def test_minibatches_are_unbiased(kind, options, size):
 
 
 def test_blocks_are_unbiased():
-    """The mean over equal blocks is the bound of the collapsed model with these blocks, where q(u) is its own."""
+    """The mean over equal blocks is the bound of the collapsed model with these blocks and the same q(u)."""
     made = model(BTSVGP, whiten=False)
     X, Y = data()
     parts = np.random.default_rng(3).permutation(N).reshape(2, -1)
@@ -212,7 +214,9 @@ def separate():
     ids=["TSVGP", "BTSVGP", "rows", "block"],
 )
 def test_gradients_match_finite_differences(prior, kind, options):
-    """Of fourth order along a direction, h = 1e-3: h^4 F(5)/30 and eps F/h are below 1e-9 of some hundred nats."""
+    """
+    Fourth-order differences along a direction, h = 1e-3: h^4 F(5)/30 and eps F/h are below 1e-9 of some hundred nats.
+    """
     made = model(kind, 2, kernel=separate() if prior == "separate" else None, likelihood=dependent_noise(), **options)
     X, Y = data(2)
     variables = made.trainable_variables
@@ -307,7 +311,7 @@ def test_bound_is_below_label_evidence():
 
 
 def test_natural_gradients_and_adam():
-    """A natural gradient of step 1 on all rows puts q(u) where the collapsed model has it."""
+    """One natural gradient step of size 1 on all rows gives the q(u) of the collapsed model."""
     made = model(BTSVGP, whiten=False)
     X, Y = data()
     closure = made.training_loss_closure((X, Y), compile=False)

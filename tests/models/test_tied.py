@@ -335,7 +335,7 @@ def test_apep_equals_fitc_for_equal_factors():
 
 
 def test_apep_differs_from_fitc_for_unequal_factors():
-    """FITC has v_n = s + d_n and each row its own place; tied factors are their average, even where Z = X."""
+    """FITC has v_n = s + d_n with a separate location per row; tied factors are their average, even if Z = X."""
     rows = X, data("Gaussian")[1][:, :1]
     for points in (X.copy(), Z.copy()):
         _, _, expected, value = best_apep(rows, points)

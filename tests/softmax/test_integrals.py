@@ -75,7 +75,7 @@ def test_trapezoid_rule_equals_panels(C, spread, low, high, counts, monkeypatch)
 
 
 def test_difficult_rows_use_panels(counts, monkeypatch):
-    """Those of a variance beyond the table, and those of very unequal variances."""
+    """Rows with a variance beyond the table or very unequal variances."""
     label, mean, variance = random_rows(3, 6, 2.0, 0.1, 3.0)
     variance[1, 2] = 2.0 * LARGEST_VARIANCE
     mean[:, 4], variance[:, 4], label[4] = 0.0, (1e-4, 29.0, 29.0), 1
@@ -104,7 +104,7 @@ def test_accurate_can_be_a_tensor(accurate):
 
 @pytest.mark.parametrize("variance", some_slow([0.0, 1e-4, 0.1, 1.0, 9.0, 50.0, 1e3], quick=[1e3]))
 def test_distant_means_in_single_precision(variance):
-    """Those of double precision to 1e-3: numbers of some hundreds have roundings of 3e-5, which exponents carry."""
+    """Equal to double precision up to 1e-3: numbers of some hundreds have roundings of 3e-5 in exponents."""
     for alpha in [0.0, 0.01, 0.5, 1.0]:
         generator = np.random.default_rng(5)
         mean = generator.choice([0.0, 1.0, 30.0, 50.0, 90.0, 100.0, 300.0, 1000.0], (3, 60))

@@ -66,7 +66,7 @@ def several_classes(label, mean, variance, alpha):
 
 
 def assert_close(actual, expected, rel=CLOSE):
-    """Of log Z / α relative to itself, of derivatives relative to them or 1e-2."""
+    """Errors of log Z / α relative to its value, of derivatives relative to the larger of their value and 1e-2."""
     np.testing.assert_allclose(actual[0], expected[0], rtol=rel, atol=1e-14)
     for value, wanted in zip(actual[1:3], expected[1:], strict=True):
         np.testing.assert_array_less(np.abs(value - wanted), rel * (1e-2 + np.abs(wanted)))
@@ -115,7 +115,7 @@ def test_probabilities_sum_to_one(C):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_derivatives_match_finite_differences(alpha):
-    """In each mean, by differences of fourth order, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less."""
+    """Fourth-order differences in each mean, h = 2e-2: h⁴ F(6)/90 is 1e-9, rounding 1e-12/h² less."""
     C, n, h = 20, 4, 2e-2
     generator = np.random.default_rng(124)
     mean, variance = generator.normal(size=(C, n)), np.exp(generator.uniform(-3.0, 3.0, (C, n)))
@@ -133,7 +133,7 @@ def test_derivatives_match_finite_differences(alpha):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_gradients_of_log_partition(alpha):
-    """As tied factors and minibatches see it: in means and variances; by differences, h = 3e-3, h⁴ F(5)/30 = 1e-9."""
+    """In means and variances, as used by tied factors and minibatches; differences with h = 3e-3, h⁴ F(5)/30 = 1e-9."""
     generator = np.random.default_rng(125)
     C, n = 4, 5
     rule, rows = rule_for(gpflow.likelihoods.Softmax(C), "kl"), rows_of(generator.integers(0, C, n))
@@ -159,7 +159,7 @@ def test_gradients_of_log_partition(alpha):
 
 
 def test_small_alpha_converges_to_alpha_zero():
-    """log Z / α is E[log p] + α Var[log p]/2 + ..., with nothing lost that is divided by α."""
+    """log Z / α = E[log p] + α Var[log p]/2 + ..., without cancellation in the division by α."""
     generator = np.random.default_rng(126)
     mean, variance = 2.0 * generator.normal(size=(5, 20)), 10.0 ** generator.uniform(-2.0, 2.0, (5, 20))
     label = generator.integers(0, 5, 20)
@@ -210,7 +210,7 @@ def test_extreme_cavities_are_finite(alpha):
 
 
 def test_compiles_for_any_number_of_rows():
-    """More than are worked on at a time; a row's numbers depend on the others only in rounding."""
+    """More rows than a chunk; rows depend on each other only through rounding."""
     generator = np.random.default_rng(128)
     C, n = 30, 10
     mean, variance = 2.0 * generator.normal(size=(C, n)), 10.0 ** generator.uniform(-2.0, 1.0, (C, n))

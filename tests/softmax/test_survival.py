@@ -38,7 +38,7 @@ def test_narrow_and_wide_rules_agree():
 
 
 def test_tails():
-    """log S falls from 0 and the hazard grows, while S is above what may cancel."""
+    """log S decreases from 0 and the hazard increases, as long as S does not cancel."""
     for variance in [0.0, 1e-300, 0.5, 1.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
         log_S, hazard = (
@@ -53,7 +53,7 @@ def test_tails():
 
 
 def test_tails_in_single_precision():
-    """Numbers everywhere; those of double precision to 1e-3 where S is above 1e-30."""
+    """Results are finite, and equal double precision up to 1e-3 for S above 1e-30."""
     for variance in [0.0, 1e-4, 0.5, 1.0, 4.0, 30.0, 1e3, 1e6]:
         x = np.concatenate([-np.geomspace(1e8, 1.0, 30), np.geomspace(0.1, 1e8, 30)])
         found, expected = (

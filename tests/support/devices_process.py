@@ -64,14 +64,14 @@ def numbers_of(name):
 
 
 def _on_every_device(model):
-    """The parameters that each device has; those of the only one, once for each device."""
+    """The parameters on each device; with one device, one copy per device."""
     values = [STRATEGY.experimental_local_results(variable) for variable in model.trainable_variables]
     return [[copies[device % len(copies)] for copies in values] for device in range(2)]
 
 
 @contextmanager
 def _logged(name):
-    """Mark what TensorFlow writes to its log meanwhile."""
+    """Record messages that TensorFlow logs."""
     devices = len(devices_of_strategy() or [None])
     print(f"\nstep of {name} on {devices}", file=sys.stderr, flush=True)
     yield
@@ -93,7 +93,7 @@ def without_data():
 
 
 def checkpoint():
-    """Training by one device that continues where that with two devices has stopped."""
+    """Continue a checkpoint of a training with two devices on one device."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "training.npz"
         with STRATEGY.scope():

@@ -2,7 +2,7 @@
 
 
 def nodes(function):
-    """All nodes of a concrete function's graph, with those of the functions, loops and branches in it."""
+    """All nodes of the graph of a concrete function, including functions, loops and branches."""
     graph = function.graph.as_graph_def()
     own = {each.signature.name for each in graph.library.function}
     every = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]

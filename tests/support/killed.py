@@ -47,7 +47,7 @@ def train(name, checkpoint, result, where, count):
 
 
 def ended(arguments):
-    """How a training in a process of its own ended."""
+    """The exit of a training process."""
     child = os.fork()
     if child == 0:
         code = 1

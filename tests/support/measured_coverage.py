@@ -57,7 +57,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print what has not run, in no part of the tests."""
+    """Print lines and branches that no part of the tests has run."""
     if config.getoption("save_coverage") is not None:
         return
     total = _total()

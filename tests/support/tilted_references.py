@@ -277,7 +277,7 @@ def quantile_deviation(density, m, v, alpha):
 
 
 def closed_poisson(y, m, v):
-    """α = 0, where the mass of exp(f) is v from m."""
+    """α = 0: the mass of exp(f) is at a distance v from m."""
     with mp.workdps(DIGITS):
         y, m, v = mpf(y), mpf(m), mpf(v)
         rate, constant = mp.exp(m + v / 2), mp.loggamma(y + 1)

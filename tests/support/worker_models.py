@@ -33,7 +33,7 @@ def _dataset(data):
 
 
 def _blocks(shards, size):
-    """Blocks of this size that end where the rows of a worker end, of rows numbered from 0."""
+    """Blocks of this size that end with the rows of each worker; rows are numbered from 0."""
     starts = np.cumsum([0, *map(len, shards)])
     return [
         np.arange(begin, min(begin + size, end))
@@ -72,7 +72,7 @@ MODELS = {
 
 
 def model_of(name, rows=None, *, shards=None):
-    """A model of all rows, or of some; with `shards`, blocks end as those of the workers do."""
+    """A model of all rows or a subset; with `shards`, blocks end with the rows of each worker."""
     shards = shards or [np.arange(N) if rows is None else rows]
     X, Y = data_of(name)
     rows = np.concatenate(shards)
@@ -80,7 +80,7 @@ def model_of(name, rows=None, *, shards=None):
 
 
 def mixed_model(rows, *, mixed_precision=True):
-    """Rows sorted by their noise: the first chunk has too little of it for single precision, the others have enough."""
+    """Rows sorted by noise: the noise of the first chunk is too small for single precision."""
     order = np.argsort(_X[:, 0])[rows]
     scale = gpflow.functions.Linear(A=[[0.4], [0.0]], b=0.01 - 0.4 * _X[:, 0].min())
     return PEPR(

@@ -89,7 +89,7 @@ def minibatch_models():
 
 
 def training(stop_after=None):
-    """`fit` with a checkpoint, by L-BFGS; a worker that is told to stop kills itself."""
+    """`fit` by L-BFGS with a checkpoint; a worker with the stop option kills itself."""
 
     def report(iteration, objective):
         if iteration == stop_after and INDEX == 1:

@@ -21,7 +21,7 @@ def references():
 
 @pytest.fixture(scope="session")
 def high_precision():
-    """What `tilted_references` has, by name."""
+    """The functions of `tilted_references`, by name."""
     return vars(tilted_references)
 
 

@@ -76,8 +76,8 @@ def test_bernoulli_of_a_sigmoid_is_the_logit():
 
 def test_ordinal_at_the_outermost_bins():
     """
-    Where GPflow's own log_prob is NaN, TensorFlow's erf of an infinite bin edge. Derivatives by central differences:
-    h²/6 of a third derivative of order 1, 1e-8, and the values' rounding over h.
+    GPflow's log_prob is NaN at the infinite outermost edges. Central differences err by h²/6 times a third derivative
+    of order 1, 1e-8, and by rounding over h.
     """
     likelihood, f, h = gpflow.likelihoods.Ordinal(np.array([-1.0, 0.2, 0.5])), np.linspace(-6.0, 6.0, 9), 1e-4
     likelihood.sigma.assign(0.8)
@@ -105,7 +105,7 @@ AUTOMATIC = {
 
 @pytest.mark.parametrize("name", AUTOMATIC)
 def test_derivatives_match_log_prob(name):
-    """Of the likelihood's public `log_prob`, twice by tapes; near 0, where that is accurate itself."""
+    """Two derivatives by tapes of the public `log_prob`, near 0, where it is accurate."""
     likelihood, y = AUTOMATIC[name]
     f = tf.constant(np.linspace(-3.0, 3.0, 11)[:, None])
     with tf.GradientTape() as outer:
@@ -210,7 +210,7 @@ def test_student_t_radius_bounds_density(df):
 
 
 def test_ratio_of_gamma_functions():
-    """log Γ(x + 1/2) - log Γ(x) on both sides of the place where the series begins; log Γ has some 2^-52 of itself."""
+    """log Γ(x + 1/2) - log Γ(x) on both sides of the switch to the series; log Γ has a relative error of 2^-52."""
     x = np.array([0.1, 1.5, 30.0, 199.0, 201.0, 1e3, 1e8, 1e17])
     with mp.workdps(40):
         expected = np.array([float(mpmath.loggamma(mpf(v) + 0.5) - mpmath.loggamma(mpf(v))) for v in x])

@@ -43,8 +43,8 @@ def name_of(case):
 @pytest.mark.parametrize("case", [pytest.param(case, id=name_of(case)) for case in ORACLE])
 def test_matches_oracle(moments, case):
     """
-    log Z = -43 among them. Where the oracle has no tolerance of its own it is that of its quadrature, 1e-10; GPflow's
-    probit has no closed form here, and is right to REQUIRED.
+    Includes log Z = -43. If the oracle has no tolerance, its quadrature error is 1e-10; GPflow's probit has no closed
+    form and is accurate to REQUIRED.
     """
     likelihood, y = likelihood_of(case)
     expected, m, v = case["expected"], case["mean"], case["variance"]
@@ -60,7 +60,7 @@ def test_matches_oracle(moments, case):
 
 
 def test_quantile_deviation_matches_high_precision(high_precision, moments):
-    """Against 40 digits, other powers too. d2 = (ratio - 1)/(α v) where that does not cancel."""
+    """Against 40 digits, for several powers. d2 = (ratio - 1)/(α v) if this does not cancel."""
     recorded = json.loads((high_precision["DATA"] / "tilted.json").read_text())["quantile_deviations"]
     assert len(recorded) == len(high_precision["QUANTILE_CASES"])
     for name, y, mean, variance, alpha, deviation in recorded:
@@ -100,9 +100,8 @@ def rules(name):
 @settings(max_examples=4, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_wasserstein_deviation_is_at_most_kl(moments, name, seed, alpha):
     """
-    Of 40 rows at once, with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP without exception, and
-    what is the same of both (log Z, d1) is the same. (A probit's KL is a closed form at α = 1: good to 1e-11, and to
-    1e-13 of the cavity's ratio.)
+    For 40 rows with means from -12 to 12 and variances from 1e-4 to 1e3: σ_QP <= σ_EP, and log Z and d1 are equal. (The
+    KL projection of a probit is a closed form at α = 1: accurate to 1e-11, and to 1e-13 of the cavity's ratio.)
     """
     kl, wasserstein, ys = rules(name)
     rng = np.random.default_rng(seed)
@@ -133,10 +132,9 @@ def test_projections_coincide_for_gaussian(moments):
 @pytest.mark.parametrize("name", ["probit", "poisson", "student t"])
 def test_rows_are_independent(moments, name, alpha):
     """
-    Alone or among 1000, in this order or another; of the Wasserstein projection, of which the other is a part. The
-    same operations on each row; sums and products of other shapes may be taken in another order: 100 roundings,
-    ROUNDING, and 100 times that in the ratio, a difference of squares in units of a window 10 times as wide. α v d2 =
-    ratio - 1 cancels where the cavity hardly changes: ROUNDING / (α v) of d2 is lost.
+    Rows alone or among 1000, in any order, for the Wasserstein projection, which includes KL. Orders of sums and
+    products may differ: 100 roundings, ROUNDING, and 100 times that in the ratio, a difference of squares in units of a
+    window 10 times as wide. α v d2 = ratio - 1 cancels if the cavity hardly changes: d2 loses ROUNDING / (α v).
     """
     _, rule, ys = rules(name)
     rng = np.random.default_rng(3)

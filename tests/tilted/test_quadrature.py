@@ -180,7 +180,7 @@ def test_resolves_narrow_distant_peak(high_precision, moments, scale, out, alpha
 
 
 def gauss_hermite(log_prob, mean, variance, alpha, number=20):
-    """log Z / α by `number` nodes, which is what `gpflow.quadrature.NDiagGHQuadrature` does."""
+    """log Z / α by `number` Gauss-Hermite nodes, as in `gpflow.quadrature.NDiagGHQuadrature`."""
     x, w = np.polynomial.hermite_e.hermegauss(number)
     powers = alpha * log_prob(mean[:, None] + np.sqrt(variance)[:, None] * x)  # [R, K]
     return np.log(np.exp(powers) @ w / np.sqrt(2.0 * np.pi)) / alpha
@@ -310,7 +310,7 @@ def test_large_df_equals_gaussian(moments, df):
     ("mean", "variance", "alpha"), [(5.07920044797028, 1.497403086347712, 0.0), (5.529, 1.445, 0.0451)]
 )
 def test_variance_ratio_near_one_is_accurate(moments, mean, variance, alpha):
-    """The ratio follows from d2 there, 1 + α v d2; that of sums over π would be wrong by 1e-6."""
+    """The ratio is computed as 1 + α v d2; from sums over π its error would be 1e-6."""
     found = moments(QuadratureRule(Probit()), 1.0, mean, variance, alpha)
     np.testing.assert_allclose(found.variance_ratio, 1.0 + alpha * variance * found.d2, rtol=1e-14)
 
@@ -344,7 +344,7 @@ def test_narrow_cavities_use_few_points(make, cost):
 
 @pytest.mark.parametrize("make", [Probit, Logit])
 def test_wide_cavities_use_few_points(make):
-    """Standard deviations of 16 to 40: 96 points for most rows, where 60 do not suffice for one in a hundred."""
+    """Standard deviations of 16 to 40: 96 points for most rows; 60 would suffice for only 1 %."""
     rng = np.random.default_rng(1)
     y, sd = rng.integers(0, 2, size=(1000, 1)).astype(float), rng.uniform(16.0, 40.0, 1000)
     rows = Cavity(tf.constant(sd * rng.normal(size=1000)), tf.constant(np.square(sd)))
@@ -465,7 +465,10 @@ def test_poisson_with_overflowing_rate_at_mean(moments):
 
 
 def test_noise_terminates_panel_division(moments):
-    """Where f = m + sd x has 6 digits of x left no panel is resolved to 10: accepted as it is, good to the noise."""
+    """
+    f = m + sd x has only 6 digits of x, so no panel is resolved to 10 digits: panels are accepted with the error of the
+    noise.
+    """
     mean, variance = 1e4, 1e-12
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
     # The density hardly changes within 1e-6: that of Student's t with 3 degrees of freedom, and its derivatives, at 1;
@@ -476,8 +479,8 @@ def test_noise_terminates_panel_division(moments):
 
 def test_oscillating_windows_terminate():
     """
-    By turns π is a slope and a spike in units of the window, which is extended along the one and shrinks to the other:
-    given up after 24, and two kinds of shared points before them, with the row as it is.
+    Alternately π is a slope, which extends the window, and a spike, which shrinks it: the search ends after 24 windows
+    and two kinds of shared points, and the row is inaccurate.
     """
     calls = []
 

@@ -318,8 +318,10 @@ AUTOMATIC = {
 
 @pytest.mark.parametrize("name", AUTOMATIC)
 def test_automatic_derivatives_match_high_precision(moments, name):
-    """By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta's has kinks no
-    more than others, but takes long: one power only."""
+    """
+    By mpmath from log p alone: derivatives from E f and Var f, which lose 1e-3 of 20 digits. Beta takes long, so it
+    uses one power only.
+    """
     make, y = LIKELIHOODS[name]
     log_prob, m, v = AUTOMATIC[name], mpf(0.6), mpf(1.7)
     for alpha in (0.5,) if name == "beta" else (0.5, 1.0):
