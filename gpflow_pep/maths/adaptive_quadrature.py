@@ -104,11 +104,7 @@ def integrate(
 
 
 def _resolved(number: tf.Tensor, evaluated: Evaluated, row: tf.Tensor, done: tf.Tensor) -> tf.Tensor:
-    """
-    Return a mask of the panels that need not be divided, [W].
-
-    :param done: the integrals of the modulus over panels resolved on previous levels, [R, T].
-    """
+    """Return a mask of panels that need not be divided [W], from the moduli of all panels resolved before [R, T]."""
     num_rows = tf.shape(done)[0]
     moduli = done + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
     resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)

@@ -138,11 +138,7 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 
 def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
-    """
-    Find points at which g is at least _DROP below the mode, by Newton's method from outside.
-
-    :param curvature: -g'' at the mode.
-    """
+    """Find points at which g is at least _DROP below the mode, by Newton's method; curvature: -g'' at the mode."""
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
     location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
@@ -161,10 +157,7 @@ def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
 
 
 def _first_panels(reach: _Reach) -> Panels:
-    """
-    Return the first panels. They grow from the left end up to the mode, and again from the mode on, starting with the
-    distance of the two: the integrand changes steeply on the left only.
-    """
+    """Return panels that grow from the left end to the mode, and from there at the scale of this distance."""
     left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
     # Each panel ends four times as far out as the previous one; 4^21 spans the steepest rise, 4^11 the longest tail.
     growth = tf.constant(4.0 ** np.arange(22), left.dtype)

@@ -208,11 +208,7 @@ def _by_trapezoid(rows: _Rows, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _on_points(rows: _Rows, scale: _Scale, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """
-    Return the integrals [1 + 2C, R] by the trapezoid rule, and a mask of accurate rows [R].
-
-    :param points: positions from -1 to 1 and weights, [4, K].
-    """
+    """Return the integrals [1 + 2C, R], and a mask of accurate rows [R], from :func:`trapezoid_table` [4, K]."""
     C, size = rows.mean.shape[0], tf.shape(points)[1]
     t, weights = _points(scale, 0.5 * (points[0] + 1.0))
     flat = tf.reshape(t + rows.mean, [-1, size])
@@ -245,12 +241,7 @@ def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
-    """
-    Estimate whether the trapezoid rule is accurate, [R].
-
-    :param values: the terms of the sums that must be resolved, [4, R, K].
-    :param waves: 1, cosines and sines, [3, K].
-    """
+    """Return a mask of accurate rows [R], from terms of sums [4, R, K], and 1, cosines and sines [3, K]."""
     total, cosine, sine = tf.unstack(tf.tensordot(values, waves, [[2], [1]]), axis=-1)  # [4, R]
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     ends = tf.maximum(values[..., 0], values[..., -1])

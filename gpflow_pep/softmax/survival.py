@@ -177,13 +177,10 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 def _panels(root: Any, module: Any) -> _Panels:
-    """
-    Return the panels for √v; `module` is NumPy or tf.math.
-
-    By Laplace's method log S is approximately -(w²/2 + w)/v with w + log(w/v) = x.
-    """
+    """Return the panels for √v; `module` is NumPy or tf.math."""
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
+    # Laplace's method: log S is approximately -(w²/2 + w)/v with w + log(w/v) = x.
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v
     left, right = -24.0 - 1.5 * v, v * ratio + module.log(ratio)
     densities = (_PANELS * (1.0 + scale / distance) for distance in (center - left, right - center))

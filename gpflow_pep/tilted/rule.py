@@ -193,10 +193,7 @@ class EachLatent(TiltedRule):
     """Apply the rule of a scalar likelihood to cavities [C, n]: latent function c is observed in column c of Y."""
 
     def __init__(self, rule: TiltedRule):
-        """
-        :param rule: the rule for cavities [n].
-        """
-        self._rule = rule
+        self._rule = rule  # for cavities [n]
 
     @override
     @no_autograph

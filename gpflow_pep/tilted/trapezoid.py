@@ -266,10 +266,7 @@ def _best_form(
 
 
 def _parts(sums: tf.Tensor, unit: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
-    """
-    Return three sums, the amplitudes of their spectra, which bound the errors, and the larger modulus at the two ends,
-    which bounds the truncation error; each [R].
-    """
+    """Return three sums, the amplitudes of their spectra and the larger modulus at the ends: bounds of errors, [R]."""
     value, cosine, sine, first, last = tf.unstack(sums / unit, axis=1)  # [3, R] each
     amplitude = tf.sqrt(tf.square(cosine) + tf.square(sine))
     return tf.unstack(value), tf.unstack(amplitude), tf.maximum(tf.abs(first[0]), tf.abs(last[0]))

@@ -1,6 +1,6 @@
 """The probability that a Gaussian is the largest, against closed forms and brute force.
 
-CLOSE is what is promised, of P; derivatives, whose integrands change faster, are to be right to 1e-7.
+CLOSE is the documented error of P; derivatives, whose integrands change faster, must have errors below 1e-7.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The normal distribution function's logarithm and hazard against 60 digits, from the far tail to where it is 1."""
+"""The logarithm and the hazard of the normal distribution function against 60 digits, in both tails."""
 
 import mpmath
 import numpy as np

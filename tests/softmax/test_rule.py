@@ -1,7 +1,7 @@
-"""Tilted distributions of softmax against integrals over latent values themselves, identities and differences.
+"""Tilted distributions of softmax against integrals over the latent values, identities and differences.
 
-Integrals are to be right to 1e-9: that is measured, 1e-8 is promised. Derivatives in the means are relative to what
-they may be where probabilities are not near 0 or 1, 1e-2, or to themselves where they are larger.
+Integrals must have relative errors below 1e-9 (measured; 1e-8 is documented). Errors of derivatives in the means are
+relative to their value, or to 1e-2 (their size if probabilities are not near 0 or 1) if that is larger.
 """
 
 import gpflow

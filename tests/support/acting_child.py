@@ -1,7 +1,6 @@
-"""
-`experiments.cells.child` with cells that act, in place of experiments: each does what its "act" says.
+"""`experiments.cells.child` with fake cells: each performs the action named by its "act".
 
-It notes the names of the cells that it begins, a line each, in the file "begun" beside the folder of the runs.
+It appends the names of started cells, one per line, to the file "begun" beside the folder of the runs.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What models give on two virtual devices and on one, in a process of its own, printed as JSON; where their rows go."""
+"""Compare models on two virtual devices with one device, in a separate process; print results as JSON."""
 
 import json
 import sys

@@ -1,7 +1,6 @@
-"""
-The models under test: an entry for each class, with the settings that tests make it with. Add one for a new class.
+"""The models under test: one entry per class, with the settings of the tests. Add an entry for each new class.
 
-Tests of `contracts` run for each of its settings of `regression` or `classes`, those of `training` for the last.
+Tests of `contracts` run for each setting in `regression` or `classes`, tests of `training` for the last.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """KL and Wasserstein projections against an oracle and 40 digits, and their invariants.
 
-σ_QP: F is integrated from values good to 1e-15 of panels whose tails are below 2e-7 of the mass; 1e-8 is what the
-module promises, as for the moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times that, is far below.
+σ_QP: F is integrated from values with errors of 1e-15 on panels whose tails are below 2e-7 of the mass; the documented
+error is 1e-8, as for the moments. Rounding of F, 1e-16, and of φ(Φ⁻¹(F)), seven times larger, is negligible.
 """
 
 import functools

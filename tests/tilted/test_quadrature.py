@@ -1,9 +1,9 @@
 """Quadrature against integrals with 40 digits, its cost, and its behavior for invalid rows.
 
-REQUIRED, 1e-8 relative, is what the module promises of log Z, d1 and d2. Where one of them all but vanishes because its
-integrand has both signs (below CROSSING = 1/100 of the integral of the modulus) it is 1e-8 of that integral. (Those of
-a probit or logit never do: there 1e-8 of d2 = 1e-23 is asked for.) At the nodes l, l' and l'' are good to 1e-15 or so,
-which sets no limit; the limit is the panels' tolerance, 2e-7, of whose square errors are a small multiple.
+REQUIRED, 1e-8 relative, is the documented error of log Z, d1 and d2. If one of them nearly vanishes because its
+integrand has both signs (below CROSSING = 1/100 of the integral of the modulus), the error is 1e-8 of that integral.
+(For a probit or logit this never happens, so 1e-8 of d2 = 1e-23 is required.) At the nodes l, l' and l'' have errors of
+1e-15, which are negligible; the errors of panels are a small multiple of the square of their tolerance, 2e-7.
 """
 
 import dataclasses
