@@ -13,7 +13,7 @@ they are, stay about π/4 from the real axis of t. With a large a the points are
 
 Narrow cavities share their points x, so all sums are two products with one matrix. The points are equispaced, or Gauss-
 Hermite nodes for cavities much narrower than r. The error of n nodes is about 2^-n times the Hermite coefficients of
-orders 2n and above. Coefficients decay geometrically or faster, and the orders n - 1 and n - 2 are sums over nodes.
+orders 2n and above. Coefficients decay geometrically or faster; those with orders n - 1 and n - 2 are sums over nodes.
 
 Notation: x = (f - m)/√v, N = N(f; m, v), π(f) = N p(y|f)^α / Z, q = (p^α - 1)/α, or log p if α = 0. The first form
 takes log Z from the integral of π, d1 = E_π[x]/(α √v) and d2 = (Var_π[x] - 1)/(α v). These cancel if Z is nearly 1 or α

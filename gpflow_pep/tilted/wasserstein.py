@@ -51,9 +51,8 @@ def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
     """Return σ in units of the cavity standard deviation, [R]."""
     dtype = resolved.density.dtype
     left_order = tf.argsort(resolved.left)
-    order = tf.gather(
-        left_order, tf.argsort(tf.gather(resolved.row, left_order), stable=True)
-    )  # by row, then left to right
+    row_order = tf.argsort(tf.gather(resolved.row, left_order), stable=True)
+    order = tf.gather(left_order, row_order)  # by row, then left to right
     row, half, density = (tf.gather(part, order) for part in (resolved.row, resolved.half, resolved.density))
     panel_mass = half * tf.linalg.matvec(density, tf.constant(RULE.weights, dtype))  # [W]
     within = half[:, None] * tf.matmul(density, tf.constant(RULE.antiderivative, dtype))  # [W, K]
