@@ -110,7 +110,7 @@ def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> N
 @singledispatch
 def accepted_observations(likelihood: Likelihood, Y: tf.Tensor) -> Accepted:
     """
-    Return the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here.
+    Return a mask of the observations Y [N, P] that a likelihood accepts. Register custom likelihoods here.
 
     Use TensorFlow operations: compiled functions also check values that were assigned to the data of a model.
     """

@@ -12,7 +12,7 @@ from quick import some_slow
 
 SPEC = [tf.TensorSpec([None, 2], tf.float64)]
 EXACT = 1e-11  # Graphs fuse and reorder operations of order one; first calls may do without one.
-# The settings that differ in what is saved.
+# Settings that save different variables.
 SETTINGS = [
     "PEPR alpha per block",
     "T-PEP learned",

@@ -126,7 +126,7 @@ def test_conditional_moments_match_probabilities(kind, labels):
     mean, variance = (call(method, F) for method in (likelihood.conditional_mean, likelihood.conditional_variance))
     p = floats(mp.exp(LOG_CDF[kind](f)) for f in F)
     q = floats(mp.exp(LOG_CDF[kind](-f)) for f in F)
-    # 1 - p leaves 1e-16 where p is nearly 1; p itself is good to x² roundings.
+    # 1 - p has an error of 1e-16 for p near 1; p has an error of x² roundings.
     np.testing.assert_allclose(mean[:, 0], low * q + high * p, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(variance[:, 0], (high - low) ** 2 * p * q, rtol=1e-12, atol=1e-15)
 

@@ -53,7 +53,7 @@ def test_two_classes_match_closed_form(label):
     hazard = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
     slope, curvature = hazard / total, -hazard * (z + hazard) / total**2
     sign = np.where(np.arange(2) == label, 1.0, -1.0)[:, None]
-    error = (result.slope - sign * slope) / (slope + 1e-4 / total)  # where P is 1 but for rounding it is nothing
+    error = (result.slope - sign * slope) / (slope + 1e-4 / total)  # 0 if P is 1 up to rounding
     assert np.abs(error).max() < SLOPE_CLOSE
     scale = (hazard * (np.abs(z) + hazard) + 1e-4) / total**2
     assert np.abs((result.curvature - curvature) / scale).max() < SLOPE_CLOSE
@@ -172,7 +172,7 @@ def test_single_precision():
     assert gpflow.default_float() == np.float64
 
 
-# --- where a search ends ---------------------------------------------------------------------------------------------
+# --- termination of searches -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ def test_any_initial_jitter(growing, capfd):
     for jitter in [0.0, 1e-18, 1e-10]:
         factor = growing(SINGULAR, jitter=jitter).numpy()
         assert np.all(np.isfinite(factor))
-        # No more than needed: 3 eps is what rounding of a matrix of norm 3 can ask for, ten times the next step.
+        # No more than needed: rounding of a matrix of norm 3 requires up to 3 eps; the next step is ten times that.
         assert np.abs(factor @ factor.T - SINGULAR).max() <= max(10.0 * jitter, 100 * EPS)
         assert "jitter raised" in capfd.readouterr().err
 

@@ -21,7 +21,7 @@ def test_matches_sixty_digits():
     with mpmath.workdps(60):
         for x, *found in zip(PLACES, log_cdf.numpy(), slope.numpy(), drop.numpy(), strict=True):
             x = mpmath.mpf(float(x))
-            if x < -1e5:  # where erfc underflows: Mills' ratio, the next term is 1e-46
+            if x < -1e5:  # erfc underflows: Mills' ratio, next term 1e-46
                 mills = (1 - 1 / x**2 + 3 / x**4 - 15 / x**6 + 105 / x**8) / -x
                 log_phi = -x * x / 2 - mpmath.log(2 * mpmath.pi) / 2
                 expected = log_phi + mpmath.log(mills), 1 / mills

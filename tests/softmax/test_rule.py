@@ -202,7 +202,7 @@ def test_extreme_cavities_are_finite(alpha):
     assert found[0][2] == pytest.approx(known[0], rel=1e-10)
     np.testing.assert_allclose(found[1][:, 2], np.eye(3)[0] - np.exp(known), rtol=1e-9)
     np.testing.assert_allclose(found[2][:, 2], -np.exp(known) * (1.0 - np.exp(known)), rtol=1e-9)
-    # The others are of two classes: the third one is far off
+    # The remaining rows have two classes: the third is far away
     for n in (3, 4):
         log_Z, d1, d2 = two_classes(mean[0, n] - mean[1, n], variance[:2, n].sum(), alpha)
         sign = np.array([1.0, -1.0])

@@ -169,7 +169,7 @@ def test_gamma_shape_gradient(y):
     assert float(tape.gradient(value, k)) == pytest.approx(np.log(y) if y > 0.0 else 0.0, rel=1e-15)
 
 
-# --- how far from the real axis they are analytic: what the trapezoid rule's error follows from ----------------------
+# --- radii of analyticity, which determine the error of the trapezoid rule -------------------------------------------
 
 
 def reach(likelihood, y, X=((0.0,),)):

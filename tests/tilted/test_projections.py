@@ -77,7 +77,7 @@ def test_recorded_quantile_deviation_is_reproduced(high_precision, moments):
     assert np.sqrt(2.0 * found.variance_ratio) == pytest.approx(float(reference), rel=REQUIRED)
 
 
-# --- what must always hold ------------------------------------------------------------------------------------------
+# --- invariants -----------------------------------------------------------------------------------------------------
 
 LIKELIHOODS = {
     "probit": (Probit, [0.0, 1.0]),

@@ -471,7 +471,7 @@ def test_noise_terminates_panel_division(moments):
     """
     mean, variance = 1e4, 1e-12
     found = moments(QuadratureRule(gpflow.likelihoods.StudentT()), mean + 1.0, mean, variance, 1.0)
-    # The density hardly changes within 1e-6: that of Student's t with 3 degrees of freedom, and its derivatives, at 1;
+    # The density hardly changes within 1e-6: density and derivatives of Student's t with 3 degrees of freedom, at 1;
     # of f 1e4 eps = 2e-12 is lost, of the integrals, for which x is wrong by 2e-6, no more than that.
     log_p = np.log(6.0 * np.sqrt(3.0) / (np.pi * 16.0))
     np.testing.assert_allclose(np.stack(found)[:, 0], [log_p, 1.0, -0.5, 1.0], rtol=1e-5)

@@ -96,7 +96,7 @@ def test_small_alpha_converges_to_alpha_zero(moments, name):
     rule = tilted_rule(make(), KL())
     limit, near = (moments(rule, y, MEANS, np.minimum(VARIANCES, 1.0), alpha) for alpha in (0.0, 1e-10))
     assert_close(near, limit, 1e-7)
-    np.testing.assert_allclose(limit.variance_ratio, 1.0, rtol=1e-8)  # which is what quadrature promises
+    np.testing.assert_allclose(limit.variance_ratio, 1.0, rtol=1e-8)  # the accuracy of quadrature
 
 
 PARAMETERS = {
