@@ -67,7 +67,7 @@ def test_stream_retraces_once_for_larger_batches():
     model = make("streaming", FEW)
     for batch in (FEW, (X, Y), FEW, (X, Y)):
         model.update(batch)
-    # From the first batch of many rows on; what was traced for few rows has been dropped.
+    # From the first batch with many rows on; graphs for few rows have been dropped.
     assert model._absorb.experimental_get_tracing_count() == 1
 
 

@@ -90,7 +90,7 @@ def check(named, value_and_gradients, assert_close):
     return run
 
 
-# The others are special cases of these: of a power for each row or block, and of a learned scale.
+# The remaining models are special cases: alpha for each row or block, and a learned scale.
 TOGETHER = (
     "PEP", "per row, learned scale", "VFE in blocks", "per block, learned scale", "learned scale, VFE",
     "learned scale, tiny alpha", "spherical", "TSGPR", "BTSGPR", "shared, scattered",

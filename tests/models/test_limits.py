@@ -28,7 +28,7 @@ UNEVEN = [np.array(b) for b in ([5, 0, 23], [1, 2, 3, 4, 6, 7, 8], [22, 9], [10]
 EQUAL = list(np.random.default_rng(8).permutation(24).reshape(6, 4))
 POWERS = [0.3, 0.0, 1.0, 0.7, 0.05]
 
-# Every kind of collapsed model, on 24 rows, and what it is by the dense formula.
+# Each kind of collapsed model on 24 rows, with its dense formula.
 MODELS = {
     "VFE": (PEPR, {"alpha": 0.0}, lambda d: d.sgpr()),
     "PEP": (PEPR, {"alpha": 0.4}, lambda d: d.pep(0.4, d.singletons())),

@@ -71,7 +71,7 @@ def _models(data, parts, labels, alphas, **options):
     yield BTSGPR(data, blocks=labels, **parts, **options)
 
 
-# --- what does not matter -------------------------------------------------------------------------------------------
+# --- invariances ----------------------------------------------------------------------------------------------------
 
 
 @given(seeds, labels)
@@ -161,7 +161,7 @@ def test_block_size_equals_labels(problem, seed, size):
     assert _objective(one) == pytest.approx(_objective(other), rel=SAME)
 
 
-# --- what always holds ----------------------------------------------------------------------------------------------
+# --- inequalities ---------------------------------------------------------------------------------------------------
 
 
 def _assert_ascending(values):
@@ -225,7 +225,7 @@ def test_predictive_variance_is_between_zero_and_prior(problem, seed, labels, al
         assert np.linalg.eigvalsh(prior - q_cov).min() > -1e-9
 
 
-# --- what changes under compiled functions --------------------------------------------------------------------------
+# --- changes under compiled functions -------------------------------------------------------------------------------
 
 
 class _Compiled:

@@ -233,13 +233,13 @@ def test_update_moves_a_fraction_of_points_to_new_data():
         model.update(new, fraction_to_move=share)
         points = model.inducing_variable.Z.numpy()
         kept = np.isin(points, Z)
-        np.testing.assert_array_equal(points[kept], Z[kept])  # those that stay keep their place in the list
+        np.testing.assert_array_equal(points[kept], Z[kept])  # remaining points keep their index
         assert np.isin(points[~kept], new[0]).all()
         assert len(np.unique(points)) == 10
         predictions[share] = -float(tf.reduce_mean(model.predict_log_density(new)))
-    assert 4 <= (~kept).sum() <= 5  # up to half of them: the old ones know little there
+    assert 4 <= (~kept).sum() <= 5  # up to half: old points carry little information there
     assert predictions[0.5] < predictions[0.0] - 1.0
-    # new data where points are already: they stay
+    # new data near existing points: all points stay
     model = StreamingSGPR(old, gpflow.kernels.SquaredExponential(1.0, 1.0), Z, noise_variance=0.02)
     model.update((Z[:4], np.sin(Z[:4])), fraction_to_move=0.5)
     np.testing.assert_array_equal(model.inducing_variable.Z, Z)
@@ -264,7 +264,7 @@ def test_number_of_inducing_points_can_change():
     assert np.isfinite(compiled())  # six again, but not the same parameter
 
 
-# --- what an update changes, and what it leaves alone ----------------------------------------------------------------
+# --- effects of updates ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

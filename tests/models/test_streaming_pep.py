@@ -180,7 +180,7 @@ def test_pep_graph_excludes_old_posterior(of_the_first_batch, compiled_step):
     assert model._old is None
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- invalid arguments -----------------------------------------------------------------------------------------------
 
 
 class Shifted(gpflow.inducing_variables.InducingPoints):

@@ -95,7 +95,7 @@ def test_minibatches_are_unbiased(num_data):
     parts = [float(model.training_loss((X[each], labels[each]))) for each in rows]
     whole = float(model.training_loss((X[30:], labels[30:])))
     if num_data is None:
-        rest = float(model.training_loss((X[:0], labels[:0])))  # what does not depend on the rows
+        rest = float(model.training_loss((X[:0], labels[:0])))  # the part independent of the rows
         assert sum(parts) - 5 * rest == pytest.approx(whole, rel=1e-12)
     else:
         assert np.mean(parts) == pytest.approx(whole, rel=1e-12)
@@ -127,7 +127,7 @@ def test_q_is_projected_to_moved_inducing_points(whiten, q_diag):
     model.update((X, np.zeros_like(X)), new)
     after = model.predict_f(new)
     np.testing.assert_allclose(after[0], before[0], rtol=0.0, atol=1e-4)  # the jitter of Kuu
-    if not q_diag:  # a diagonal covariance cannot say what the old points say of the new ones
+    if not q_diag:  # a diagonal covariance cannot represent the projection to new points
         np.testing.assert_allclose(after[1], before[1], rtol=0.0, atol=1e-4)
     before = model.predict_f(X)
     model.update((X, np.zeros_like(X)))

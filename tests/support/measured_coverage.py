@@ -17,8 +17,8 @@ from slipcover import FileMatcher, ImportManager, Slipcover, merge_coverage, pri
 _PACKAGE = Path(__file__).parents[2] / "gpflow_pep"
 _REQUIRED = 95.0  # per cent
 
-_here = Slipcover(branch=True, source=[str(_PACKAGE)])  # what this process has run
-_reported: list[dict[str, Any]] = []  # what other test processes have
+_here = Slipcover(branch=True, source=[str(_PACKAGE)])  # lines run by this process
+_reported: list[dict[str, Any]] = []  # reports of the remaining test processes
 # Now, for the rest of the process: pytest imports conftest.py, and with it the package, before it calls any hook.
 ImportManager(_here, FileMatcher(sources=[_PACKAGE])).__enter__()
 
