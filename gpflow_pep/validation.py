@@ -4,7 +4,7 @@ Check arguments: data, inducing variables, blocks, powers and numbers.
 Each function returns the checked value, or raises a ValueError that names the argument, its value and what is accepted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,32 +114,24 @@ def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_i
 
 def positive_number(value: Any, name: str) -> float:
     """Return a finite number above 0."""
-    number = _number(value)
-    if not 0.0 < number < np.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
-    return number
+    return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)
 
 
 def fraction(value: Any, name: str) -> float:
     """Return a number in (0, 1]."""
-    number = _number(value)
-    if not 0.0 < number <= 1.0:
-        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}.")
-    return number
+    return _number(value, name, "a number in (0, 1]", lambda number: 0.0 < number <= 1.0)
 
 
 def seconds(value: Any, name: str) -> float:
     """Return a duration, 0 to infinity."""
-    number = _number(value)
-    if not number >= 0.0:
-        raise ValueError(f"{name} must be a number of at least 0 (math.inf: only at the end), got {value!r}.")
-    return number
+    return _number(value, name, "a number of at least 0 (math.inf: only at the end)", lambda number: number >= 0.0)
 
 
-def _number(value: Any) -> float:
-    """Return a real number, NaN for anything else."""
-    number = np.asarray(_numpy(value))
-    return float(number) if number.ndim == 0 and number.dtype.kind in "fiu" else np.nan
+def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float], bool]) -> float:
+    array = np.asarray(_numpy(value))
+    if array.ndim or array.dtype.kind not in "fiu" or not is_accepted(float(array)):
+        raise ValueError(f"{name} must be {accepted}, got {value!r}.")
+    return float(array)
 
 
 def seed(value: Any) -> int:
@@ -241,13 +233,13 @@ def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partit
 
 def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
     """Return GPflow's type of posterior cache; None is no cache."""
-    accepted = {kind.value: kind for kind in PrecomputeCacheType}
     if value is None:
         return PrecomputeCacheType.NOCACHE
-    name = value.lower() if isinstance(value, str) else getattr(value, "value", None)
-    if name not in accepted:
-        raise ValueError(f"precompute_cache must be one of {', '.join(map(repr, accepted))} or None, got {value!r}.")
-    return accepted[name]
+    try:
+        return PrecomputeCacheType(value.lower() if isinstance(value, str) else value)
+    except ValueError:
+        accepted = ", ".join(repr(kind.value) for kind in PrecomputeCacheType)
+        raise ValueError(f"precompute_cache must be one of {accepted} or None, got {value!r}.") from None
 
 
 def scale(value: Any) -> Parameter:
@@ -284,8 +276,9 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
 
 def single_power(alpha: Any) -> AnyNDArray:
     """Return alpha, one number in [0, 1]."""
-    if np.ndim(_numpy(alpha)) != 0:
-        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(np.shape(_numpy(alpha)))}.")
+    shape = np.shape(_numpy(alpha))
+    if shape:
+        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(shape)}.")
     return power(alpha, 1)
 
 

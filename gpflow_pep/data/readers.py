@@ -31,7 +31,9 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
     size = validation.positive_integer(batch_size, "batch_size")
     for name, values in (("X", X), ("Y", Y)):
         if len(getattr(values, "shape", ())) != 2 or np.dtype(values.dtype).kind not in "fiu":
-            raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {_described(values)}.")
+            shape = getattr(values, "shape", None)
+            found = type(values).__name__ if shape is None else f"shape {tuple(shape)}, dtype {values.dtype}"
+            raise ValueError(f"{name} must be an array [N, columns] of real numbers, got {found}.")
     if X.shape[0] != Y.shape[0]:
         raise ValueError(f"X and Y must have the same number of rows, got {X.shape[0]} and {Y.shape[0]}.")
     dtype = default_float()
@@ -75,7 +77,15 @@ def csv_batches(
         places = [header.index(name) for name in names]
         for number, row in enumerate(itertools.islice(rows, _CHECKED)):
             for name, place in zip(names, places, strict=True):
-                _check_number(row[place] if place < len(row) else "", name, number, path)
+                field = row[place] if place < len(row) else ""
+                try:
+                    float(field or "nan")
+                except ValueError:
+                    hint = "; write True and False as 1 and 0" if field.strip().lower() in {"true", "false"} else ""
+                    raise ValueError(
+                        f"inputs and outputs must be columns of numbers, got {field!r} in column {name!r}, row "
+                        f"{number} of {path}{hint}."
+                    ) from None
     order = np.argsort(np.argsort(places))  # the file is read in the order of its columns
     lines = tf.data.experimental.CsvDataset(
         path,
@@ -99,8 +109,7 @@ def parquet_batches(
     """
     Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
 
-    :param inputs: names of the columns of X.
-    :param outputs: names of the columns of Y.
+    :param inputs: as in :func:`csv_batches`, as is `outputs`.
     :raises ValueError: if a column is missing or does not hold numbers.
     :raises ImportError: without pyarrow.
     """
@@ -142,26 +151,24 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     :param dataset: batches (X [n, D], Y [n, P]).
     :raises ValueError: if there are no rows, or a column is constant or not finite.
     """
-    count, origins, means, squares = 0, list[AnyNDArray](), [np.zeros(())] * 2, [np.zeros(())] * 2
-    for batch in dataset.as_numpy_iterator():
-        n = len(batch[0])
-        for part, values in enumerate(np.asarray(half, dtype=float) for half in batch):
-            if len(origins) <= part:
-                origins.append(values[0])  # keeps digits of values far from 0
-            mean = (values - origins[part]).mean(axis=0)
-            difference = mean - means[part]
-            squares[part] = squares[part] + np.square(values - origins[part] - mean).sum(axis=0)
-            squares[part] = squares[part] + np.square(difference) * (count * n / (count + n))
-            means[part] = means[part] + difference * (n / (count + n))
+    count, origin, mean, square, D = 0, None, np.zeros(()), np.zeros(()), 0
+    for X, Y in dataset.as_numpy_iterator():
+        values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
+        origin = values[0] if origin is None else origin  # keeps digits of values far from 0
+        values = values - origin
+        difference = values.mean(axis=0) - mean
+        square = square + np.square(values - values.mean(axis=0)).sum(axis=0)
+        square = square + np.square(difference) * (count * n / (count + n))
+        mean = mean + difference * (n / (count + n))
         count += n
-    if not origins:
+    if origin is None:
         raise ValueError("dataset must have at least one row, got none.")
-    deviations = [np.sqrt(part / count) for part in squares]
+    deviations = np.split(np.sqrt(square / count), [D])
     for name, deviation in zip(("X", "Y"), deviations, strict=True):
         wrong = np.flatnonzero(~(deviation > 0.0) | ~np.isfinite(deviation))
         if wrong.size:
             raise ValueError(f"dataset: column {wrong[0]} of {name} is constant or not finite.")
-    X_mean, Y_mean = (origin + mean for origin, mean in zip(origins, means, strict=True))
+    X_mean, Y_mean = np.split(origin + mean, [D])
     return Statistics(X_mean, deviations[0], Y_mean, deviations[1])
 
 
@@ -187,19 +194,3 @@ def _checked_columns(inputs: Columns, outputs: Columns, available: Sequence[str]
     if len(set(names)) < len(names):
         raise ValueError(f"inputs and outputs must name each column once, got {names}.")
     return names
-
-
-def _check_number(field: str, column: str, row: int, path: str) -> None:
-    """Check that a field of a CSV file is a number or empty."""
-    try:
-        float(field or "nan")
-    except ValueError:
-        hint = "; write True and False as 1 and 0" if field.strip().lower() in {"true", "false"} else ""
-        raise ValueError(
-            f"inputs and outputs must be columns of numbers, got {field!r} in column {column!r}, row {row} of "
-            f"{path}{hint}."
-        ) from None
-
-
-def _described(values: Any) -> str:
-    return f"shape {tuple(values.shape)}, dtype {values.dtype}" if hasattr(values, "shape") else type(values).__name__

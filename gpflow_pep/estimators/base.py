@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import validation
 from ..inducing import greedy_variance, k_means
-from ..inducing.distinct import distinct
+from ..inducing.rows import distinct
+from ..models import PEP
 from ..models.kernels_and_inducing_variables import single_output_variables
 from ..models.posteriors import WhitenedPosterior
 from ..models.stream import Stream
@@ -29,7 +30,7 @@ from ..runtime.transactions import atomic
 from ..selection.num_inducing import NumInducingSelection, select_num_inducing
 from ..selection.reuse import compiled_model
 from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
-from ..training.objectives import has_sites, without_warnings
+from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
 _MAX_JITTER = 1e-3
@@ -45,11 +46,8 @@ class SparseGPEstimator(BaseEstimator):
     """Base class of the estimators. Subclasses construct models, and convert y to the model's Y and back."""
 
     kernel: Kernel | None
-    alpha: float
     n_inducing: int | str
     optimizer: str | None
-    max_iterations: int | None
-    learning_rate: float
     random_state: Any
 
     model_: GPModel
@@ -135,7 +133,8 @@ class SparseGPEstimator(BaseEstimator):
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
         """Return the arguments of `update`: more inducing points if there are too few, else the fraction that moves."""
         Z = model.inducing_variable.Z.numpy()
-        missing = 0 if isinstance(self.n_inducing, str) else self._checked_number() - len(Z)
+        is_auto = isinstance(self.n_inducing, str)
+        missing = 0 if is_auto else validation.positive_integer(self.n_inducing, "n_inducing") - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         if min(missing, new) <= 0:
             return {"fraction_to_move": _MOVING}
@@ -151,24 +150,32 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
         if result is not None and result.status == FAILED:
             warn(f"Training failed: {result.reason}", ConvergenceWarning)
-        if result is None and has_sites(model) and not model.sites_status.converged:  # `fit` would have warned
+        if result is None and isinstance(model, PEP) and not model.sites_status.converged:  # `fit` would have warned
             message = f"The sites have not converged: {model.sites_status}. Try a smaller alpha or another kernel."
             warn(message, ConvergenceWarning)
 
-    def _validated_inputs(self, X: Any) -> AnyNDArray:
-        """Check the inputs of a prediction, and that the estimator is fitted."""
-        check_is_fitted(self)
-        check_unmasked(X=X)
-        inputs: AnyNDArray = validate_data(self, X, dtype=default_float(), reset=False)
-        return inputs
+    def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
+        """
+        Return X, and y if it is among the options of scikit-learn's `validate_data`, as arrays.
 
-    def _predicted_f(self, X: AnyNDArray, full_cov: bool = False) -> MeanAndVariance:
-        """Predict f at checked inputs, from the posterior at the end of the fit."""
+        :raises ValueError: if they cannot be used, also if one has a mask, which would be ignored.
+        """
+        for name, values in (("X", X), ("y", options.get("y"))):
+            if isinstance(values, np.ma.MaskedArray):
+                raise ValueError(
+                    f"{name} must be an array without a mask, got a masked array: leave out or fill these values."
+                )
+        return validate_data(self, X, dtype=default_float(), reset=reset, **options)
+
+    def _predicted_f(self, X: Any, full_cov: bool = False) -> tuple[AnyNDArray, MeanAndVariance]:
+        """Return checked inputs, and f there, from the posterior at the end of the fit."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
         model, values = self.model_, tuple(map(tf.constant, self._posterior_values))
         posterior = WhitenedPosterior(
             model.kernel, model.inducing_variable, model.mean_function, lambda: values, precompute_cache=None
         )
-        return posterior.fused_predict_f(X, full_cov=full_cov)
+        return X, posterior.fused_predict_f(X, full_cov=full_cov)
 
     def _initial_kernel(self, X: AnyNDArray, Y: AnyNDArray) -> Kernel:
         if self.kernel is None:
@@ -180,18 +187,15 @@ class SparseGPEstimator(BaseEstimator):
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
         """Return cluster centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
-        wanted, rows = self._checked_number(), distinct(X)
+        wanted, rows = validation.positive_integer(self.n_inducing, "n_inducing"), distinct(X)
         if wanted >= len(rows):
             return X[rows].copy()
         scales = spreads(X)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return k_means(X / scales, wanted, seed=seed) * scales
 
-    def _checked_number(self) -> int:
-        return validation.positive_integer(self.n_inducing, "n_inducing")
-
     def _training_options(self) -> dict[str, Any] | None:
-        """Check the parameters of training, and return the options of `fit`, or None if `optimizer` is None."""
+        """Return the options of `fit`; None if `optimizer` is None."""
         if isinstance(self.n_inducing, str) and self.n_inducing != "auto":
             raise ValueError(f'n_inducing must be a whole number of at least 1, or "auto", got {self.n_inducing!r}.')
         if self.optimizer is None:
@@ -199,12 +203,7 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        steps = self.max_iterations
-        return {
-            "optimizer": self.optimizer,
-            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
-            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
-        }
+        return {name: getattr(self, name) for name in ("optimizer", "max_iterations", "learning_rate")}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
@@ -216,7 +215,7 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns
         values = tuple(value.numpy() for value in model.posterior().cache)
-    if has_sites(model):
+    if isinstance(model, PEP):
         return result, model.sites_status.log_evidence, values
     if result is not None and result.objective:
         return result, result.objective[-1], values
@@ -226,19 +225,6 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 def max_jitter() -> float:
     """Return the largest jitter of Kuu: rows may be copies, and training may move points together."""
     return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
-
-
-def check_unmasked(**arrays: Any) -> None:
-    """
-    Check that no array has a mask, which would be ignored.
-
-    :raises ValueError: naming the masked array.
-    """
-    for name, values in arrays.items():
-        if isinstance(values, np.ma.MaskedArray):
-            raise ValueError(
-                f"{name} must be an array without a mask, got a masked array: leave out or fill these values."
-            )
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:

@@ -11,12 +11,11 @@ from gpflow.likelihoods import Bernoulli, Likelihood
 from gpflow.models import GPModel
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
-from .base import SparseGPEstimator, check_unmasked, max_jitter
+from .base import SparseGPEstimator, max_jitter
 
 _BINARY = (Bernoulli, Logit, Probit)
 _MAX_SHOWN = 5  # labels in a message
@@ -31,12 +30,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     costs O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
     `sample_weight`.
 
-    Fitted attributes: `classes_`, `model_` (:class:`gpflow_pep.PEPClassifier`, or from the second batch on
-    :class:`gpflow_pep.StreamingPEP`; its labels are indices of `classes_`), `kernel_`, `n_inducing_`, `result_`
-    (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
-    nats: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`, `feature_names_in_`, and with
-    ``n_inducing="auto"`` `num_inducing_selection_` (:class:`gpflow_pep.NumInducingSelection`). Predictions use
-    the posterior at the end of `fit`: changing `model_` afterwards is not supported.
+    Fitted attributes: `classes_`, and all that :class:`SparseGPRegressor` lists. `model_` is a
+    :class:`gpflow_pep.PEPClassifier`, or from the second batch on a :class:`gpflow_pep.StreamingPEP`; its labels are
+    indices of `classes_`.
     """
 
     _STREAM = StreamingPEP
@@ -54,20 +50,14 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         random_state: Any = None,
     ):
         """
-        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1 with a
-            lengthscale for each column, which starts at the column's standard deviation (1 for a constant column) times
-            the square root of the number of columns, so that the correlation of two rows is about 1/e.
+        The other arguments are as in :class:`SparseGPRegressor`.
+
+        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1, with
+            lengthscales as in :class:`SparseGPRegressor`.
         :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of all `classes_`), a copy of which is
-            trained. None:
-            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
+            trained. None: :class:`gpflow_pep.likelihoods.Probit` for two classes,
+            :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
-        :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
-            scaled to standard deviation 1, and are trained. If there are not more distinct rows, these are the points.
-            "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: parameters keep their initial values.
-        :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
-        :param learning_rate: the learning rate of Adam.
-        :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
         """
         self.kernel = kernel
         self.likelihood = likelihood
@@ -87,7 +77,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         with self._unchanged_on_failure():
-            X, y = self._validated(X, y, reset=True)
+            X, y = self._validated_rows(X, y, reset=True)
             classes = np.unique(y)
             if len(classes) < 2:
                 raise ValueError(
@@ -115,7 +105,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         if first and classes is None:
             raise ValueError("classes must be given at the first call of partial_fit.")
         with self._unchanged_on_failure():
-            X, y = self._validated(X, y, reset=first)
+            X, y = self._validated_rows(X, y, reset=first)
             if classes is not None:
                 labels = unique_labels(classes)
                 if len(labels) < 2:
@@ -146,19 +136,18 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :return: probabilities [n, C], in the order of `classes_`.
         :raises ValueError: if X cannot be used.
         """
-        X = self._validated_inputs(X)
-        mean, _ = predicted_moments(self.model_.likelihood, X, *self._predicted_f(X))
+        X, f = self._predicted_f(X)
+        mean, _ = predicted_moments(self.model_.likelihood, X, *f)
         probabilities: AnyNDArray = mean.numpy()  # [n, C], or [n, 1] of the second of two classes
         if probabilities.shape[1] == 1:
             return np.concatenate([1.0 - probabilities, probabilities], axis=1)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
-    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
-        check_unmasked(X=X, y=y)
+    def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
         if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
             y = y.to_numpy(dtype=kind)
-        X, y = validate_data(self, X, y, dtype=default_float(), reset=reset)
+        X, y = self._validated(X, reset, y=y)
         check_classification_targets(y)
         return X, y
 

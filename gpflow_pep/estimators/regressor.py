@@ -8,10 +8,9 @@ from gpflow.config import default_float, default_likelihood_positive_minimum
 from gpflow.kernels import Kernel
 from gpflow.models import GPModel
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from ..models import PEPR, StreamingSGPR
-from .base import SparseGPEstimator, check_unmasked, max_jitter, spreads
+from .base import SparseGPEstimator, max_jitter, spreads
 
 _NOISE = 0.1  # initial noise variance, as a fraction of the variance of y
 _LEAST_NOISE = 10.0  # times the smallest noise variance that GPflow accepts, so that training can lower it
@@ -86,7 +85,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
         """
         with self._unchanged_on_failure():
-            X, Y = self._validated(X, y, reset=True)
+            X, Y = self._validated_rows(X, y, reset=True)
             self._set_normalization(Y)
             self._fit_model(X, self._normalized(Y))
         return self
@@ -106,7 +105,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         first = not hasattr(self, "model_")
         with self._unchanged_on_failure():
-            X, Y = self._validated(X, y, reset=first)
+            X, Y = self._validated_rows(X, y, reset=first)
             if first:
                 self._set_normalization(Y)
             elif Y.shape[1] != len(self._y_mean):
@@ -128,7 +127,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        f, variance = (value.numpy() for value in self._predicted_f(self._validated_inputs(X), full_cov=return_cov))
+        f, variance = (value.numpy() for value in self._predicted_f(X, full_cov=return_cov)[1])
         mean = f * self._y_scale + self._y_mean  # [n, P]
         noise = float(self.model_.likelihood.variance.numpy())
         if return_cov:
@@ -144,9 +143,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
-        check_unmasked(X=X, y=y)
-        X, y = validate_data(self, X, y, dtype=default_float(), multi_output=True, y_numeric=True, reset=reset)
+    def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
+        X, y = self._validated(X, reset, y=y, multi_output=True, y_numeric=True)
         Y: AnyNDArray = np.asarray(y, dtype=default_float())
         return X, Y[:, None] if Y.ndim == 1 else Y
 

@@ -3,8 +3,7 @@ Initial inducing points: :func:`uniform`, :func:`k_means` and :func:`greedy_vari
 every model here and in GPflow takes.
 """
 
-from .clusters import k_means
 from .greedy_variance import greedy_conditional_variance, greedy_variance
-from .sample import uniform
+from .rows import k_means, uniform
 
 __all__ = ["greedy_conditional_variance", "greedy_variance", "k_means", "uniform"]

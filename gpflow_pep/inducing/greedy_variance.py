@@ -14,7 +14,7 @@ from .. import validation
 from ..engine import SingleRows, kernel_matrix
 from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
-from .distinct import checked, distinct
+from .rows import distinct
 
 _SMALLEST = 1e-12  # smallest pivot relative to the largest variance; a row below it is a copy
 _ROWS_PER_CHUNK = 16_384  # rows per kernel evaluation; one row of the kernel matrix is small
@@ -47,22 +47,21 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
         row; once all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
     """
-    points = None if given is None else validation.matrix(given, "given", "D")
-    num_given = 0 if points is None else len(points)
-    X, M = checked(X, M) if points is None else (validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"))
+    X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
+    chunk_size = validation.chunk_size(chunk_size)
+    points = X[:0] if given is None else validation.matrix(given, "given", "D")
+    num_given = len(points)
     if num_given >= M:
         raise ValueError(f"given must have fewer than M = {M} points, got {num_given}.")
+    if points.shape[1] != X.shape[1]:
+        raise ValueError(f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}.")
     if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
         raise ValueError(f"kernel must be a gpflow.kernels.Kernel of one output, got {type(kernel).__name__}.")
-    chunk_size = validation.chunk_size(chunk_size)
-    if points is not None:
-        if points.shape[1] != X.shape[1]:
-            raise ValueError(f"given must have as many columns as X, {X.shape[1]}, got {points.shape[1]}.")
-        X = np.concatenate([points, X])
+    X = np.concatenate([points, X]) if num_given else X
     rows = distinct(X)
     rows = np.concatenate([np.arange(num_given), rows[rows >= num_given]])
     if len(rows) < M:
-        of = "X" if points is None else "X and given points"
+        of = "X and given points" if num_given else "X"
         raise ValueError(f"M must be at most the number of distinct rows of {of}, {len(rows)}, got {M}.")
     if len(rows) < len(X):
         X = X[rows]

@@ -117,9 +117,6 @@ class PEP(SparseGP):
         {"_alpha", "_sites", "_status", "_options", "_warned", *SparseGP._TF_MODULE_IGNORED_PROPERTIES}
     )
 
-    has_sites = True
-    """Declared for training: see `gpflow_pep.training.objectives.ModelWithSites`."""
-
     def __init__(
         self,
         data: RegressionData | tf.data.Dataset | DatasetRows,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 # Errors that zipfile and NumPy raise for files that are damaged, encrypted or of another kind.
@@ -83,6 +84,28 @@ def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray
     if digest is not None and str(digest) != _digest(arrays):
         raise unusable(path, name, "its contents were changed after it was saved")
     return arrays
+
+
+def assign_arrays(
+    arrays: Mapping[str, AnyNDArray], variables: Mapping[str, tf.Variable], *, about: str = "", resize: bool = False
+) -> None:
+    """
+    Assign the arrays to the variables of their names, or none if one does not fit.
+
+    :param about: precedes the name of the array in the error's message.
+    :param resize: whether variables of unknown static shape may change their shape.
+    :raises ValueError: if an array has another type or shape than its variable, or holds values that are NaN or
+        infinite (but for the status of sites that have never been updated).
+    """
+    for name, variable in variables.items():
+        value, shape = arrays[name], variable.shape if resize else tf.TensorShape(variable.numpy().shape)
+        if value.dtype != variable.dtype.as_numpy_dtype or not shape.is_compatible_with(value.shape):
+            found = f"{value.dtype} of shape {value.shape}"
+            raise ValueError(f"{about}{name} must be {variable.dtype.name} of shape {shape}, got {found}.")
+        if name != "status" and value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise ValueError(f"{about}{name} must be finite, got values that are NaN or infinite.")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])
 
 
 def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:

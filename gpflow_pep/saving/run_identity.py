@@ -2,9 +2,10 @@
 
 import enum
 import functools
+import sys
 import types
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,14 @@ from gpflow.utilities import parameter_dict
 _SAME = "same as "
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range, tf.DType)
 _PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
+_PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
+"""Packages whose classes and functions are known by their names."""
+_CHANGING = ("_name", "_self_", "_compiled ")
+"""Prefixes of attributes that are no settings."""
+
+
+class NotComparable(ValueError):
+    """Raised for code or objects that their names do not describe."""
 
 
 def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
@@ -52,20 +61,20 @@ def declared_settings(model: tf.Module) -> dict[str, str]:
     return {f"model.{name}": describe(value) for name, value in declared.items()}
 
 
-def settings_of(whole: tf.Module | Mapping[str, tf.Module]) -> dict[str, str]:
+def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
     """
     Describe the classes, public settings and priors of a module and its parts, by path; no values of parameters.
 
     A part or parameter with several paths is described at the first one.
+
+    :param strict: describe private settings of parts, too, and refuse everything that need not be equal if its
+        description is.
+    :raises NotComparable: if `strict`, for a part with several paths, a variable that is no parameter, a class or
+        function of another package, or any other object.
     """
     settings: dict[str, str] = {}
-    _add_settings(whole, "", settings, {})
+    _add_settings(whole, "", settings, {}, strict)
     return settings
-
-
-def shared_paths(module: tf.Module) -> list[str]:
-    """Return the paths of parts and parameters that have an earlier path, too."""
-    return [path for path, setting in settings_of(module).items() if setting.startswith(_SAME)]
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
@@ -78,12 +87,7 @@ def fingerprint(*values: AnyNDArray) -> int:
     return functools.reduce(lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0)
 
 
-def public_attributes(module: tf.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the sorted public attributes of a module and their values."""
-    return ((name, value) for name, value in sorted(vars(module).items()) if not name.startswith("_"))
-
-
-def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[int, str]) -> None:
+def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[int, str], strict: bool) -> None:
     """
     Add the settings of a value.
 
@@ -93,53 +97,73 @@ def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[i
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for name, part in value.items():
-            _add_settings(part, f"{path}.{name}" if path else str(name), settings, paths)
+            _add_settings(part, f"{path}.{name}" if path else str(name), settings, paths, strict)
         return
     is_module = isinstance(value, tf.Module) and not isinstance(value, _PROBABILITY)
     if is_module or isinstance(value, tf.Variable):
         key = id(value.unconstrained_variable if isinstance(value, Parameter) else value)
+        if strict and (key in paths or not _is_known(value)):
+            raise NotComparable(path)
         if key in paths:
             settings[path] = _SAME + paths[key]
             return
         paths[key] = path
     if isinstance(value, Parameter):
-        settings[path] = describe([value.transform, value.prior, value.prior_on])
+        settings[path] = describe([value.transform, value.prior, value.prior_on], strict=strict)
     elif is_module:
         settings[path] = _name(type(value))
         if isinstance(value, Kernel):
             settings[f"{path}.active_dims"] = describe(value.active_dims)
-        parts = dict(public_attributes(value))
+        hidden = _CHANGING if strict else "_"
+        parts = {name: part for name, part in sorted(vars(value).items()) if not name.startswith(hidden)}
         if isinstance(value, BayesianModel):
             parts.pop("data", None)
-        _add_settings(parts, path, settings, paths)
+        _add_settings(parts, path, settings, paths, strict)
     elif not isinstance(value, tf.Variable):
-        settings[path] = describe(value)
+        settings[path] = describe(value, strict=strict)
 
 
-def describe(value: Any) -> str:
-    """Serialize a setting to a string that is equal in every process: functions and classes by their names."""
+def describe(value: Any, *, strict: bool = False) -> str:
+    """
+    Serialize a setting to a string that is equal in every process: functions and classes by their names.
+
+    :param strict: see :func:`settings_of`.
+    """
+    described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
-        values = describe(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
+        values = described(array.tolist()) if array.dtype.hasobject else str(fingerprint(array))
         return f"{array.dtype} {array.shape} {values}"
     if isinstance(value, enum.Enum):
         return f"{_name(type(value))}.{value.name}"
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Mapping):
-        return _in_parentheses(f"{describe(key)}: {describe(part)}" for key, part in value.items())
+        return _in_parentheses(f"{described(key)}: {described(part)}" for key, part in value.items())
     if isinstance(value, set | frozenset):
-        return _in_parentheses(sorted(map(describe, value)))
+        return _in_parentheses(sorted(map(described, value)))
     if isinstance(value, list | tuple):
-        return _in_parentheses(map(describe, value))
+        return _in_parentheses(map(described, value))
+    if strict and not _is_known(value):
+        raise NotComparable(repr(value))
     if isinstance(value, NDiagGHQuadrature):
         return f"{_name(type(value))}{_in_parentheses([value.dim, value.n_gh])}"
     if isinstance(value, _PROBABILITY):
         parameters = {name: part for name, part in value.parameters.items() if name != "name"}
-        return _name(type(value)) + describe(parameters)
+        return _name(type(value)) + described(parameters)
     if isinstance(value, functools.partial):
-        return _in_parentheses(map(describe, (value.func, value.args, value.keywords)))
+        return _in_parentheses(map(described, (value.func, value.args, value.keywords)))
     return _name(value if hasattr(value, "__name__") else type(value))
+
+
+def _is_known(value: Any) -> bool:
+    """Return whether a part, or a function by its name, belongs to one of the known packages."""
+    module = str(getattr(value, "__module__", ""))
+    if module.partition(".")[0] not in _PACKAGES:
+        return False
+    if isinstance(value, tf.Module | NDiagGHQuadrature):
+        return True
+    return getattr(sys.modules.get(module), getattr(value, "__qualname__", ""), None) is value
 
 
 def _name(value: Any) -> str:

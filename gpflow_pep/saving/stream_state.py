@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-from .arrays_file import DIGEST, load_arrays, save_arrays, unusable
+from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusable
 
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
@@ -121,21 +121,8 @@ class StreamState:
             )
 
     def assign_to(self, variables: Mapping[str, tf.Variable]) -> None:
-        """
-        Assign the arrays to the variables of these names.
-
-        :raises ValueError: if an array does not fit its variable, or is not finite; no variable is assigned then.
-        """
-        for name, variable in variables.items():
-            values = self.arrays[name]
-            if not variable.shape.is_compatible_with(values.shape):
-                raise ValueError(f"the state's {name} must have shape {variable.shape}, got {values.shape}.")
-            if values.dtype != variable.dtype.as_numpy_dtype:
-                raise ValueError(f"the state's {name} must be {variable.dtype.name}, got {values.dtype}.")
-            if not np.isfinite(values).all():
-                raise ValueError(f"the state's {name} must be finite, got values that are NaN or infinite.")
-        for name, variable in variables.items():
-            variable.assign(self.arrays[name])
+        """Assign the arrays to the variables of these names; see :func:`.arrays_file.assign_arrays`."""
+        assign_arrays(self.arrays, variables, about="the state's ", resize=True)
 
 
 def settings_array(settings: Mapping[str, str]) -> AnyNDArray:

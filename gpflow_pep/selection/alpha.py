@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from .. import validation
 from ..training import fit, uninterrupted
-from .reuse import assign_values, check_new_parts, structure
+from .reuse import check_new_parts, compiled_model
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -117,25 +117,30 @@ def select_alpha(
     parts = [] if folds is None else np.array_split(order, validation.whole_number(folds, "folds", 2, len(X)))
     densities = np.empty([len(powers), len(X)])
     trainings: list[tuple[Any, ...]] = []
-    kept: GPModel | None = None
+    last: GPModel | None = None
     with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
         for number, alpha in enumerate(powers):
             results = []
             for part in parts or [np.arange(0)]:
                 bar.set_postfix_str(f"alpha {alpha:g}")
                 rest = np.setdiff1d(np.arange(len(X)), part)
-                kept = model = _made(make, (X[rest], Y[rest]), alpha, kept)
+                model = make((X[rest], Y[rest]), alpha)
+                _check_alpha(model, alpha)
+                check_new_parts(last, model)
+                last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
                     raise ValueError(
                         "make must return a model with loo_log_predictive_density, got "
                         f"{type(model).__name__}; or give folds."
                     )
-                results.append(uninterrupted(train(model, *(() if hasattr(model, "data") else ((X[rest], Y[rest]),)))))
-                if parts:
-                    density = model.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-                    densities[number, part] = np.reshape(density, [len(part)])
-                else:
-                    densities[number] = model.loo_log_predictive_density()
+                given = () if hasattr(model, "data") else ((X[rest], Y[rest]),)
+                with compiled_model(model) as worker:
+                    results.append(uninterrupted(train(worker, *given)))
+                    if parts:
+                        density = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+                        densities[number, part] = np.reshape(density, [len(part)])
+                    else:
+                        densities[number] = worker.loo_log_predictive_density()
                 bar.update()
             missing = np.isnan(densities[number]).sum()
             if missing:
@@ -149,19 +154,11 @@ def select_alpha(
     return AlphaSelection(powers, scores, _error(densities), means, errors, densities, tuple(trainings))
 
 
-def _made(make: ModelConstructor, data: RegressionData, alpha: float, kept: GPModel | None) -> GPModel:
-    """Construct a model, or assign its values to the compiled model `kept` if that has the same structure."""
-    new = make(data, alpha)
-    powers = np.unique(np.asarray(getattr(new, "alpha", alpha)))
+def _check_alpha(model: GPModel, alpha: float) -> None:
+    powers = np.unique(np.asarray(getattr(model, "alpha", alpha)))
     if np.asarray(alpha, dtype=powers.dtype) not in powers:
         listed = ", ".join(f"{power:g}" for power in powers)
         raise ValueError(f"make(data, {alpha:g}) returned a model with alpha = {listed}.")
-    check_new_parts(kept, new)
-    key = None if kept is None or kept is new else structure(new)
-    if kept is None or key is None or key != structure(kept):
-        return new
-    assign_values(kept, new)
-    return kept
 
 
 def _error(values: AnyNDArray) -> AnyNDArray:

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from .. import validation
 from ..engine import independent_parts
 from ..inducing import greedy_variance
-from ..inducing.distinct import distinct
+from ..inducing.rows import distinct
+from ..models import PEP
 from ..training import fit, uninterrupted
-from ..training.objectives import has_sites
 from .reuse import check_new_parts
 
 NUMBERS = (16, 32, 64, 128, 256, 512)
@@ -151,7 +151,10 @@ def select_num_inducing(
     X, Y = validation.regression_data(data)
     tolerance = validation.positive_number(tolerance, "tolerance")
     rows = distinct(X)
-    wanted = _checked_numbers(numbers, len(rows))
+    wanted = [validation.positive_integer(number, "numbers") for number in numbers]
+    if not wanted or wanted != sorted(set(wanted)):
+        raise ValueError(f"numbers must be ascending, at least one, got {list(numbers)}.")
+    wanted = sorted({min(number, len(rows)) for number in wanted})
     model = make((X, Y), X[rows[:1]].copy())
     criterion = _criterion(model)
     _check_number(model, 1)
@@ -162,7 +165,9 @@ def select_num_inducing(
             bar.set_postfix_str(f"{M} inducing points")
             began = time.perf_counter()
             kernel = independent_parts(model.inducing_variable, model.kernel)[0][1]
-            Z = greedy_variance(kernel, X, M, given=None if Z is None else _points(model, Z))
+            if Z is not None and type(model.inducing_variable) is InducingPoints:  # one set of points, perhaps moved
+                Z = model.inducing_variable.Z.numpy()
+            Z = greedy_variance(kernel, X, M, given=Z)
             last, model = model, make((X, Y), Z.copy())
             _check_number(model, M)
             check_new_parts(last, model)
@@ -197,14 +202,6 @@ def select_num_inducing(
     )
 
 
-def _checked_numbers(numbers: Sequence[int], num_rows: int) -> list[int]:
-    """Return numbers of points up to the number of distinct rows."""
-    wanted = [validation.positive_integer(number, "numbers") for number in numbers]
-    if not wanted or wanted != sorted(set(wanted)):
-        raise ValueError(f"numbers must be ascending, at least one, got {list(numbers)}.")
-    return sorted({min(number, num_rows) for number in wanted})
-
-
 def _check_number(model: GPModel, M: int) -> None:
     number = int(model.inducing_variable.num_inducing)
     if number != M:
@@ -223,12 +220,6 @@ def _criterion(model: GPModel) -> str:
     return "density"
 
 
-def _points(model: GPModel, Z: AnyNDArray) -> AnyNDArray:
-    """Return the points of the model, or the given points if it has several sets or none."""
-    points: AnyNDArray = model.inducing_variable.Z.numpy() if type(model.inducing_variable) is InducingPoints else Z
-    return points
-
-
 def _assign_other_parameters(model: GPModel, smaller: GPModel) -> None:
     """Assign to the model all parameters of the smaller one except the inducing variable's."""
     trained = parameter_dict(smaller)
@@ -243,7 +234,9 @@ def _scores(model: GPModel, num_data: int) -> _Scores:
     density = float(np.mean(model.loo_log_predictive_density())) if has_density else np.nan
     upper_bound = float(model.upper_bound()) / num_data if hasattr(model, "upper_bound") else np.nan
     # The densities have converged the sites.
-    objective = model.sites_status.log_evidence if has_sites(model) else float(model.maximum_log_likelihood_objective())
+    objective = (
+        model.sites_status.log_evidence if isinstance(model, PEP) else float(model.maximum_log_likelihood_objective())
+    )
     return _Scores(objective / num_data, upper_bound, density)
 
 

@@ -4,43 +4,27 @@ Reuse one compiled model for all models of the same structure.
 Compiling takes 0.5 s for regression and 3 to 6 s for classification, training on a few hundred rows less.
 """
 
-import enum
-import sys
 import threading
-import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import Parameter
 from gpflow.config import default_jitter
 from gpflow.models import GPModel
-from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import parameter_dict
-from tensorflow_probability import bijectors, distributions
 
 from ..engine import Blocks
 from ..models import PEP, PEPR, PEPClassifier
-from ..saving.run_identity import declared_settings, public_attributes
+from ..saving.run_identity import NotComparable, declared_settings, settings_of
 
 _MODELS = (PEPR, PEP, PEPClassifier)
-_PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
-"""Packages whose classes and functions are known by their names."""
-_PLAIN = (bool, int, float, str, bytes, slice, type(None), np.generic, tf.DType, enum.Enum)
-_CHANGING = ("_name", "_self_", "_compiled ")
-"""Prefixes of attributes that are no settings."""
-
 _MOST_KEPT = 8  # compiled models, some megabytes each
 _kept: list[tuple[Any, GPModel]] = []
 """Structures and compiled models that are not in use, with one row of data each, the most recently used last."""
 _LOCK = threading.Lock()
-
-
-class _NotComparable(Exception):
-    """Raised for a model that has code or objects of its own, or ties parameters."""
 
 
 @contextmanager
@@ -81,11 +65,7 @@ def assign_values(kept: GPModel, new: GPModel) -> None:
 
 
 def check_new_parts(last: GPModel | None, new: GPModel) -> None:
-    """
-    Check that training a model returned by a user's function `make` leaves the previous one unchanged.
-
-    :raises ValueError: if the two share trainable variables.
-    """
+    """Raise a `ValueError` if two models returned by a user's function `make` share trainable variables."""
     if last is new:
         return
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}
@@ -111,51 +91,10 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     if isinstance(model._chunks, Blocks) and model._block_size is None:
         return None
     try:
-        parts = _described(dict(public_attributes(model)), set())
-    except _NotComparable:
+        parts = settings_of({n: part for n, part in vars(model).items() if not n.startswith("_")}, strict=True)
+    except NotComparable:
         return None
+    parameters = [(each.shape, each.dtype, each.trainable) for each in parameter_dict(model).values()]
     sweeps = [float(getattr(model, name, np.inf)) for name in ("tol", "max_sweeps", "damping")]
     columns = [values.shape[1] for values in model.data]
-    return type(model), parts, declared_settings(model), sweeps, columns, default_jitter()
-
-
-def _attributes(module: tf.Module) -> dict[str, Any]:
-    return {name: value for name, value in sorted(vars(module).items()) if not name.startswith(_CHANGING)}
-
-
-def _described(value: Any, seen: set[int]) -> Any:
-    """
-    Describe a setting, module, transform or prior by values that can be compared.
-
-    :param seen: `id` of the modules found so far.
-    :raises _NotComparable: if a module has several paths, or a part is unknown.
-    """
-    kind = type(value)
-    if isinstance(value, _PLAIN):
-        return kind, value
-    if isinstance(value, list | tuple):
-        return [_described(part, seen) for part in value]
-    if isinstance(value, Mapping):
-        return [(name, _described(part, seen)) for name, part in value.items()]
-    if isinstance(value, np.ndarray) or (isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value)):
-        array = np.asarray(value)
-        if array.dtype.hasobject:
-            raise _NotComparable
-        return array.dtype, array.shape, array.tobytes()
-    if str(getattr(value, "__module__", "")).partition(".")[0] not in _PACKAGES or id(value) in seen:
-        raise _NotComparable
-    if isinstance(value, types.FunctionType):
-        if getattr(sys.modules[value.__module__], value.__qualname__, None) is not value:
-            raise _NotComparable
-        return value
-    if isinstance(value, NDiagGHQuadrature):
-        return kind, value.dim, value.n_gh
-    if isinstance(value, bijectors.Bijector | distributions.Distribution):
-        return kind, _described({name: part for name, part in value.parameters.items() if name != "name"}, seen)
-    if not isinstance(value, tf.Module):
-        raise _NotComparable
-    seen.add(id(value))
-    if isinstance(value, Parameter):
-        described = _described([value.transform, value.prior, value.prior_on], seen)
-        return value.shape, value.dtype, value.trainable, described
-    return kind, _described(_attributes(value), seen)
+    return type(model), parts, parameters, declared_settings(model), sweeps, columns, default_jitter()

@@ -28,11 +28,10 @@ class Adam:
         self._objective = objective
         self._q = None if natural_step is None else _quadratic_in(objective.model)
         self._natural = NaturalGradient(natural_step or 0.0)
-        q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
-        self._is_q = [id(variable) in q for variable in objective.variables]
+        self._ids_of_q = {id(parameter.unconstrained_variable) for parameter in self._q or ()}
         with scope_of(objective.variables):
             self._optimizer = tf_keras.optimizers.Adam(learning_rate)
-            self._optimizer.build([v for v, is_q in zip(objective.variables, self._is_q, strict=True) if not is_q])
+            self._optimizer.build([each for each in objective.variables if id(each) not in self._ids_of_q])
             self._changing = [*objective.variables, *self._optimizer.variables]
             self._good = [tf.Variable(variable, trainable=False) for variable in self._changing]
         self._step = compiled(self._apply)
@@ -73,9 +72,9 @@ class Adam:
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(kept):
             if self._q is not None:
-                of_q = [pair for pair, is_q in zip(pairs, self._is_q, strict=True) if is_q]
+                of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
                 in_every_replica(partial(self._apply_to_q, self._q, of_q))
-            rest = [pair for pair, is_q in zip(pairs, self._is_q, strict=True) if not is_q]
+            rest = [pair for pair in pairs if id(pair[1]) not in self._ids_of_q]
             # The gradient is already summed over the rows of all workers.
             in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
 

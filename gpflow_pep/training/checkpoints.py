@@ -5,9 +5,9 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,51 +16,27 @@ from gpflow.models import GPModel
 
 from ..runtime.checks import warn
 from ..runtime.distribution import Workers
-from ..saving.arrays_file import check_writable, load_arrays, save_arrays, unusable
+from ..saving.arrays_file import assign_arrays, check_writable, load_arrays, save_arrays, unusable
 from ..saving.run_identity import differing, fingerprint
 from .result import STATUSES
 
 _VERSION = 1
 _MOST_NAMES = 3  # entries of a run's identity in a message
-_MAY_BE_INFINITE = frozenset({"status"})  # of sites that have never been updated
 _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ
 
 
-class SavedHistory(NamedTuple):
-    """The history of a training run up to the checkpoint, as JSON data."""
-
-    iterations: int
-    seconds: float
-    recorded: list[int]
-    objective: list[float]
-    held_out: dict[str, list[float]]
-    ended: list[str] | None
-    """Status and reason of a run that has ended; None if it has not."""
-
-    @classmethod
-    def from_json(cls, value: Any) -> "SavedHistory":
-        """
-        Return a validated history.
-
-        :raises ValueError: if the decoded JSON is not a history.
-        """
-        if not isinstance(value, dict) or value.keys() != set(cls._fields):
-            raise ValueError("it has no record of the training")
-        saved = cls(**value)
-        scores = saved.held_out.values() if isinstance(saved.held_out, dict) else [None]
-        ended = saved.ended if isinstance(saved.ended, list) else [saved.ended]
-        valid = {
-            "iterations": _are([saved.iterations], int) and saved.iterations >= 0,
-            "seconds": _are([saved.seconds], int | float) and 0.0 <= saved.seconds < math.inf,
-            "recorded": _are(saved.recorded, int) and min(saved.recorded, default=0) >= 0,
-            "objective": _are(saved.objective, int | float),
-            "held_out": all(_are(values, int | float) for values in scores),
-            "ended": saved.ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
-        }
-        for name, is_valid in valid.items():
-            if not is_valid:
-                raise ValueError(f"its record of the training cannot have {name} {value[name]!r}")
-        return saved
+_HISTORY: dict[str, Callable[[Any], bool]] = {
+    "iterations": lambda value: _are([value], int) and value >= 0,
+    "seconds": lambda value: _are([value], int | float) and 0.0 <= value < math.inf,
+    "recorded": lambda values: _are(values, int) and min(values, default=0) >= 0,
+    "objective": lambda values: _are(values, int | float),
+    "held_out": lambda scores: isinstance(scores, dict) and all(_are(each, int | float) for each in scores.values()),
+    "ended": lambda value: value is None or (_are(value, str) and len(value) == 2 and value[0] in STATUSES),
+}
+"""
+Entries of the history of a run, as JSON data, and whether a value of each is valid. "ended": status and reason of a run
+that has ended.
+"""
 
 
 def _are(values: Any, kind: Any) -> bool:
@@ -95,13 +71,13 @@ class Checkpoints:
         """Return whether enough time has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
-    def save(self, saved: SavedHistory, variables: Mapping[str, tf.Variable]) -> None:
+    def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
         """
         Replace the file, if this process writes it. If that fails, keep the old file and warn once; training continues.
         """
         if not self._writes:
             return
-        about = np.array(json.dumps({"run": self._run, "history": saved._asdict()}))
+        about = np.array(json.dumps({"run": self._run, "history": history}))
         try:
             save_arrays(self._path, {"about": about, **{name: value.numpy() for name, value in variables.items()}})
         except OSError as error:
@@ -111,7 +87,7 @@ class Checkpoints:
             self._has_failed = True
         self._last = time.perf_counter()
 
-    def restore(self, variables: Mapping[str, tf.Variable]) -> SavedHistory | None:
+    def restore(self, variables: Mapping[str, tf.Variable]) -> dict[str, Any] | None:
         """
         Assign the file's values to the variables and return its history; None if there is no file.
 
@@ -120,7 +96,7 @@ class Checkpoints:
         if not self._path.exists():
             return None
         arrays = load_arrays(self._path, "checkpoint")
-        run, saved = self._about(arrays.pop("about", None))
+        run, history = self._about(arrays.pop("about", None))
         names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
         if names:
             shown = ", ".join(names[:_MOST_NAMES])
@@ -129,13 +105,13 @@ class Checkpoints:
                 f"checkpoint {str(self._path)!r} was written by a different run: {shown} "
                 f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to begin anew."
             )
-        for name, variable in variables.items():
-            self._check(name, variable, arrays[name])
-        for name, variable in variables.items():
-            variable.assign(arrays[name])
-        return saved
+        try:
+            assign_arrays(arrays, variables)
+        except ValueError as error:
+            raise unusable(self._path, "checkpoint", str(error)) from error
+        return history
 
-    def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], SavedHistory]:
+    def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the identity of the file's run, and its history."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
@@ -143,19 +119,15 @@ class Checkpoints:
             record = json.loads(str(about))
             if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return record["run"], SavedHistory.from_json(record.get("history"))
+            history = record.get("history")
+            if not isinstance(history, dict) or history.keys() != _HISTORY.keys():
+                raise ValueError("it has no record of the training")
+            for name, is_valid in _HISTORY.items():
+                if not is_valid(history[name]):
+                    raise ValueError(f"its record of the training cannot have {name} {history[name]!r}")
+            return record["run"], history
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, "checkpoint", str(error)) from error
-
-    def _check(self, name: str, variable: tf.Variable, value: AnyNDArray) -> None:
-        """Raise an error if a value does not fit the variable, or is not finite."""
-        reason, shape = "", list(variable.numpy().shape)
-        if value.dtype != variable.dtype.as_numpy_dtype or list(value.shape) != shape:
-            reason = f"must be {variable.dtype.name} of shape {shape}, got {value.dtype} of shape {list(value.shape)}"
-        elif name not in _MAY_BE_INFINITE and value.dtype.kind == "f" and not np.isfinite(value).all():
-            reason = "holds values that are NaN or infinite"
-        if reason:
-            raise unusable(self._path, "checkpoint", f"{name} {reason}")
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from tqdm import tqdm
 from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
+from ..models import PEP
 from ..runtime.checks import warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
+from ..runtime.tracing import compiled
 from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
-from .dataset_batches import DatasetBatches, Rows, rows_for
-from .history import Callback, HeldOut, History, Interruption
+from .dataset_batches import Rows, dataset_batches, rows_for
+from .history import Callback, HeldOut, History, recorded_interruption
 from .lbfgs import lbfgs
 from .monitor import monitor
 from .objectives import (
@@ -29,11 +32,9 @@ from .objectives import (
     ConvergedSitesObjective,
     MinibatchObjective,
     Objective,
-    Share,
     SitesObjective,
     SweptMinibatchObjective,
     has_own_data,
-    has_sites,
     without_warnings,
     workers_of,
 )
@@ -132,9 +133,9 @@ def fit(
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
     workers = workers_of(model)
-    rows = _checked_data(model, data, workers)
+    rows, batches = _checked_data(model, data, workers)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
-    optimizer = _checked_optimizer(model, optimizer, batch_size, isinstance(rows, DatasetBatches))
+    optimizer = _checked_optimizer(model, optimizer, batch_size, is_dataset=batches is not None)
     steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
     steps = validation.positive_integer(steps, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
@@ -143,27 +144,30 @@ def fit(
     checkpoint_seconds = validation.seconds(checkpoint_seconds, "checkpoint_seconds")
     patience = None if patience is None else validation.positive_integer(patience, "patience")
     sync_trainable(model.variables)
-    if jit_compile and has_sites(model) and batch_size is not None:
+    if jit_compile and isinstance(model, PEP) and batch_size is not None:
         raise ValueError(f"jit_compile must be False with batch_size for {type(model).__name__}, got True.")
     if jit_compile and workers is not None:
         raise ValueError("jit_compile must be False if several workers train, got True.")
-    objective = _objective(model, rows, workers, optimizer, batch_size, seed)
+    objective = _objective(model, rows, batches, workers, optimizer, batch_size, seed)
     objective.training_step.jit_compile = bool(jit_compile)
-    interval = _checked_interval(objective, interval)
+    if interval is None:
+        interval = objective.default_interval
+    else:  # rounded up to a multiple of the objective's own interval
+        interval = -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None or workers is not None:
         run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
         run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        run |= run_identity(model, rows.dataset if isinstance(rows, DatasetBatches) else rows)
+        run |= run_identity(model, rows if batches is None else data)
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
     with (
         _reporting_lost_workers(workers),
         without_warnings(model),
-        Interruption(enabled=workers is None) as interruption,
+        recorded_interruption(enabled=workers is None) as interrupted,
         tqdm(total=steps, unit="it", disable=not progress, mininterval=0.5) as progress_bar,
     ):
         history = History(
@@ -175,21 +179,23 @@ def fit(
             scores=scores,
             patience=patience,
             checkpoints=checkpoints,
-            interruption=interruption,
+            interrupted=interrupted,
         )
         if tensorboard is not None:
-            history.tensorboard = os.fspath(tensorboard)
+            directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
-                history.tensorboard = os.path.join(tensorboard, f"worker-{workers.index}")
-            shown = rows.first if isinstance(rows, DatasetBatches) else model.data if rows is None else rows
+                directory = os.path.join(directory, f"worker-{workers.index}")
+            shown = model.data if rows is None else rows
             names = [] if scores is None else scores.names
-            history.monitor = monitor(model, history, interval=interval, data=shown, scores=names)
+            history.monitor = monitor(model, history, directory, interval=interval, data=shown, scores=names)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
         if workers is not None:
             check_same_start(workers, history.iterations, model)
         if history.iterations > steps:
-            outcome = _nothing_to_do(history.iterations, steps, outcome)
+            status, reason = (LIMIT, "") if outcome is None else (outcome.status, f" {outcome.reason}")
+            done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
+            outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
             outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
             history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
@@ -200,7 +206,7 @@ def fit(
             energy = sites.log_evidence + float(model.log_prior_density())
             outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
         history.close(restored, energy)
-    if outcome.status == FAILED or interruption.requested:
+    if outcome.status == FAILED or interrupted():
         warn(outcome.reason)
     return FitResult(
         status=outcome.status,
@@ -214,37 +220,40 @@ def fit(
     )
 
 
-def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> Rows | DatasetBatches | None:
+def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> tuple[Rows | None, Iterator[Rows] | None]:
+    """Return the rows given, or all batches of a dataset and the first of them."""
     if has_own_data(model):
         if data is not None:
             raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
-        return None
+        return None, None
     if data is None:
         raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
     if not isinstance(data, tf.data.Dataset):
-        return rows_for(model, data)
+        return rows_for(model, data), None
     if workers is not None:
         raise ValueError(
             "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
         )
-    return DatasetBatches(model, data)
+    batches = dataset_batches(model, data)
+    first = next(batches)
+    return first, chain([first], batches)
 
 
-def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None, is_dataset: bool) -> str:
+def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None, *, is_dataset: bool) -> str:
     own, name = has_own_data(model), type(model).__name__
     if optimizer is None:
         optimizer = "lbfgs" if own else "adam"
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
     if optimizer != "adam":
-        if _minibatch_is_block(model):
+        if getattr(model, "minibatch_is_block", False):
             raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
         if batch_size is not None:
             raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
         if is_dataset:
             raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
     if batch_size is not None:
-        if own and not has_sites(model):
+        if own and not isinstance(model, PEP):
             raise ValueError(f"batch_size must be None, since {name} needs all rows, got {batch_size}.")
         if is_dataset:
             raise ValueError(
@@ -253,27 +262,16 @@ def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | 
     return optimizer
 
 
-def _minibatch_is_block(model: GPModel) -> bool:
-    """Return whether a minibatch is a block of the model, so that rows must stay together."""
-    return bool(getattr(model, "minibatch_is_block", False))
-
-
-def _checked_interval(objective: Objective, interval: int | None) -> int:
-    """Round up to a multiple of the objective's own interval."""
-    if interval is None:
-        return objective.default_interval
-    return -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
-
-
 def _objective(
     model: GPModel,
-    data: Rows | DatasetBatches | None,
+    data: Rows | None,
+    batches: Iterator[Rows] | None,
     workers: Workers | None,
     optimizer: str,
     batch_size: int | None,
     seed: int,
 ) -> Objective:
-    if has_sites(model):
+    if isinstance(model, PEP):
         if optimizer == "lbfgs":
             return ConvergedSitesObjective(model)
         if batch_size is None:
@@ -282,11 +280,13 @@ def _objective(
         return SweptMinibatchObjective(model, batch_size, seed)
     if data is None:
         return Objective(model)
-    if isinstance(data, DatasetBatches):
-        return MinibatchObjective(model, data.rows)
+    if batches is not None:
+        return MinibatchObjective(model, lambda step: next(batches))
     X, Y = data
-    share = None if workers is None else Share(workers, len(X))
-    N = len(X) if share is None else share.num_data
+    N, mean = len(X), None
+    if workers is not None:
+        N = int(workers.gather(len(X)).sum())  # each worker's estimate is weighted by its share of the rows
+        mean = compiled(lambda values: workers.sums([len(X) / N * value for value in values]))
     size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), _BATCH_SIZE)
     _check_batch_size(size, len(X))
     num_data = getattr(model, "num_data", None)
@@ -294,14 +294,15 @@ def _objective(
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Objective(model, data, share)
-    batches = Minibatches(len(X), size, fixed=_minibatch_is_block(model), seed=seed)
+        return Objective(model, data, mean)
+    fixed = bool(getattr(model, "minibatch_is_block", False))  # rows of a block must stay together
+    minibatches = Minibatches(len(X), size, fixed=fixed, seed=seed)
 
     def minibatch(step: int) -> Rows:
-        rows = batches.rows(step)
+        rows = minibatches.rows(step)
         return X[rows], Y[rows]
 
-    return MinibatchObjective(model, minibatch, share)
+    return MinibatchObjective(model, minibatch, mean)
 
 
 def _check_batch_size(batch_size: int, num_rows: int) -> None:
@@ -311,11 +312,7 @@ def _check_batch_size(batch_size: int, num_rows: int) -> None:
 
 @contextmanager
 def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
-    """
-    Report that a worker has stopped if a collective operation fails; the operation's error is the cause.
-
-    :raises RuntimeError: if one fails.
-    """
+    """Raise a `RuntimeError` that a worker has stopped if a collective operation fails."""
     try:
         yield
     except _LOST as error:
@@ -325,13 +322,6 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
             f"a worker has stopped, or a collective operation has failed on worker {workers.index}. Stop all "
             f"{workers.count} workers and restart them: training resumes from the checkpoint, if one was given."
         ) from error
-
-
-def _nothing_to_do(resumed: int, steps: int, outcome: Outcome | None) -> Outcome:
-    status, reason = (LIMIT, "") if outcome is None else (outcome.status, f" {outcome.reason}")
-    return Outcome(
-        status, f"Nothing was trained: the checkpoint has {resumed} iterations, max_iterations={steps}.{reason}"
-    )
 
 
 def _converged_sites(objective: SitesObjective) -> SitesStatus:

@@ -1,6 +1,5 @@
 """History of a training run: records, held-out scores, callbacks, TensorBoard, checkpoints and early stopping."""
 
-import re
 import signal
 import threading
 import time
@@ -18,9 +17,9 @@ from gpflow.models import GPModel
 
 from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
-from ..runtime.checks import check, reason_of, warn
+from ..runtime.checks import check, reason_of
 from ..runtime.tracing import compiled
-from .checkpoints import Checkpoints, SavedHistory
+from .checkpoints import Checkpoints
 from .dataset_batches import rows_for
 from .objectives import FAILURES, Objective, without_warnings
 from .result import EARLY, INTERRUPTED, Outcome
@@ -31,54 +30,37 @@ NOT_FINITE = "the training loss or its derivatives are not finite."
 Callback = Callable[[int, float], None]
 """Called at every record with the iteration's number, from 1, and the objective, in nats."""
 
-# Errors of a failed write, from Python or TensorFlow.
-_UNWRITABLE = (
-    OSError,
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.ResourceExhaustedError,
-)
 
-
-class Interruption:
+@contextmanager
+def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool]]:
     """
-    Context in which the first Ctrl-C is recorded, and the second one raises `KeyboardInterrupt`.
+    Yield a function that returns whether Ctrl-C has been pressed; the second time, it raises `KeyboardInterrupt`.
 
-    It has no effect outside the main thread, which alone gets signals, and in programs with their own handler of
+    There is no effect outside the main thread, which alone gets signals, and in programs with their own handler of
     SIGINT.
     """
+    pressed: list[int] = []
 
-    requested = False
-    """Whether Ctrl-C has been pressed."""
-
-    def __init__(self, *, enabled: bool = True):
-        is_main = threading.current_thread() is threading.main_thread()
-        self._enabled = enabled and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-    def __enter__(self) -> "Interruption":
-        if self._enabled:
-            signal.signal(signal.SIGINT, self._record)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._enabled:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _record(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+    def record(number: int, frame: FrameType | None) -> None:
+        if pressed:
             signal.default_int_handler(number, frame)
-        self.requested = True
+        pressed.append(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not (enabled and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, record)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class HeldOut:
     """Held-out scores at the current parameters; smaller is better."""
 
     def __init__(self, model: GPModel, data: RegressionData):
-        """
-        :param data: X [n, D] and Y [n, P].
-        :raises ValueError: if they are not valid regression data.
-        """
         self._model, self._data = model, tuple(map(tf.constant, rows_for(model, data)))
         self.names = ["nlpd", "rmse"] if isinstance(model.likelihood, Gaussian) else ["nlpd"]
 
@@ -125,11 +107,9 @@ class History:
     patience: int | None
     """Records in a row without improvement of the first score or, without scores, of the objective."""
     checkpoints: Checkpoints | None
-    interruption: Interruption
+    interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None
     """Called at every record, for TensorBoard."""
-    tensorboard: str = ""
-    """The TensorBoard directory, for messages."""
     iterations: int = 0
     recorded: list[int] = field(default_factory=list)
     """Iteration of every record."""
@@ -166,7 +146,7 @@ class History:
         """The outcome of a run that Ctrl-C, the callback or a lack of improvement has stopped."""
         if self._stopped_by_callback:
             return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
-        if self.interruption.requested:
+        if self.interrupted():
             return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
         if self.patience is None:
             return None
@@ -188,11 +168,11 @@ class History:
         saved = None if self.checkpoints is None else self.checkpoints.restore(self._state)
         if saved is None:
             return None
-        self.iterations, self.recorded = saved.iterations, saved.recorded
-        self.objective, self.held_out = saved.objective, saved.held_out
-        self._began -= saved.seconds
+        self._began -= saved.pop("seconds")
+        ended = saved.pop("ended")
+        vars(self).update(saved)
         self.progress_bar.update(self.iterations)
-        return None if saved.ended is None else Outcome(saved.ended[0], saved.ended[1])
+        return None if ended is None else Outcome(*ended)
 
     def step(self, objective: float | None) -> None:
         """Count a step; record the objective if it is given."""
@@ -230,18 +210,17 @@ class History:
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
-        if self.checkpoints is None:
-            return
-        ended = None if outcome is None else [outcome.status, outcome.reason]
-        saved = SavedHistory(self.iterations, self.seconds, self.recorded, self.objective, self.held_out, ended)
-        self.checkpoints.save(saved, self._state)
+        if self.checkpoints is not None:
+            saved = {
+                name: getattr(self, name) for name in ("iterations", "seconds", "recorded", "objective", "held_out")
+            }
+            saved["ended"] = None if outcome is None else [outcome.status, outcome.reason]
+            self.checkpoints.save(saved, self._state)
 
     def close(self, restored: int | None, energy: float | None) -> None:
         """
-        Append the values of the final parameters and sites, if they changed after training.
-
-        :param restored: the number of the record whose parameters were restored.
-        :param energy: the objective at converged sites, for models with sites.
+        Append the values of the final parameters, if record `restored` holds them, and of the converged sites,
+        if their `energy` is given.
         """
         if restored is not None:
             self.recorded.append(self.recorded[restored])
@@ -252,16 +231,13 @@ class History:
             self.recorded.append(self.iterations)
         if energy is not None:
             self.objective.append(energy)
-            for name, value in self._final_scores().items():
-                self.held_out.setdefault(name, []).append(value)
-
-    def _final_scores(self) -> Mapping[str, float]:
-        if self.scores is None:
-            return {}
-        try:
-            return self.scores()
-        except FAILURES:  # training has ended, and its result must not be lost
-            return dict.fromkeys(self.scores.names, np.nan)
+            if self.scores is not None:
+                try:
+                    scores = self.scores()
+                except FAILURES:  # training has ended, and its result must not be lost
+                    scores = dict.fromkeys(self.scores.names, np.nan)
+                for name, value in scores.items():
+                    self.held_out.setdefault(name, []).append(value)
 
     def _record(self, objective: float) -> None:
         self.recorded.append(self.iterations)
@@ -283,20 +259,10 @@ class History:
             except BaseException as error:
                 self.callback_error = error
                 raise
-        self._show()
+        if self.monitor is not None:
+            self.monitor(self.iterations)
         if self.checkpoints is not None and self.checkpoints.is_due:
             self.save()
-
-    def _show(self) -> None:
-        """Call the monitor. If it cannot write, warn and continue without it."""
-        try:
-            if self.monitor is not None:
-                self.monitor(self.iterations)
-        except _UNWRITABLE as error:
-            reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
-            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
-            warn(f"tensorboard {self.tensorboard!r} could not be written: {reason}; training continues without it.")
-            self.monitor = None
 
     def _criterion(self) -> tuple[str, list[float]]:
         """Return name and values of the early-stopping criterion; smaller is better."""
@@ -331,10 +297,6 @@ def restore_on_failure(objective: Objective, history: History, restore: Callable
 
 
 def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
-    """
-    Check that all values are finite; in a graph, return the check as control dependencies.
-
-    :raises tf.errors.InvalidArgumentError: if one is not finite.
-    """
+    """Check that all values are finite; in a graph, return the check as control dependencies."""
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
     return check(finite, NOT_FINITE)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
@@ -26,35 +25,13 @@ class _Interrupted(Exception):
     """Raised between evaluations within a search, after Ctrl-C."""
 
 
-class _Flat:
-    """The trainable variables as one NumPy vector: TensorFlow operations may take longer than a small model's step."""
-
-    def __init__(self, variables: Sequence[tf.Variable]):
-        self._variables = variables
-        self._shapes = [variable.numpy().shape for variable in variables]  # static shapes may be unknown
-        self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])
-        self.values = self.of(variables)
-        """Current values of the variables, [P]."""
-
-    @staticmethod
-    def of(tensors: Sequence[Any]) -> AnyNDArray:
-        """Return tensors of the variables' shapes as one vector, [P]."""
-        flat: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
-        return flat
-
-    def assign(self, values: AnyNDArray) -> None:
-        """Set the variables."""
-        self.values = values.copy()
-        parts = np.split(values, self._ends[:-1])
-        for variable, shape, part in zip(self._variables, self._shapes, parts, strict=True):
-            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
-
-
 @dataclass
 class _Best:
     """The best evaluation of all searches, and its failures."""
 
     values: AnyNDArray
+    is_current: bool = True
+    """Whether the variables have these values."""
     loss: float = np.inf
     failure: str = ""
     """The last failure after the best evaluation, in the current search."""
@@ -75,17 +52,30 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
     """Minimize the loss; the variables end at the best parameters evaluated."""
     if not objective.variables:
         return Outcome(CONVERGED, "Nothing is trainable.")
-    flat = _Flat(objective.variables)
-    best = _Best(flat.values)
+    shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1]
+
+    # With NumPy, since TensorFlow operations may take longer than a small model's step.
+    def flat(tensors: Sequence[Any]) -> AnyNDArray:
+        """Return tensors of the variables' shapes as one vector, [P]."""
+        values: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
+        return values
+
+    def assign(values: AnyNDArray) -> None:
+        for variable, shape, part in zip(objective.variables, shapes, np.split(values, ends), strict=True):
+            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
+
+    best = _Best(flat(objective.variables))
 
     def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        if best.loss < np.inf and history.interruption.requested:
+        if best.loss < np.inf and history.interrupted():
             raise _Interrupted
-        flat.assign(x)
+        assign(x)
+        best.is_current = False
         try:
             value, derivatives = objective.evaluate(history.iterations)
             assert value is not None  # all rows
-            gradient = flat.of(derivatives)
+            gradient = flat(derivatives)
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
         except FAILURES as error:
@@ -96,14 +86,15 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             objective.restore_best()
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
-            best.loss, best.failure, best.values = value, "", flat.values
+            best.loss, best.failure, best.values = value, "", x.copy()
+            best.is_current = True
             best.slope = float(np.abs(gradient).max())
             objective.mark_best()
         return value, gradient
 
     def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
-        if flat.values is not best.values:
-            flat.assign(best.values)
+        if not best.is_current:
+            assign(best.values)
             objective.restore_best()
         history.step(-best.loss if history.will_record else None)
         best.recent.append(best.loss)
@@ -114,9 +105,9 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
         options["maxcor"] = _SECANTS
         with threadpool_limits(1, user_api="blas"):  # more threads would wait in loops and slow TensorFlow down
-            return minimize(loss, flat.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
+            return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
 
-    with restore_on_failure(objective, history, lambda: flat.assign(best.values)) as failure:
+    with restore_on_failure(objective, history, lambda: assign(best.values)) as failure:
         # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
         # resumed from a checkpoint. Start another one from its end until that gains nothing at the smallest tolerance.
         gained, result = True, OptimizeResult()
@@ -127,7 +118,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             except _Interrupted:
                 break
             finally:
-                flat.assign(best.values)
+                assign(best.values)
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
             if not (history.is_over or best.is_flat) and objective.tighten(fully=not gained):
                 gained = True  # or might, at a smaller tolerance
@@ -144,12 +135,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
 
 def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) -> Outcome:
-    """
-    Judge the last search.
-
-    :param gained: whether the search lowered the loss.
-    :param limit: whether the limit of iterations was reached.
-    """
+    """Judge the last search, which `gained` or not, and may have reached the `limit` of iterations."""
     if best.is_flat and not (limit or best.failure):
         gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
         return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")

@@ -1,7 +1,8 @@
 """TensorBoard monitoring of a training run, by GPflow's monitor."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
+from ..runtime.checks import warn
 from ..saving.arrays_file import check_writable
 from .history import History
 from .objectives import without_warnings
@@ -23,26 +25,36 @@ _PICTURES = 10  # records between pictures
 _POINTS = 1000  # rows of data in a picture
 _GRID = {1: 200, 2: 40}  # grid points along each input
 _ENTRIES = 100  # largest number shown per parameter
+# Errors of a failed write, from Python or TensorFlow.
+_UNWRITABLE = (
+    OSError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.ResourceExhaustedError,
+)
 _KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
 
 
 def monitor(
     model: GPModel,
     history: History,
+    directory: str,
     *,
     interval: int,
     data: RegressionData | tf.data.Dataset,
     scores: Sequence[str],
-) -> Monitor:
+) -> Callable[[int], None]:
     """
-    Create a monitor of objective, parameters and scores at every record, with a picture at every tenth.
+    Return a function that shows objective, parameters and scores at every record, with a picture at every tenth.
+
+    If it cannot write, it warns, and the history continues without it.
 
     :param interval: steps between records.
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; pictures are drawn if D is 1 or 2.
     :param scores: names of the scores of held-out rows.
     :raises ValueError: if the directory cannot be written to.
     """
-    directory = history.tensorboard
     try:
         os.makedirs(directory, exist_ok=True)
         check_writable(Path(directory) / "events")
@@ -55,10 +67,7 @@ def monitor(
         ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
     ]
     for name in scores:
-
-        def latest(name: str = name) -> float:
-            return history.held_out[name][-1]
-
+        latest = partial(lambda name: history.held_out[name][-1], name)
         scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
@@ -66,7 +75,18 @@ def monitor(
     if X.shape[1] in _GRID:
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
         groups.append(MonitorTaskGroup(task, period=_PICTURES * interval))
-    return Monitor(*groups)
+    tasks = Monitor(*groups)
+
+    def show(iteration: int) -> None:
+        try:
+            tasks(iteration)
+        except _UNWRITABLE as error:
+            reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
+            reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
+            warn(f"tensorboard {directory!r} could not be written: {reason}; training continues without it.")
+            history.monitor = None
+
+    return show
 
 
 def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:

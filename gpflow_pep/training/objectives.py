@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,8 @@ from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
 from typing_extensions import override
 
-from ..ep import Sites, SitesStatus
+from ..ep import SitesStatus
+from ..models import PEP
 from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
@@ -23,6 +24,9 @@ from .dataset_batches import Rows
 
 Evaluation = tuple[float | None, list[tf.Tensor]]
 """The loss, if it is known, and its gradient in the trainable variables."""
+
+Mean = Callable[[list[tf.Tensor]], list[tf.Tensor]]
+"""Averages loss and gradient over the workers."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
@@ -40,42 +44,13 @@ _TIGHTER = 0.1  # factor of both before each new search, down to the model's tol
 _ABORTED = "Collective ops is aborted"
 
 
-class ModelWithSites(Protocol):
-    """A model with ``has_sites = True``: its objective and its predictions converge its sites first."""
-
-    has_sites: bool
-    is_lower_bound: bool  # the objective is a lower bound on the log evidence, at any sites
-    tol: float
-    max_sweeps: int
-    num_data: tf.Tensor
-    sites: Sites
-    sites_status: SitesStatus
-    sites_variables: dict[str, tf.Variable]  # the sites and their status, as a checkpoint holds them
-    training_loss: Callable[[], tf.Tensor]  # at converged sites
-    update_sites: Callable[[], SitesStatus]
-    reset_sites: Callable[[], None]
-    without_warnings: Callable[[], AbstractContextManager[None]]
-
-    def minibatches(self, batch_size: int, *, seed: int) -> Iterator[list[tf.Tensor]]:
-        """Yield the derivatives of the loss from each minibatch of an epoch."""
-
-
-def has_sites(model: Any) -> TypeGuard[ModelWithSites]:
-    """Return whether the model declares sites."""
-    return bool(getattr(model, "has_sites", False))
-
-
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
     """Suppress the warning that sites have not converged: the training result reports it."""
-    return model.without_warnings() if has_sites(model) else nullcontext()
+    return model.without_warnings() if isinstance(model, PEP) else nullcontext()
 
 
 def has_own_data(model: GPModel) -> bool:
-    """
-    Return whether the model holds its data; otherwise its training loss takes them.
-
-    :raises ValueError: if it has no training loss.
-    """
+    """Return whether the model holds its data; otherwise its training loss takes them."""
     if isinstance(model, InternalDataTrainingLossMixin):
         return True
     if not isinstance(model, ExternalDataTrainingLossMixin):
@@ -101,32 +76,25 @@ def workers_of(model: Any) -> Workers | None:
     return workers
 
 
-class Share:
-    """A worker's share of the rows of a minibatch model."""
-
-    def __init__(self, workers: Workers, num_rows: int):
-        self.num_data = num_data = int(workers.gather(num_rows).sum())
-        """Rows of all workers."""
-        self.mean = compiled(lambda values: workers.sums([num_rows / num_data * value for value in values]))
-        """Average the workers' estimates of loss and derivatives, weighted by their rows."""
-
-
 # --- loss and gradient -----------------------------------------------------------------------------------------------
 
 
 def training_step(model: GPModel) -> "TrainingStep":
-    """Return the model's compiled step, which the model keeps so that another training run does not trace it again."""
+    """
+    Return the model's compiled step, which the model keeps so that another training run does not trace it again, unless
+    a part or a setting of the model was replaced.
+    """
+    structure = structure_of([model], [default_jitter(), default_float()])
     step: TrainingStep | None = vars(model).get("_training_step")
-    if step is None:
-        step = model.__dict__["_training_step"] = TrainingStep(model)
-    step.renew()
+    if step is None or differ(structure, step.structure):
+        step = model.__dict__["_training_step"] = TrainingStep(model, structure)
     step.jit_compile = False
     return step
 
 
 class TrainingStep:
     """
-    Training loss and its gradient in the trainable variables, traced once for each structure of the model.
+    Training loss and its gradient in the trainable variables of a model of one structure.
 
     Functions that XLA compiles return NaN instead of errors. Such steps are repeated without XLA to raise the error.
     """
@@ -134,20 +102,9 @@ class TrainingStep:
     jit_compile: bool
     """Whether XLA compiles the next steps."""
 
-    def __init__(self, model: GPModel):
-        self._model, self._structure = model, list[Any]()
-        self._compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
-
-    def renew(self) -> None:
-        """Trace again if a part or a setting of the model was replaced."""
-        structure = structure_of([self._model], [default_jitter(), default_float()])
-        if differ(structure, self._structure):
-            self._structure, self._compiled = structure, {}
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether it has been called since it was last renewed."""
-        return bool(self._compiled)
+    def __init__(self, model: GPModel, structure: list[Any]):
+        self._model, self.structure = model, structure
+        self.compiled: dict[tuple[bool, tuple[tf.TensorSpec, ...]], Any] = {}
 
     def __call__(self, *rows: TensorType) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
@@ -166,12 +123,12 @@ class TrainingStep:
     def _run(self, rows: tuple[tf.Tensor, ...], jit_compile: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = jit_compile, signature
-        if key not in self._compiled:
+        if key not in self.compiled:
             xla = {"jit_compile": True} if jit_compile else {}
             step = partial(in_replica, self._loss_and_gradient)
-            self._compiled[key] = compiled(step, input_signature=signature, **xla)
+            self.compiled[key] = compiled(step, input_signature=signature, **xla)
         try:
-            loss, gradient = with_plain_errors(self._compiled[key], *rows)
+            loss, gradient = with_plain_errors(self.compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
             if _ABORTED in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
@@ -205,12 +162,9 @@ class Objective:
     default_interval = 1
     """Steps between records, unless the user gives them."""
 
-    def __init__(self, model: Any, data: RegressionData | None = None, share: Share | None = None):
-        """
-        :param model: a model of GPflow, or a `ModelWithSites`.
-        :param share: the share of the given data in the rows of all workers; None: there are no other rows.
-        """
-        self.model, self.variables, self._share = model, list(model.trainable_variables), share
+    def __init__(self, model: Any, data: RegressionData | None = None, mean: Mean | None = None):
+        """:param mean: averages the estimates of all workers; None: there are no other rows."""
+        self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
         self.training_step = training_step(model)
 
@@ -227,16 +181,12 @@ class Objective:
         :raises FAILURES: if they cannot be computed.
         """
         loss, gradient = self.training_step(*self._rows)
-        if self._share is not None:
-            loss, *gradient = self._share.mean([loss, *gradient])
+        if self._mean is not None:
+            loss, *gradient = self._mean([loss, *gradient])
         return float(loss), gradient
 
     def check_data(self) -> None:
-        """
-        After a failure: check that data which are read anew in every pass have not changed.
-
-        :raises ValueError: if they have; no other step helps then.
-        """
+        """Raise a `ValueError` after a failure if data that are read anew in every pass have changed."""
         check = getattr(self.model, "check_data", None)  # none of GPflow's models reads data anew
         if check is not None:
             check()
@@ -272,11 +222,9 @@ class MinibatchObjective(Objective):
 
     default_interval = _INTERVAL
 
-    def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], share: Share | None = None):
-        """
-        :param minibatch: returns the rows of a step; called once for each step.
-        """
-        super().__init__(model, share=share)
+    def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], mean: Mean | None = None):
+        """:param minibatch: returns the rows of a step; called once for each step."""
+        super().__init__(model, mean=mean)
         self._minibatch = minibatch
 
     @override
@@ -296,7 +244,7 @@ class MinibatchObjective(Objective):
 class SitesObjective(Objective):
     """The energy of a model with sites."""
 
-    model: ModelWithSites
+    model: PEP
 
     @property
     @override
@@ -316,7 +264,7 @@ class SitesObjective(Objective):
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
         with self._options(self.model.tol, max(self.model.max_sweeps, _FINAL_SWEEPS)):
-            if self.training_step.is_compiled:  # then this is faster, although it also computes derivatives
+            if self.training_step.compiled:  # then this is faster, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
                     return self.model.sites_status
@@ -346,7 +294,7 @@ class SitesObjective(Objective):
 class SweptMinibatchObjective(SitesObjective):
     """Update a minibatch's sites and estimate derivatives from it; recompute the sums over all rows every epoch."""
 
-    def __init__(self, model: ModelWithSites, batch_size: int, seed: int):
+    def __init__(self, model: PEP, batch_size: int, seed: int):
         super().__init__(model)
         self._batch_size, self._seed = batch_size, seed
         self._epoch: Iterator[list[tf.Tensor]] | None = None
@@ -380,7 +328,7 @@ class ConvergedSitesObjective(SitesObjective):
     never is.
     """
 
-    def __init__(self, model: ModelWithSites):
+    def __init__(self, model: PEP):
         super().__init__(model)
         self._best: Any = None
         self._have_converged = False  # or nearly, in an earlier evaluation
@@ -395,7 +343,9 @@ class ConvergedSitesObjective(SitesObjective):
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        if not self._is_far(change):
+        # A bound holds at any sites, and with few sweeps they need not converge.
+        accepted = _MAX_CHANGE_OF_BOUND if self.model.is_lower_bound else _MAX_CHANGE
+        if change <= accepted or self.model.max_sweeps <= _FEW_SWEEPS:
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
@@ -405,12 +355,6 @@ class ConvergedSitesObjective(SitesObjective):
         assert loss is not None
         self._last_loss = loss
         return loss, gradient
-
-    def _is_far(self, change: float) -> bool:
-        """Return whether a remaining change of this size is far from convergence."""
-        if change <= _MAX_CHANGE or self.model.max_sweeps <= _FEW_SWEEPS:
-            return False
-        return change > _MAX_CHANGE_OF_BOUND or not self.model.is_lower_bound
 
     @override
     def mark_best(self) -> None:

@@ -339,9 +339,9 @@ def of_course(**changed):
 
 
 SPOILT = {
-    "NaN": (put("parameter.0", lambda value: np.full_like(value, np.nan)), "parameter.0 holds values that are NaN"),
-    "infinite": (put("good.1", lambda value: np.full_like(value, np.inf)), "good.1 holds values that are NaN or inf"),
-    "shape": (put("parameter.1", lambda value: np.zeros((7, 7))), r"parameter.1 must be float64 of shape \["),
+    "NaN": (put("parameter.0", lambda value: np.full_like(value, np.nan)), "parameter.0 must be finite, got"),
+    "infinite": (put("good.1", lambda value: np.full_like(value, np.inf)), "good.1 must be finite, got values"),
+    "shape": (put("parameter.1", lambda value: np.zeros((7, 7))), r"parameter.1 must be float64 of shape \("),
     "dtype": (put("parameter.1", lambda value: value.astype(np.float32)), "parameter.1 must be float64 .* got float32"),
     "text": (put("parameter.1", lambda value: value.astype(str)), "parameter.1 must be float64"),
     "no JSON": (put("about", lambda value: np.array("{")), "cannot be used: Expecting"),

@@ -11,7 +11,7 @@ from small_models import X, Y, data_for, options_for, values
 
 from gpflow_pep import select_alpha
 from gpflow_pep.training import fit
-from gpflow_pep.training.history import Interruption
+from gpflow_pep.training.history import recorded_interruption
 
 
 class At:
@@ -172,8 +172,8 @@ def test_other_threads_get_no_signals():
     entered = []
 
     def enter():
-        with Interruption() as interruption:
-            entered.append(interruption.requested)
+        with recorded_interruption() as interrupted:
+            entered.append(interrupted())
 
     thread = threading.Thread(target=enter)
     thread.start()

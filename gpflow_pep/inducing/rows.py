@@ -1,0 +1,92 @@
+"""Choose inducing points among the distinct rows of X, at random or as centers of clusters."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from gpflow.base import AnyNDArray
+from scipy.spatial import KDTree
+from threadpoolctl import threadpool_limits
+
+from .. import validation
+
+_MINIBATCH_FROM = 20_000  # rows from which k-means in minibatches is faster
+
+
+def distinct(X: AnyNDArray) -> AnyNDArray:
+    """Return the ascending indices of the distinct rows of X [N, D], the first of equal rows."""
+    return np.sort(np.unique(X, axis=0, return_index=True)[1])
+
+
+def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
+    """
+    Draw M distinct rows of X, each row with the same probability. Copies of drawn rows are skipped.
+
+    >>> inducing.uniform(np.arange(10.0)[:, None], 3, seed=0).shape
+    (3, 1)
+
+    :param X: the rows to choose from, [N, D].
+    :param M: number of points, at most the number of distinct rows.
+    :param seed: seed for the draw; the same seed gives the same rows.
+    :return: Z [M, D], in the order of the draw.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    X, M, seed = _checked(X, M, seed)
+    return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
+
+
+def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
+    """
+    Return the centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
+
+    Scale the columns of X alike first. One thread is used: with more, the result may depend on their number.
+
+    >>> inducing.k_means([[0.0], [0.1], [5.0], [5.1]], 2).round(2).ravel().tolist()
+    [5.05, 0.05]
+
+    :param X: the rows, [N, D].
+    :param M: number of centers, at most the number of distinct rows; M = N gives X.
+    :param seed: seed for the initial centers; the same seed gives the same centers.
+    :return: Z [M, D], no two the same.
+    :raises ValueError: naming the argument that cannot be used.
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed here only
+    from sklearn.exceptions import ConvergenceWarning
+
+    X, M, seed = _checked(X, M, seed)
+    _first_distinct(X, np.arange(len(X)), M)
+    if len(X) == M:
+        return X.copy()
+    method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without rows, which are moved below
+        clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
+    centers: AnyNDArray = clusters.cluster_centers_  # [M, D]
+    empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))
+    if empty.size:  # move them to the rows farthest from all other centers: some row differs from fewer than M centers
+        # Differences, not the expanded square: rows at a center are at 0 exactly.
+        distance = KDTree(np.delete(centers, empty, axis=0)).query(X)[0]  # [N]
+        for number in empty:
+            centers[number] = X[distance.argmax()]
+            distance = np.minimum(distance, np.linalg.norm(X - centers[number], axis=1))
+    return centers
+
+
+def _checked(X: Any, M: Any, seed: Any) -> tuple[AnyNDArray, int, int]:
+    return validation.matrix(X, "X", "D"), validation.positive_integer(M, "M"), validation.seed(seed)
+
+
+def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
+    """
+    Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found.
+
+    :raises ValueError: if there are fewer distinct rows, naming ``M``.
+    """
+    size = M
+    while True:
+        chosen = rows[:size][distinct(X[rows[:size]])]
+        if len(chosen) >= M:
+            return chosen[:M]
+        if size >= len(rows):
+            raise ValueError(f"M must be at most the number of distinct rows of X, {len(chosen)}, got {M}.")
+        size *= 2
