@@ -16,7 +16,7 @@ from .rows import (
     watched,
     with_checked_variance,
 )
-from .sites import EvidenceTerms, IndependentSites, Powers, SiteAlgebra
+from .sites import IndependentSites, Powers, RowSums, SiteAlgebra
 from .stationary_kernels import kernel_matrix
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Chunk",
     "Chunks",
     "DatasetRows",
-    "EvidenceTerms",
     "IndependentSites",
     "InducingPosterior",
     "OldPosterior",
@@ -35,6 +34,7 @@ __all__ = [
     "Powers",
     "Prior",
     "RegressionRows",
+    "RowSums",
     "Rows",
     "SharedBlockSites",
     "SingleRows",

@@ -173,10 +173,9 @@ class _Stationary(_PointCovariances):
         self._profile = profile
         self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on the origin's place
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
-        variance, others = tf.convert_to_tensor(kernel.variance), profile.others(kernel)
+        variance, *others = (tf.convert_to_tensor(getattr(kernel, name)) for name in ("variance", *profile.parameters))
         log_variance = tf.math.log(variance)
-        left = self._left(self._Z, lengthscales, log_variance, *others)
-        self.inputs = (left, lengthscales, variance, log_variance, *others)
+        self.inputs = self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance, *others
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
@@ -190,16 +189,16 @@ class _Stationary(_PointCovariances):
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, *rest = inputs
-        left = self._left(X, lengthscales, *rest)
+        left = self._left(X, lengthscales, rest[0])
         covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype)
         return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))  # rounded as other entries
 
-    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
         z = self._centered(Z) / lengthscales
         squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
-        slope = self._profile.slope(*others)
-        constant = self._profile.offset(log_variance) + slope * squares
+        slope = self._profile.slope
+        constant = (log_variance if self._profile.is_exponent else 0.0) + slope * squares
         left = tf.concat([(-2.0 * slope) * z, constant, slope * tf.ones_like(constant)], axis=-1)
         return within_reach(left, squares, self._profile.accuracy)
 
@@ -286,7 +285,7 @@ def _covariance(
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
-            factor, parts = profile.factor(*rest[1:]), [x.shape[-1], 1, 1]
+            factor, parts = profile.factor, [x.shape[-1], 1, 1]
             of_x, _, of_square = tf.split(left, parts, axis=-1)
             left_bar = factor * tf.matmul(G, right)
             of_x_bar, _, _ = tf.split(left_bar, parts, axis=-1)

@@ -43,29 +43,18 @@ class Powers(NamedTuple):
         return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
 
-class EvidenceTerms(NamedTuple):
+class RowSums(NamedTuple):
     """
-    Sums that only the evidence needs besides :class:`SiteSums`; site noise v, residual r.
+    Sums over rows, or the derivatives of the objective in them; site noise v, residual r, V = L^-1 Kuf.
 
     Leading dimensions [...] belong to Kuu: several latent functions at once.
     """
 
-    quadratic: tf.Tensor
-    """r' diag(1/v) r summed over outputs, [...]."""
-    log_noise: tf.Tensor
-    """log det of the site noise, [...]."""
-    penalty: tf.Tensor
-    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]."""
-
-
-class ChunkSums(NamedTuple):
-    """A chunk's part of :class:`SiteSums` and :class:`EvidenceTerms`, or the derivatives of the objective in them."""
-
-    A: tf.Tensor
-    c: tf.Tensor
-    quadratic: tf.Tensor
-    log_noise: tf.Tensor
-    penalty: tf.Tensor
+    A: tf.Tensor  # V diag(1/v) V', [..., M, M]
+    c: tf.Tensor  # V diag(1/v) r, [..., M, P]
+    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
+    log_noise: tf.Tensor  # log det of the site noise, [...]
+    penalty: tf.Tensor  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
 
 
 class ChunkAdjoint(NamedTuple):
@@ -108,24 +97,24 @@ class SiteAlgebra:
         """Compute a chunk's part of the penalty, [...]; 0 by default."""
         return tf.zeros(tf.shape(D)[:-1], D.dtype)
 
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+    def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
         """Sums over no rows; L [..., M, M]."""
         scalar = tf.zeros_like(L[..., 0, 0])
         c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
-        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+        return RowSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute V = L^-1 Kuf [..., M, n], and D = Kff - V'V: its diagonal [..., n], or blocks [G, b, b]."""
         V = tf.linalg.triangular_solve(L, rows.Kuf)
         return V, conditional_variance_of_f(rows.Kff, V, L)
 
-    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
         """Compute a chunk's sums."""
         w = 1.0 / self.noise(D, rows, powers, scale)
         return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers, scale))
 
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> ChunkAdjoint:
         """Compute a chunk's part of the derivatives, given the derivatives in the sums."""
         with tf.GradientTape() as tape:
@@ -148,10 +137,10 @@ class SiteAlgebra:
         return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
 
 
-def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
     wr = w[..., None] * r
-    return ChunkSums(
+    return RowSums(
         A=weighted_gram(V, w),
         c=tf.matmul(V, wr),
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
@@ -185,7 +174,7 @@ class IndependentSites(SiteAlgebra):
 
     @override
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> ChunkAdjoint:
         r, w, x = rows.residual, 1.0 / self.noise(D, rows, powers, scale), D / rows.noise
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
@@ -244,7 +233,7 @@ class LinearAdjoint(NamedTuple):
 
     @classmethod
     def of(
-        cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor, *, in_single: bool
+        cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool
     ) -> "LinearAdjoint":
         """
         Return the adjoint for derivatives `bar` of the objective in the sums.

@@ -21,11 +21,11 @@ from ..engine import (
     BlockSites,
     Chunks,
     DatasetRows,
-    EvidenceTerms,
     IndependentSites,
     Powers,
     Prior,
     RegressionRows,
+    RowSums,
     SingleRows,
     SiteAlgebra,
     SiteSums,
@@ -146,7 +146,7 @@ class CollapsedRegression(SparseGP):
         return tf.ones([], default_float())
 
     @abstractmethod
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """Return the term added to log N(y; m, Qff + v), per output, []: for SGPR, minus the trace penalty."""
 
     def _make_sites(self) -> SiteAlgebra:
@@ -208,35 +208,34 @@ class CollapsedRegression(SparseGP):
         sums, _ = self._of_sites(powers, self._scale())
         return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
-    def _of_sites(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
-        return self._accumulated(self._chunks, self._make_sites(), powers, scale, mixed_precision=self.mixed_precision)
-
-    def _accumulated(
+    def _of_sites(
         self,
-        chunks: Chunks,
-        sites: SiteAlgebra,
         powers: Powers,
         scale: tf.Tensor,
-        noise_factor: tf.Tensor | None = None,
         *,
-        mixed_precision: bool = False,
-    ) -> tuple[SiteSums, EvidenceTerms]:
+        of_single_rows: bool = False,
+        noise_factor: tf.Tensor | None = None,
+    ) -> tuple[SiteSums, RowSums]:
         """
         Return the sums over sites, and the other terms of the evidence.
 
+        :param of_single_rows: make each row a block, in double precision, whatever the model's own sites.
         :param noise_factor: multiplies the noise variance of all rows.
         """
+        chunks: Chunks = self._chunks
+        if of_single_rows and isinstance(chunks, Blocks):
+            chunks = SingleRows(self._chunk_size, self._devices)
         if isinstance(chunks, SingleRows) and self.single_chunk and self._workers is None:
             chunks = AllRows()
         prior = Prior(self.inducing_variable, self.kernel)
         return accumulate_sums(
             self._rows(chunks, noise_factor, prior),
-            sites,
+            IndependentSites() if of_single_rows else self._make_sites(),
             powers,
             Kuu=self._inducing_covariance(prior),
             scale=scale,
             factorize=self._factorize,
-            mixed_precision=mixed_precision,
+            mixed_precision=self.mixed_precision and not of_single_rows,
         )
 
     def _rows(
@@ -305,10 +304,8 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
     :return: nats, summed over outputs.
     """
     half = tf.constant(0.5, default_float())
-    zero = tf.zeros_like(half)
-    vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
-    chunks = SingleRows(self._chunk_size, self._devices) if isinstance(self._chunks, Blocks) else self._chunks
-    sums, terms = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half)
-    wider = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
+    vfe = Powers(noise_power=tf.zeros_like(half), penalty_power=tf.zeros_like(half), weight=half)
+    sums, terms = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
+    wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * terms.penalty)
     bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
     return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

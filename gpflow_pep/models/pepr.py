@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, EvidenceTerms, Powers, scale_terms
+from ..engine import Blocks, Powers, RowSums, scale_terms
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
 from .sparse import checked_power
@@ -156,7 +156,7 @@ class PEPR(CollapsedRegression):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)

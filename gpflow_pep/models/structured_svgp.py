@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -35,10 +34,9 @@ from .. import validation
 from ..engine import Prior, factored_log_det_ratio, log1p_ratio
 from ..ep.cavity import project_mean
 from ..ep.rows import Projected
-from ..maths.linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
+from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.tracing import no_autograph
-from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
+from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .sparse import SinglePower, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
@@ -67,22 +65,10 @@ class StructuredSVGP(MinibatchSVGP):
         one = tf.ones([], default_float())
         return BoundSettings(one, in_noise=False, scale=one)
 
-    @inherit_check_shapes
-    @no_autograph
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """
-        Estimate the objective from the rows of a minibatch, in nats.
-
-        :param data: X [n, D] and Y [n, C], some or all of the N rows.
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
-        """
-        X, Y = self._checked_minibatch(data)
-        L, q = self._whitened()
-        value = self._row_weight(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
-        return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
-
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
-        """Sum the bound's terms over the blocks of a minibatch, []."""
+    @override
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         bound = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
@@ -96,7 +82,8 @@ class StructuredSVGP(MinibatchSVGP):
         a, m = bound.power, bound.scale
         shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
         of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
-        return -0.5 * (_total(of_noise, residual) + of_blocks(D, noise, residual, T, bound))
+        of_rows = -0.5 * (_total(of_noise, residual) + of_blocks(D, noise, residual, T, bound))
+        return of_rows, -q.divergence()
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -220,13 +207,16 @@ class TSVGP(StructuredSVGP):
         self.scale = None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
 
     @override
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if self.scale is None:
-            return super()._of_rows(X, Y, rows, q)
+            return super()._terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)
         scaled = rows._replace(conditional_variance=m * rows.conditional_variance)
         count = tf.cast(self.num_latent_gps * tf.shape(X)[0], m.dtype)
-        return self._variational_expectations(X, Y, scaled, q) - 0.5 * count * (m - 1.0 - tf.math.log(m))
+        expected = self._variational_expectations(X, Y, scaled, q)
+        return expected - 0.5 * count * (m - 1.0 - tf.math.log(m)), -q.divergence()
 
 
 class BTSVGP(StructuredSVGP):

@@ -12,7 +12,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..engine import EvidenceTerms, Powers, SharedBlockSites, SiteAlgebra, StructuredBlockSites
+from ..engine import Powers, RowSums, SharedBlockSites, SiteAlgebra, StructuredBlockSites
 from ..maths.linalg import cholesky
 from .collapsed import CollapsedRegression, upper_bound
 
@@ -43,7 +43,7 @@ class TSGPR(CollapsedRegression):
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         return -terms.penalty
 
     @check_shapes("return: []")
@@ -130,7 +130,7 @@ class BTSGPR(TSGPR):
             )
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if self._shared_size is None:
             return super()._evidence_correction(terms, powers, scale)
         B = tf.cast(self._num_blocks(), default_float())
