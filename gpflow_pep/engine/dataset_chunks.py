@@ -1,4 +1,4 @@
-"""Rows that are read from a dataset in batches, each time anew, so that memory does not limit their number."""
+"""Rows of a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -53,18 +53,13 @@ class DatasetRows(Chunks):
             number of columns and equally many rows, or a value is not finite, naming its row.
         """
         super().__init__()
-        self._dataset = dataset
+        self.dataset = dataset
         self.columns = _columns(dataset)
         self._batches = _numbered(dataset)
         summary = self._read()
         if summary.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
         self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in summary[:2])
-
-    @property
-    def dataset(self) -> tf.data.Dataset:
-        """The dataset given to the constructor."""
-        return self._dataset
 
     @property
     def identity(self) -> tuple[int, int]:

@@ -60,12 +60,9 @@ class RowSums(NamedTuple):
 class ChunkAdjoint(NamedTuple):
     """A chunk's part of the derivatives of the objective."""
 
-    rows: Rows
-    """With respect to the chunk's rows."""
-    VDV: tf.Tensor
-    """V D_bar V' with D_bar the derivative in D = Kff - V'V: the part of L's derivative that A and c do not give."""
-    scale: tf.Tensor
-    """With respect to the scale m, []."""
+    rows: Rows  # With respect to the chunk's rows
+    VDV: tf.Tensor  # V D_bar V', D_bar the derivative in D = Kff - V'V: L's derivative without the parts of A and c
+    scale: tf.Tensor  # With respect to the scale m, []
 
 
 class LeaveOneOutTerms(NamedTuple):
@@ -186,9 +183,8 @@ class IndependentSites(SiteAlgebra):
         slope = weight / (rows.noise + powers.penalty_power * scale * D)  # of the penalty in D
         D_bar, VD = self.times(V, D, powers.noise_power * scale * v_bar + slope)
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
-            powers.penalty_power * scale, x
-        )
+        ratio_slope = log1p_ratio_slope(powers.penalty_power * scale, x)
+        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * ratio_slope
         return ChunkAdjoint(
             rows=Rows(
                 Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
@@ -265,9 +261,8 @@ class LinearAdjoint(NamedTuple):
         """Derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]
         r = rows.residual  # [..., n, P]
-        right = tf.cond(
-            self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf)
-        )  # [..., M, n]
+        # [..., M, n]
+        right = tf.cond(self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf))
         G = tf.matmul(self.left, right)  # [..., M, n]
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
         q_bar = self.quadratic[..., None, None]
@@ -277,9 +272,7 @@ class LinearAdjoint(NamedTuple):
         product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
         return Rows(
             Kuf=tf.cond(
-                self.solves_last,
-                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
-                lambda: product,
+                self.solves_last, lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True), lambda: product
             ),
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),

@@ -134,29 +134,18 @@ PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 class Profile(NamedTuple):
     """One kind of kernel, as a function of t."""
 
+    # From t [..., M, n], log variance and the parameters: k, and a function from its derivative to the derivatives in
+    # t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
-    """
-    From t [..., M, n], log variance and the parameters: k, and a function from its derivative to the derivatives in t,
-    up to `factor`, log variance and the parameters.
-    """
-    slope: float
-    """Derivative of t in r²."""
-    factor: float = -0.5
-    """Factor of the derivative in t that `evaluate` leaves out; by default the derivative of -s in s² times s."""
-    parameters: tuple[str, ...] = ()
-    """Names of the kernel's parameters besides variance and lengthscales."""
-    is_exponent: bool = False
-    """t is the logarithm of k: log variance at r = 0, in place of 0."""
+    slope: float  # Derivative of t in r²
+    factor: float = -0.5  # Of the derivative in t, left out by `evaluate`; by default of -s in s², times s
+    parameters: tuple[str, ...] = ()  # The kernel's parameters besides variance and lengthscales
+    is_exponent: bool = False  # t is log k, which is log variance at r = 0; otherwise t = 0 there
 
     @property
     def accuracy(self) -> float:
         """eps^this is the error that t may have."""
         return _EXPONENT_ACCURACY if self.is_exponent else ACCURACY
-
-
-def profile_of(kernel: Kernel) -> Profile | None:
-    """Return the profile of a kernel of exactly these classes: a subclass may have a covariance of its own."""
-    return _PROFILES.get(type(kernel))
 
 
 def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
@@ -207,7 +196,7 @@ def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor)
     return K, pull_back
 
 
-_PROFILES: dict[type, Profile] = {
+PROFILES: dict[type, Profile] = {
     SquaredExponential: Profile(_squared_exponential, slope=-0.5, factor=1.0, is_exponent=True),
     Matern12: Profile(_matern12, slope=1.0),
     Matern32: Profile(_matern32, slope=3.0),

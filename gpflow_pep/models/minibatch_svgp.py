@@ -114,6 +114,14 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._add_parameters()
         self._old = self._new_old_posterior()
 
+    @override
+    def _parts(self) -> tuple[tf.Module, ...]:
+        return *super()._parts(), self.q_mu, self.q_sqrt
+
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.whiten, self.q_diag
+
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Raise an error for a likelihood that the model does not support."""
 
@@ -163,7 +171,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """
         Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
-        :raises ValueError: if that is not so, X is not finite, or the likelihood does not accept Y.
+        :raises ValueError: if the numbers of rows differ, X is not finite, or the likelihood does not accept Y.
         :raises tf.errors.InvalidArgumentError: the same in a graph, where values or numbers of rows are not known when
             it is traced.
         """
@@ -209,7 +217,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     @override
     def _sums(self) -> SiteSums:
-        """S^-1 = I + A and c = S^-1 m, with directions of S wider than the prior as wide as the prior."""
+        """S^-1 = I + A and c = S^-1 m, with eigenvalues of S above 1 (wider than the prior) clipped to 1."""
         L, q = self._whitened()
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]

@@ -14,7 +14,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Powers, RowSums, independent_parts, kernel_matrix
+from ..engine import Powers, independent_parts, kernel_matrix
 from ..ep.rows import Projected
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky
@@ -92,10 +92,6 @@ class StreamingSGPR(CollapsedRegression, Stream):
         return Powers.of_pep(checked_power(self._alpha))
 
     @override
-    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return -terms.penalty
-
-    @override
     def _batch_variables(self) -> dict[str, tf.Variable]:
         return {**super()._batch_variables(), "alpha": self._alpha}
 
@@ -168,7 +164,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """The batch itself is given to the objective."""
+        """Update num_data; the objective gets the batch itself as an argument."""
         if self.num_data is not None:
             self.num_data = len(X)
 

@@ -121,7 +121,7 @@ class TiedFactors(MinibatchSVGP):
 
 class ARPEP(TiedFactors):
     r"""
-    Minibatch power EP in which q takes the cavity's place (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
+    Minibatch power EP with q in place of the cavity (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
 
     .. math::
 

@@ -42,10 +42,6 @@ class TSGPR(CollapsedRegression):
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
 
-    @override
-    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return -terms.penalty
-
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
         """Return the objective, a lower bound on the log evidence, in nats."""
@@ -133,7 +129,7 @@ class BTSGPR(TSGPR):
     def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if self._shared_size is None:
             return super()._evidence_correction(terms, powers, scale)
-        B = tf.cast(self._num_blocks(), default_float())
+        B = tf.cast(self._sum_over_workers(self._local_num_blocks()), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
