@@ -8,8 +8,9 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..maths.linalg import cholesky, inverse_of_product, symmetric_product
+from .covariances import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, penalty_factor
-from .rows import Rows, with_checked_variance
+from .rows import Rows
 from .sites import LeaveOneOutTerms, Powers, RowSums, SiteAlgebra, weighted_gram, weighted_sums
 
 

@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from ..maths.linalg import column_products, symmetric_product
 from ..runtime.custom_gradients import derivatives
+from .covariances import conditional_variance_of_f
 from .penalty import log1p_ratio, log1p_ratio_slope
-from .rows import Rows, conditional_variance_of_f
+from .rows import Rows
 
 
 class Powers(NamedTuple):

@@ -2,9 +2,8 @@
 
 from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
-from .rows import LatentRows, ProjectedRows
 from .solver import RUNNING, ConvergenceOptions
-from .sweep import Problem, sum_sites
+from .sweep import LatentRows, Problem, sum_sites
 
 __all__ = [
     "RUNNING",
@@ -12,7 +11,6 @@ __all__ = [
     "Inference",
     "LatentRows",
     "Problem",
-    "ProjectedRows",
     "Sites",
     "SitesStatus",
     "UpdatedPosterior",

@@ -18,7 +18,7 @@ from ..runtime.distribution import Workers
 from .sweep import Iterate, choose
 
 _DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered for at most so many sites; 1 for more: memory grows with both
-# A secant across a change this large, or growing this much, tells little of the Jacobian here; earlier secants go.
+# A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
 _LEAST_DAMPED = 0.02  # of the damping; oscillation does not make the fraction of an update smaller than this
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Secants(NamedTuple):
-    """The last K secants: a ring of K places, and one more to write secants to that are not added."""
+    """Ring buffer of the last K secants, and a scratch slot for rejected ones."""
 
     steps: tf.Tensor  # Δx, [K + 1, N, 2, C]
     changes: tf.Tensor  # Δf, [K + 1, N, 2, C]
@@ -44,7 +44,7 @@ class Secants(NamedTuple):
 
     @classmethod
     def none(cls, depth: int, sites: tf.Tensor) -> "Secants":
-        """Return an empty ring of K = `depth` places for sites [N, 2, C]."""
+        """Return an empty ring of K = `depth` slots for sites [N, 2, C]."""
         empty = tf.tile(tf.zeros_like(sites)[None], [depth + 1, 1, 1, 1])
         return cls(empty, empty, tf.constant(0))
 
@@ -55,10 +55,10 @@ class Secants(NamedTuple):
 
     def updated(self, step: tf.Tensor, change: tf.Tensor, *, add: tf.Tensor, forget: tf.Tensor) -> "Secants":
         """Remember one more secant in place of the oldest if `add`; forget all if `forget`."""
-        place = tf.where(add, self.count % self.depth, self.depth)[None, None]
+        slot = tf.where(add, self.count % self.depth, self.depth)[None, None]
 
         def put(ring: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_update(ring, place, choose(add, value, tf.zeros_like(value))[None])
+            return tf.tensor_scatter_nd_update(ring, slot, choose(add, value, tf.zeros_like(value))[None])
 
         count = tf.where(forget, 0, self.count + tf.cast(add, tf.int32))
         return Secants(put(self.steps, step), put(self.changes, change), count)
@@ -99,7 +99,7 @@ class Anderson(NamedTuple):
 
     secants: Secants
     fraction: tf.Tensor  # β, at most the damping, []
-    follows: tf.Tensor  # the candidate follows the iterate at once: their updates can be compared, []
+    follows: tf.Tensor  # the candidate comes directly after the iterate: their updates are comparable, []
     is_plain: tf.Tensor  # the candidate is not accelerated, []
 
     @classmethod

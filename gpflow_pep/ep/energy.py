@@ -13,6 +13,7 @@ derivatives of SVGP's bound at q.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,21 +21,30 @@ from ..engine import InducingPosterior, OldPosteriorSite, SiteSums
 from ..maths.linalg import cholesky_adjoint, inverse_of_product, symmetric_product
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import derivatives
-from ..tilted import log_partition
-from .cavity import Site, cavity_of_f, cavity_of_w, marginals, project_mean
-from .rows import LatentRows, PriorRows, project
-from .sweep import Iterate, Problem
+from ..tilted import Observations, log_partition
+from .sweep import (
+    Iterate,
+    LatentRows,
+    PriorRows,
+    Problem,
+    Site,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    project,
+    project_mean,
+    take_pair,
+)
 
 
 def energy_derivatives(
     problem: Problem,
     tape: tf.GradientTape,
     iterate: Iterate,
-    variables: Sequence[tf.Variable],
     likelihood_variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
     """
-    Compute the derivatives of the energy at converged sites, one for each of `variables`.
+    Compute the derivatives of the energy at converged sites, one for each of the problem's variables.
 
     With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
@@ -42,22 +52,24 @@ def energy_derivatives(
 
     and V_bar V' of all rows together is -P A + b (c - A b)' - 2 V diag(d_bar) V'.
 
-    :param problem: its rows must be differentiable in `variables`.
     :param tape: the tape that recorded how the problem was made.
     :param iterate: the converged sites.
-    :param likelihood_variables: the likelihood's own among `variables`.
+    :param likelihood_variables: the subset that belongs to the likelihood.
     """
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
     b, P = tf.squeeze(q.b, -1), inverse_of_product(q.LB)
-    sources = [*rows.inputs, *variables]
-    own = [number for number, variable in enumerate(variables) if _is_one_of(variable, likelihood_variables)]
+    inputs = rows.prior.inputs
+    variables = problem.variables or ()
+    sources = [*inputs, *variables]
+    of_likelihood = {variable.ref() for variable in likelihood_variables}
+    own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        here, pull_back = problem.projected.watched(chunk)
+        here, pull_back = problem.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*rows.take_pair(iterate.sites, chunk)), rows.alpha(chunk)
-        d1, d2 = rows.take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
+        site, alpha = Site(*take_pair(iterate.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)
@@ -70,29 +82,24 @@ def energy_derivatives(
             w = cavity_of_w(marginals(q, V), site, alpha)
             one = tf.ones_like(mean[:1])
             by_likelihood = problem.rule.log_partition_vjp(
-                cavity_of_f(w, here), rows.observations(chunk), alpha, one, [variables[number] for number in own]
+                cavity_of_f(w, here), Observations(*chunk.data), alpha, one, [variables[number] for number in own]
             )
             for number, slope in zip(own, by_likelihood, strict=True):
-                pulled[len(rows.inputs) + number] += slope
+                pulled[len(inputs) + number] += slope
         return symmetric_product(Vd, V), tf.reduce_sum(d_bar * d) / scale, *pulled
 
     zeros = tuple(map(tf.zeros_like, sources))
     VdV, scale_bar, *direct = rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
     VV = tf.matmul(q.b, c - A @ q.b, transpose_b=True) - P @ A
     Kuu_bar = cholesky_adjoint(L, 2.0 * VdV - _shared(VV, L))
-    num_inputs = len(rows.inputs)
-    values = [problem.Kuu, *rows.inputs, scale, problem.terms]
-    bars = [Kuu_bar, *direct[:num_inputs], scale_bar, tf.ones_like(problem.terms)]
+    values = [problem.Kuu, *inputs, scale, problem.terms]
+    bars = [Kuu_bar, *direct[: len(inputs)], scale_bar, tf.ones_like(problem.terms)]
     if old is not None:
         A_bar = -0.5 * (P + tf.matmul(q.b, q.b, transpose_b=True))
         values += old
         bars += OldPosteriorSite(A_bar, q.b, tf.ones_like(old.terms))
     indirect = derivatives(tape, values, variables, bars)
-    return [one + other for one, other in zip(indirect, direct[num_inputs:], strict=True)]
-
-
-def _is_one_of(variable: tf.Variable, variables: Sequence[tf.Variable]) -> bool:
-    return any(variable is other for other in variables)
+    return [one + other for one, other in zip(indirect, direct[len(inputs) :], strict=True)]
 
 
 def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
@@ -102,8 +109,8 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: the cavities of whole
-    sites, whatever alpha.
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: cavities that
+    remove a whole site, for any alpha.
 
     :param sites: [N, 2, C].
     :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
@@ -112,20 +119,20 @@ def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> t
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here = projected(chunk)
-        w = cavity_of_w(marginals(q, here.V), Site(*rows.take_pair(sites, chunk)), one)
+        w = cavity_of_w(marginals(q, here.V), Site(*take_pair(sites, chunk)), one)
         message = "q without the site of an observation is not proper. Try: a smaller alpha. The smallest 1 - τ s is"
         ratio = asserted(w.ratio, w.ratio > 0.0, message, tf.reduce_min(w.ratio))
-        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), rows.observations(chunk), one).log_partition
+        density = rule.moments(cavity_of_f(w._replace(ratio=ratio), here), Observations(*chunk.data), one).log_partition
         return (tf.reduce_sum(density, axis=0),)
 
-    return rows.concatenate(part, q.L.dtype, [[None]])[0]
+    return rows.chunked.concatenate(part, q.L.dtype, [[None]])[0]
 
 
 def minibatch_objective(
     problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return a value with derivatives that estimate the energy's, in the hyperparameters, []. It has no other meaning.
+    Return a surrogate whose gradient estimates the gradient of the energy, []. Its value has no meaning.
 
     Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
     distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is
@@ -135,12 +142,12 @@ def minibatch_objective(
     :param site: the sites of its rows.
     :param q: held fixed.
     """
-    chunk = batch.only_chunk
-    projected = project(problem.L, batch(chunk, *batch.inputs), problem.scale)
+    chunk: Any = batch.chunked.only_chunk
+    projected = project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)
     alpha, marginal = batch.alpha(chunk), marginals(q, projected.V)
     w = cavity_of_w(marginal, site, alpha)
     w = w._replace(mean=tf.stop_gradient(w.mean), variance=tf.stop_gradient(w.variance))
-    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), batch.observations(chunk), alpha)
+    log_Z = log_partition(problem.rule, cavity_of_f(w, projected), Observations(*chunk.data), alpha)
     bilinear = site.linear * marginal.mean - 0.5 * site.precision * (marginal.variance + tf.square(marginal.mean))
     weight = tf.cast(num_data, bilinear.dtype) / tf.cast(tf.shape(bilinear)[1], bilinear.dtype)
     objective = weight * (tf.reduce_sum(bilinear) + tf.reduce_sum(log_Z)) + problem.terms

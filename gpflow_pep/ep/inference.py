@@ -10,11 +10,9 @@ import tensorflow as tf
 from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
-from .cavity import Site
 from .energy import energy_derivatives, minibatch_objective
-from .rows import LatentRows, ProjectedRows
 from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
-from .sweep import Problem, sum_sites, sweep
+from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
     "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
@@ -110,7 +108,7 @@ class Inference:
 
     def solve(self, interrupt_after: int | None = None) -> Solution:
         """
-        Run the solver, from the current sites; these stay.
+        Run the solver from the current sites without assigning the result.
 
         :param interrupt_after: sweeps after which the solver stops; None: never.
         """
@@ -145,33 +143,24 @@ class Inference:
             sums = SiteSums(self.problem.L, tf.identity(iterate.A), tf.identity(iterate.c))
         return UpdatedPosterior(iterate.sites, log_evidence, sums.with_old(self.problem.old))
 
-    def converge(self) -> UpdatedPosterior:
-        """Update the sites until they have converged, and assign them and their status."""
-        return self.accept(self.solve())
-
     def energy_and_gradient(
-        self, tape: tf.GradientTape, variables: Sequence[tf.Variable], likelihood_variables: Sequence[tf.Variable]
+        self, tape: tf.GradientTape, likelihood_variables: Sequence[tf.Variable]
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """
-        Converge the sites as :meth:`converge` does; return the energy and its derivatives in `variables`.
+        Converge and assign the sites; return the energy and its derivatives in the problem's variables.
 
         :param tape: the tape that recorded how the problem was made.
-        :param likelihood_variables: the likelihood's own among `variables`.
+        :param likelihood_variables: the subset that belongs to the likelihood.
         """
-        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L), variables=variables)
+        problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         solution = inference.solve()
         log_evidence = inference.accept(solution).log_evidence
-        return log_evidence, energy_derivatives(problem, tape, solution.iterate, variables, likelihood_variables)
-
-    def sum_sites(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute A and c of all sites."""
-        problem = self.problem
-        return sum_sites(problem.rows, problem.projected, self.sites.stacked(), problem.L)
+        return log_evidence, energy_derivatives(problem, tape, solution.iterate, likelihood_variables)
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
-        Update the sites of some rows by the fraction `damping`, and the sums of all sites with them.
+        Update the sites of some rows by the fraction `damping`, and the sums over all sites.
 
         Sites with an improper cavity, and rows whose update is not finite, are not updated. The fraction is halved
         until B is positive definite, or set to 0.
@@ -179,13 +168,13 @@ class Inference:
         :param rows: the rows.
         :param indices: their numbers, [n].
         """
-        problem, sites = self.problem, self.sites
-        projected, total = ProjectedRows(rows, sums.L, problem.scale, keep=False), sums.with_old(problem.old)
+        problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
+        total = sums.with_old(problem.old)
         values = tf.stack([tf.gather(variable, indices) for variable in (sites.precision, sites.linear)], axis=1)
-        swept = sweep(rows, projected, problem.rule, values, total.posterior())
+        swept = sweep(problem, values, total.posterior())
         finite = tf.reduce_all(tf.math.is_finite(swept.update), axis=[1, 2], keepdims=True)  # of each row
         update = tf.where(finite, swept.update, tf.zeros_like(swept.update))
-        A, c = sum_sites(rows, projected, update, sums.L)
+        A, c = sum_sites(problem, update)
 
         def is_improper(fraction: tf.Tensor) -> tf.Tensor:
             return ~total.plus(fraction * A, fraction * c).is_proper() & (fraction > 0.0)
@@ -210,7 +199,7 @@ class Inference:
             sums = self.update_some(self.batch(indices), indices, SiteSums(self.problem.L, A, c), damping)
             return first + size, sums.A, sums.c
 
-        start = (tf.constant(0), *self.sum_sites())
+        start = (tf.constant(0), *sum_sites(self.problem, self.sites.stacked()))
         tf.while_loop(lambda first, *_: first < tf.size(order), step, start, parallel_iterations=1)
 
     def minibatch(

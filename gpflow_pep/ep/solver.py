@@ -1,4 +1,4 @@
-"""Sweeps until the sites have converged, in one compiled loop; nothing improper is ever accepted.
+"""Sweeps until the sites have converged, in one compiled loop; improper sites are always rejected.
 
 All sites are updated from the same q: a loop of three methods, each with a small state of its own.
 
@@ -17,7 +17,7 @@ import tensorflow as tf
 from ..runtime.distribution import Workers
 from ..runtime.tracing import on_demand
 from .anderson import Anderson, Step
-from .newton import PATIENCE, Newton, ends_probing, probe
+from .newton import LEAST_DEPTH, SMALLEST_STEP, ends_probing, is_acceptable, probe
 from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate
 
 SWEEPING, PROBING, NEWTON_STEP = range(3)
@@ -30,13 +30,14 @@ Status of the loop: running; converged; max_sweeps reached (LIMIT); no update is
 
 SMALLEST_FRACTION = 1e-4
 """The least fraction of an update: the sites stay if a smaller one is rejected."""
-# The first sweeps from empty sites if a power is small: down to this change, and so many of them at most. Tilted
-# distributions may be inaccurate then.
+# Preliminary sweeps from empty sites, if a power is small, stop below this change or after this many. Their tilted
+# distributions may be inaccurate.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
 _ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
 _MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
-_FEW_SWEEPS = 10  # sweeps at a time, which need not converge, but must go on: the change may grow before it falls
+_PATIENCE = 30  # sweeps that do not halve the change before Newton's method begins; twice as many after it failed
+_FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
 class ConvergenceOptions(NamedTuple):
@@ -71,6 +72,21 @@ class Attempt(NamedTuple):
     is_valid: tf.Tensor  # there is an accepted iterate
     preliminary: tf.Tensor  # these are the first sweeps from empty sites
     halvings: tf.Tensor  # of initial sites that are improper
+    change: tf.Tensor  # the change when it was last halved, []
+    stalled: tf.Tensor  # sweeps since then
+    patience: tf.Tensor  # stalled sweeps allowed before Newton steps start
+
+    @classmethod
+    def start(cls, number: tf.Tensor, dtype: tf.DType) -> "Attempt":
+        """Start the attempt of this number."""
+        inf, zero = tf.constant(np.inf, dtype), tf.constant(0)
+        return cls(number, tf.constant(False), tf.equal(number, 1), zero, inf, zero, tf.constant(_PATIENCE))
+
+    def after(self, change: tf.Tensor) -> "Attempt":
+        """Count an accepted sweep."""
+        halved = change < 0.5 * self.change
+        stalled = tf.where(halved, 0, self.stalled + 1)
+        return self._replace(stalled=stalled, change=tf.where(halved, change, self.change))
 
     def damping(self, options: ConvergenceOptions) -> tf.Tensor:
         """Return the largest fraction of an update that is taken, []."""
@@ -84,7 +100,7 @@ class Loop(NamedTuple):
     candidate: tf.Tensor  # [N, 2, C]
     kind: tf.Tensor  # of the candidate: SWEEPING, PROBING or NEWTON_STEP
     anderson: Anderson
-    newton: Newton
+    newton: tf.Tensor  # the fraction of Newton's step that is tried; 0 before the first, at the best sites, []
     best: Best
     attempt: Attempt
     sweeps: tf.Tensor
@@ -93,7 +109,7 @@ class Loop(NamedTuple):
 
     def returns_to_best(self) -> tf.Tensor:
         """Return whether the candidate is the best sites, from which Newton's method begins."""
-        return tf.equal(self.kind, NEWTON_STEP) & tf.equal(self.newton.size, 0.0)
+        return tf.equal(self.kind, NEWTON_STEP) & tf.equal(self.newton, 0.0)
 
 
 def converge(
@@ -109,8 +125,8 @@ def converge(
     Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
 
     :param num_data: N when this is traced, which decides how many secants are remembered.
-    :param fraction: the largest fraction of the first update to take; None: the damping. After a loop that ended at
-        its limit pass its last fraction: with few sweeps at a time, the same step would otherwise be repeated.
+    :param fraction: the largest fraction of the first update to take; None: the damping. To continue a loop that hit
+        max_sweeps, pass its last fraction: the same step would otherwise be repeated.
     :param interrupt_after: sweeps after which the loop is left as it is, RUNNING; None: never.
     """
     C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
@@ -120,7 +136,7 @@ def converge(
     _ = problem.projected  # computed outside of the loop
     is_empty = ~workers.any(tf.reduce_any(tf.not_equal(sites, 0.0)))
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
-    is_preliminary = is_empty & workers.any(tf.reduce_any(rows.alpha_of_all < PRELIMINARY_POWER))
+    is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
     fraction = options.damping if fraction is None else fraction
     first = Loop(
@@ -128,9 +144,9 @@ def converge(
         candidate=sites,
         kind=tf.constant(SWEEPING),
         anderson=Anderson.start(sites, fraction, options.damping, num_data * C),
-        newton=Newton.start(sites),
+        newton=zero,
         best=Best(sites, inf, -inf),
-        attempt=Attempt(number, tf.constant(False), is_preliminary, tf.constant(0)),
+        attempt=Attempt.start(number, dtype),
         sweeps=tf.constant(-1),
         final_status=tf.constant(RUNNING),
         status=tf.constant(RUNNING),
@@ -147,16 +163,16 @@ def converge(
 
 def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
-    # Sites that are given or returned to are evaluated as they are: converged sites stay so to the last digit.
+    # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
     evaluated, cavity_ratio = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
     probing = tf.equal(loop.kind, PROBING)
     # Branches that few loops ever take are compiled when they first run.
-    is_acceptable = on_demand(partial(_is_acceptable, problem.rows.all_workers))
+    accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
     by_newton = tf.cond(
         tf.equal(loop.kind, NEWTON_STEP),
-        lambda: is_acceptable(problem.is_bound, loop, evaluated),
+        lambda: accepts_step(problem.is_bound, loop.newton, loop.iterate, evaluated),
         lambda: tf.constant(True),
     )
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
@@ -168,10 +184,6 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
         lambda: _go_on(problem, options, loop, evaluated, accepted),
     )
     return following
-
-
-def _is_acceptable(workers: Workers, is_bound: tf.Tensor, loop: Loop, evaluated: Iterate) -> tf.Tensor:
-    return loop.newton.is_acceptable(workers, is_bound, loop.iterate, evaluated)
 
 
 def _go_on(problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor) -> Loop:
@@ -232,16 +244,16 @@ def _follow(
     preliminary_ends: tf.Tensor,
 ) -> Loop:
     """Go on after a sweep that was accepted: with Anderson's move, or with Newton's method if sweeps have stalled."""
-    iterate, attempt = loop.iterate, loop.attempt
+    iterate, attempt = loop.iterate, loop.attempt.after(loop.iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
-    newton = loop.newton.after(iterate)
-    enters = newton.begins(anderson) & (loop.sweeps < options.max_sweeps - 1)
+    enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
+    enters &= anderson.secants.depth >= LEAST_DEPTH
     following = choose(preliminary_ends, iterate.sites, iterate.sites + step.move(anderson.fraction))
     return loop._replace(
         candidate=choose(enters, loop.best.sites, following),
         kind=tf.where(enters, NEWTON_STEP, SWEEPING),
         anderson=anderson._replace(follows=~preliminary_ends),
-        newton=newton,
+        newton=tf.zeros_like(loop.newton),
         # After preliminary sweeps the sites are evaluated again.
         attempt=attempt._replace(is_valid=~preliminary_ends, preliminary=attempt.preliminary & ~preliminary_ends),
     )
@@ -266,24 +278,28 @@ def _recover(
     probed = loop._replace(
         candidate=choose(ends_probes, loop.iterate.sites + step.newton, nearby),
         kind=tf.where(ends_probes, NEWTON_STEP, PROBING),
-        newton=loop.newton.probed(step),
+        newton=tf.ones_like(loop.newton),
     )
-    stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop))
+    stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop, step))
     swept = choose(accepted, followed, _reject(options, loop))
     loop = choose(sweeping, swept, choose(probing, probed, stepped))
     return _end(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
-def _halve(options: ConvergenceOptions, loop: Loop) -> Loop:
+def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
     """Try half of a Newton step; go back to sweeps if that is too small."""
-    newton, fails = loop.newton.halved()
-    sites, anderson = loop.iterate.sites, loop.anderson
-    fraction = tf.where(fails, loop.attempt.damping(options), anderson.fraction)
+    size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.sites, loop.anderson, loop.attempt
+    fails = size < SMALLEST_STEP
+    fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
     return loop._replace(
-        candidate=choose(fails, sites, sites + newton.size * newton.step),
+        candidate=choose(fails, sites, sites + size * step.newton),
         kind=tf.where(fails, SWEEPING, NEWTON_STEP),
         anderson=anderson._replace(fraction=fraction, follows=anderson.follows & ~fails),
-        newton=newton,
+        newton=size,
+        attempt=attempt._replace(
+            stalled=tf.where(fails, 0, attempt.stalled),
+            patience=tf.where(fails, 2 * attempt.patience, attempt.patience),
+        ),
     )
 
 
@@ -291,15 +307,14 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     """Go on after a sweep that was rejected; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
-    kept = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
+    shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
     stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
     update = loop.iterate.sites + anderson.fraction * loop.iterate.update
     return loop._replace(
-        candidate=choose(is_valid, update, kept * loop.candidate),
+        candidate=choose(is_valid, update, shrink * loop.candidate),
         anderson=anderson,
-        newton=loop.newton._replace(stalled=loop.newton.stalled + 1),
-        attempt=loop.attempt._replace(halvings=halvings),
+        attempt=loop.attempt._replace(halvings=halvings, stalled=loop.attempt.stalled + 1),
         status=tf.where(stuck & tf.equal(improper, RUNNING), STUCK, improper),
     )
 
@@ -311,7 +326,7 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     If the sites have not converged, end at the best sites seen, unless `max_sweeps` is small. If none were proper,
     evaluate empty sites in the end, or preliminary sites.
     """
-    attempt, anderson, newton, iterate = loop.attempt, loop.anderson, loop.newton, loop.iterate
+    attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
     has_best = loop.best.change < np.inf
     is_accurate = attempt.is_valid & ~attempt.preliminary
     out = tf.equal(loop.status, RUNNING) & (loop.sweeps >= options.max_sweeps)
@@ -327,9 +342,8 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
     last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.sites, empty))
-    number = attempt.number + tf.cast(restarts, tf.int32)
-    again = Attempt(number, tf.constant(False), tf.equal(number, 1), tf.constant(0))
-    inf = tf.constant(np.inf, newton.change.dtype)
+    again = Attempt.start(attempt.number + tf.cast(restarts, tf.int32), iterate.change.dtype)
+    inf = tf.constant(np.inf, iterate.change.dtype)
     return loop._replace(
         iterate=iterate._replace(change=tf.where(restarts, inf, iterate.change)),
         candidate=choose(restarts, empty, choose(returns, last, loop.candidate)),
@@ -337,11 +351,6 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
         anderson=anderson._replace(
             fraction=tf.where(restarts, again.damping(options), anderson.fraction),
             follows=anderson.follows & ~restarts & ~returns,
-        ),
-        newton=newton._replace(
-            stalled=tf.where(restarts, 0, newton.stalled),
-            patience=tf.where(restarts, PATIENCE, newton.patience),
-            change=tf.where(restarts, inf, newton.change),
         ),
         attempt=choose(restarts, again, attempt._replace(preliminary=attempt.preliminary & ~returns)),
         final_status=tf.where(returns, status, loop.final_status),

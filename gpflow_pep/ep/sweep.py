@@ -1,30 +1,173 @@
-"""One sweep over all rows under a fixed q: updates of the sites, and both parts of the energy.
+"""Rows, cavities, sites, and one sweep over all rows under a fixed q: updates of the sites, and the energy; O(N M²).
 
-Cost O(n M²) a chunk of n rows. See :mod:`.cavity` for the algebra of one row.
+Whitened, u = L v and w = V'v, V = L^-1 Kuf, is the part of f that u determines: f = w + m(x) + N(0, d), with d the
+variance of f given u (times the scale of T-PEP). A site is exp(h w - τ w²/2) (JMLR 18(104), sec. 3.8 and app. F). Its
+precision τ may be negative, as long as all cavities and B = I + V diag(τ) V' are proper. C latent functions lead:
+[C, ...].
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gpflow.mean_functions import MeanFunction
 
-from ..engine import InducingPosterior, OldPosteriorSite, SiteSums, log1p_ratio, precision_B
-from ..maths.linalg import symmetric_product
-from ..tilted import Tilted, TiltedRule
-from .cavity import CavityOfW, Marginals, Site, accumulate_linear, cavity_of_f, cavity_of_w, marginals, matching_site
-from .rows import LatentRows, ProjectedRows
+from ..engine import (
+    InducingPosterior,
+    OldPosteriorSite,
+    Prior,
+    SiteSums,
+    conditional_variance_of_f,
+    log1p_ratio,
+    precision_B,
+    watched,
+)
+from ..engine.chunks import ChunkedData
+from ..maths.linalg import column_products, symmetric_product
+from ..runtime.distribution import ONE_PROCESS, Workers
+from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
+_SMALLEST_VARIANCE = 1e-30  # of a cavity, also if the prior's is 0: the likelihood is nearly constant over it
 PRELIMINARY_POWER = 0.5
 """The least power of preliminary sweeps: at 0 derivatives may be huge, or infinite, under the prior."""
-# Tilted distributions are integrated to 1e-8 of themselves, or of this: 1e-12 of log Z, a mean or a variance.
+# Tilted distributions are integrated to 1e-8 of themselves, or of this for smaller values: 1e-12 of log Z, say.
 _NEGLIGIBLE = 1e-4
 # Rounding may lower a bound by these fractions of its value and of the terms that cancel in it; but at least by this
 # many eps, which is more in single precision only.
 _SLACK, _ROUNDING = 1e-9, 1e-12
 _SLACK_IN_EPS, _ROUNDING_IN_EPS = 100.0, 10.0
+
+
+class PriorRows(NamedTuple):
+    """The prior of n rows, whose C latent functions share one covariance or have one each."""
+
+    Kuf: tf.Tensor  # Covariance of u with f, [M, n] or [C, M, n]
+    Kff_diag: tf.Tensor  # Prior variances of f, [n] or [C, n]
+    mean: tf.Tensor  # Mean function m(x), [C, n]
+
+
+class Projected(NamedTuple):
+    """n rows given u = L v: f = w + m(x) + N(0, d), w = V'v."""
+
+    V: tf.Tensor  # L^-1 Kuf, [M, n] or [C, M, n]
+    conditional_variance: tf.Tensor  # d, the variance of f given u times the scale of T-PEP, [n] or [C, n]
+    mean: tf.Tensor  # m(x), [C, n]
+
+
+# From derivatives in the rows' prior to derivatives in the inputs of all rows and in variables.
+PullBack = Callable[[PriorRows], tuple[tf.Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class LatentRows:
+    """The rows of a model, chunk by chunk."""
+
+    chunked: ChunkedData
+    powers: tf.Tensor  # α of all rows [], or one for each row [N]
+    prior: Prior
+    mean_function: MeanFunction
+    num_latent_gps: int
+    all_workers: Workers = ONE_PROCESS  # among which the rows are divided
+
+    def __call__(self, chunk: Any, *inputs: tf.Tensor) -> PriorRows:
+        """Compute the prior of one chunk from `inputs`."""
+        X, _ = chunk.data  # [n, D]
+        return PriorRows(self.prior.Kuf(X, *inputs), self.prior.variances(X, *inputs), tf.transpose(self.mean(chunk)))
+
+    def mean(self, chunk: Any) -> tf.Tensor:
+        """Compute m(x) of one chunk's rows, [n, C]."""
+        X, _ = chunk.data
+        return tf.broadcast_to(self.mean_function(X), [tf.shape(X)[0], self.num_latent_gps])
+
+    def alpha(self, chunk: Any) -> tf.Tensor:
+        """Return the power of one chunk's rows, [] or [n]."""
+        return self.powers if self.powers.shape.rank == 0 else chunk.take(self.powers)
+
+    def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Sum what `part` returns for each chunk of all workers, tensors of the shapes of `zero`."""
+        return self.all_workers.sums(self.chunked.sum(part, zero))
+
+
+def take_pair(values: tf.Tensor, chunk: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a chunk of `values` [N, 2, C] as two tensors [C, n]."""
+    first, second = tf.unstack(tf.transpose(chunk.take(values), [1, 2, 0]))
+    return first, second
+
+
+def project(L: tf.Tensor, prior: PriorRows, scale: tf.Tensor) -> Projected:
+    """Condition the rows on u, Kuu = L L'; the conditional variance is multiplied by `scale`."""
+    V = tf.linalg.triangular_solve(L, prior.Kuf)
+    return Projected(V, scale * conditional_variance_of_f(prior.Kff_diag, V, L), prior.mean)
+
+
+class Site(NamedTuple):
+    """Natural parameters of the sites of n rows, [C, n] each."""
+
+    precision: tf.Tensor  # τ
+    linear: tf.Tensor  # h, precision times mean
+
+
+class Marginals(NamedTuple):
+    """Moments of w under q, [C, n] each."""
+
+    mean: tf.Tensor  # μ
+    variance: tf.Tensor  # s
+
+
+class CavityOfW(NamedTuple):
+    """Moments of w under q without the fraction α of a site, [C, n] each."""
+
+    ratio: tf.Tensor  # r = 1 - α τ s, the marginal's variance over the cavity's; the cavity is proper if r > 0
+    mean: tf.Tensor
+    variance: tf.Tensor
+
+
+def marginals(q: InducingPosterior, V: tf.Tensor) -> Marginals:
+    """Compute mean and variance of w = V'v under q(v)."""
+    T = tf.linalg.triangular_solve(q.LB, V)  # [C, M, n]
+    return Marginals(project_mean(V, tf.squeeze(q.b, -1)), column_products(T, T))
+
+
+def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Compute V'b of every latent function, [C, n]; V is [M, n] if they share it or [C, M, n], b is [C, M]."""
+    return tf.matmul(b, V) if V.shape.rank == 2 else tf.linalg.matvec(V, b, transpose_a=True)
+
+
+def accumulate_linear(V: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Compute V values of every latent function, [C, M]; the values are [C, n]."""
+    return tf.matmul(values, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, values)
+
+
+def cavity_of_w(marginal: Marginals, site: Site, alpha: tf.Tensor) -> CavityOfW:
+    """Compute N(w; (μ - α h s)/r, s/r); if r is not positive, return the marginal itself."""
+    ratio = 1.0 - alpha * site.precision * marginal.variance
+    improper = ratio <= 0.0
+    safe = tf.where(improper, tf.ones_like(ratio), ratio)
+    linear = tf.where(improper, tf.zeros_like(ratio), alpha * site.linear)
+    return CavityOfW(ratio, (marginal.mean - linear * marginal.variance) / safe, marginal.variance / safe)
+
+
+def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
+    """Add the variance given u: N(f; m(x) + mean, d + variance), [C, n]."""
+    variance = w.variance + rows.conditional_variance
+    return Cavity(w.mean + rows.mean, tf.maximum(variance, _SMALLEST_VARIANCE))
+
+
+def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
+    """
+    Return the site whose α-th power, times the cavity of w, has the moments that the tilted distribution gives w.
+
+        τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
+
+    The denominator, the tilted variance of w over s, is (d + s ratio)/(d + s), without cancellation.
+    """
+    _, d1, d2, ratio = tilted
+    total = tf.maximum(conditional_variance + w.variance, _SMALLEST_VARIANCE)
+    factor = total / tf.maximum(conditional_variance + w.variance * ratio, _SMALLEST_VARIANCE * ratio)
+    return Site(-d2 * factor, (d1 - w.mean * d2) * factor)
 
 
 @dataclass(frozen=True)
@@ -43,9 +186,35 @@ class Problem:
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
 
     @cached_property
-    def projected(self) -> ProjectedRows:
-        """The rows given u; must be read before a loop is traced that reads it."""
-        return ProjectedRows(self.rows, self.L, self.scale, keep=self.keep, variables=self.variables)
+    def projected(self) -> Callable[[Any], Projected]:
+        """From a chunk to its rows given u, kept or recomputed; access it before tracing a loop that uses it."""
+        only = self._only
+        if only is not None:
+            return lambda _: only[0]
+        if not self.keep:
+            return self._project
+        kept = self.rows.chunked.keep(self._project, self.L.dtype, len(Projected._fields))
+        return lambda chunk: Projected(*kept(chunk))
+
+    def _project(self, chunk: Any) -> Projected:
+        return project(self.L, self.rows(chunk, *self.rows.prior.inputs), self.scale)
+
+    def watched(self, chunk: Any) -> tuple[Projected, PullBack]:
+        """Return the rows of one chunk given u, and how to differentiate them once, also in the variables."""
+        return self._watch(chunk) if self._only is None else self._only
+
+    @cached_property
+    def _only(self) -> tuple[Projected, PullBack] | None:
+        """The rows of a single chunk that will be differentiated: computed once for all."""
+        chunk = self.rows.chunked.only_chunk
+        return None if chunk is None or self.variables is None else self._watch(chunk)
+
+    def _watch(self, chunk: Any) -> tuple[Projected, PullBack]:
+        inputs = self.rows.prior.inputs
+        prior, pull_back = watched(self.rows, chunk, inputs, [*inputs, *(self.variables or ())])
+        is_kept = self.keep and self.rows.chunked.only_chunk is None
+        projected = self.projected(chunk) if is_kept else project(self.L, prior, self.scale)
+        return projected, pull_back
 
 
 class Iterate(NamedTuple):
@@ -67,7 +236,7 @@ class Iterate(NamedTuple):
         return normalized(change, self.mean, self.variance)
 
     def rounding(self) -> tf.Tensor:
-        """By how much rounding may change the energy."""
+        """Return a bound on the rounding error of the energy."""
         eps = float(np.finfo(self.log_evidence.dtype.as_numpy_dtype).eps)
         slack, rounding = max(_SLACK, _SLACK_IN_EPS * eps), max(_ROUNDING, _ROUNDING_IN_EPS * eps)
         return slack * tf.abs(self.log_evidence) + rounding * self.canceling
@@ -106,29 +275,27 @@ def normalized(change: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Te
     return tf.stack([precision * variance, (linear - mean * precision) * tf.sqrt(variance)], axis=-2)
 
 
-def sum_sites(
-    rows: LatentRows, projected: ProjectedRows, sites: tf.Tensor, L: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Compute A = V diag(τ) V' [C, M, M] and c = V h [C, M, 1] of all sites [N, 2, C]."""
+    C, projected = problem.rows.num_latent_gps, problem.projected
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        V, (precision, linear) = projected(chunk).V, rows.take_pair(sites, chunk)
+        V, (precision, linear) = projected(chunk).V, take_pair(sites, chunk)
         Vt = V * tf.expand_dims(precision, 1)  # [C, M, n]
-        C = rows.num_latent_gps
         each = V if V.shape.rank == 3 else tf.expand_dims(V, 0) if C == 1 else tf.broadcast_to(V, tf.shape(Vt))
         return symmetric_product(Vt, each), tf.expand_dims(accumulate_linear(V, linear), -1)
 
-    zero = tf.zeros_like(L) + tf.zeros([rows.num_latent_gps, 1, 1], L.dtype)
-    A, c = rows.sum_over_chunks(part, (zero, zero[..., :1]))
+    zero = tf.zeros_like(problem.L) + tf.zeros([C, 1, 1], problem.L.dtype)
+    A, c = problem.rows.sum_over_chunks(part, (zero, zero[..., :1]))
     return A, c
 
 
 def sweep(
-    rows: LatentRows,
-    projected: ProjectedRows,
-    rule: TiltedRule,
+    problem: Problem,
     sites: tf.Tensor,
     q: InducingPosterior,
+    *,
+    least_power: tf.Tensor | float = 0.0,
     negligible: tf.Tensor | float = 0.0,
     shift: tf.Tensor | None = None,
 ) -> Sweep:
@@ -136,18 +303,21 @@ def sweep(
     Sweep over all rows, all under the same q.
 
     :param sites: [N, 2, C].
+    :param least_power: smaller powers are raised to it.
     :param shift: e [M]: the means of all sites of a row, h/τ, are first shifted by V'e.
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
+    rows, projected, rule = problem.rows, problem.projected, problem.rule
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        here, site, alpha = projected(chunk), Site(*rows.take_pair(sites, chunk)), rows.alpha(chunk)
+        here, site = projected(chunk), Site(*take_pair(sites, chunk))
+        alpha = tf.maximum(rows.alpha(chunk), least_power)
         if shift is not None:
             shifted = site.linear + site.precision * tf.linalg.matvec(here.V, shift, transpose_a=True)
             site = site._replace(linear=shifted)
         marginal = marginals(q, here.V)
         w = cavity_of_w(marginal, site, alpha)
-        tilted = rule.moments(cavity_of_f(w, here), rows.observations(chunk), alpha, negligible)
+        tilted = rule.moments(cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible)
         target = matching_site(w, here.conditional_variance, tilted)
         # Without a proper cavity there is nothing to match.
         proper = w.ratio > 0.0
@@ -157,7 +327,7 @@ def sweep(
         return tf.transpose(by_row, [2, 0, 1]), tf.expand_dims(terms, 0)
 
     shapes = ([None, 8, rows.num_latent_gps], [None])
-    by_row, terms = rows.concatenate(part, q.L.dtype, shapes)
+    by_row, terms = rows.chunked.concatenate(part, q.L.dtype, shapes)
     mean, variance, ratio, linear = tf.unstack(by_row[:, 4:], axis=1)
     sites = sites if shift is None else tf.stack([sites[:, 0], linear], axis=1)
     over = rows.all_workers
@@ -178,7 +348,7 @@ def row_terms(marginal: Marginals, site: Site, w: CavityOfW, tilted: Tilted, alp
 
 
 def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
-    """Compute the other part, the integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
+    """Compute the Gaussian integral over v: c'B^-1 c/2 - log|B|/2, summed over latent functions, []."""
     return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
@@ -190,7 +360,7 @@ def evaluate(
 
     :return: the iterate, and the smallest ratio of a marginal's and a cavity's variance.
     """
-    A, c = sum_sites(problem.rows, problem.projected, sites, problem.L)
+    A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
     workers = problem.rows.all_workers
@@ -201,9 +371,8 @@ def evaluate(
         q, c, shift = _without_common_shift(q, A, c, may_shift)
         total = total._replace(c=c)
     least = tf.where(preliminary, tf.constant(PRELIMINARY_POWER, LB.dtype), 0.0)
-    rows = problem.rows.with_alpha(lambda alpha: tf.maximum(alpha, least))
     negligible = tf.where(preliminary, tf.constant(np.inf, LB.dtype), _NEGLIGIBLE)
-    swept = sweep(rows, problem.projected, problem.rule, sites, q, negligible=negligible, shift=shift)
+    swept = sweep(problem, sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]
     of_marginals = swept.mean, swept.variance
@@ -223,7 +392,7 @@ def _without_common_shift(
     b = V d1 at converged sites. Only the prior opposes a common shift, and the sites' precisions resist its decay: the
     number of sweeps grows with the ratio of the prior's and q's variance. With P the mean of B^-1, shifting by
     e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little if q is narrow, all of it if q is as wide as the
-    prior. If q is much wider, that would be more than before, and nothing is shifted.
+    prior. If q is much wider, the shift would increase the mean, so none is applied.
     """
 
     def narrowed(b: tf.Tensor) -> tf.Tensor:

@@ -71,10 +71,9 @@ class PEPClassifier(PEP):
         if likelihood is None:
             if Workers.of_strategy() is not None:
                 raise ValueError(
-                    "likelihood must be given with several workers, each of which sees its own labels only."
+                    "likelihood must be given with several workers, because no single worker sees all labels."
                 )
             data = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
-            _refuse_one_hot(data)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
@@ -99,26 +98,23 @@ class PEPClassifier(PEP):
         )
 
 
-def _refuse_one_hot(data: RegressionData | DatasetRows) -> None:
-    """Refuse one column for each class: the columns would be labels of two classes each, independent of each other."""
-    batches = data.dataset if isinstance(data, DatasetRows) else [data]
-    if columns(data)[1] == 1 or not all(_is_one_hot(np.asarray(Y)) for _, Y in batches):
-        return
-    raise ValueError(
-        "data[1] (Y) must be one column of labels if likelihood is None, got rows that each hold a single 1: give "
-        "np.argmax(Y, axis=1)[:, None]; or, for several outputs with two classes each, likelihood=Probit()."
-    )
-
-
-def _is_one_hot(Y: AnyNDArray) -> bool:
-    return bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
-
-
 def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:
-    """All labels in ascending order."""
-    batches = data.dataset if isinstance(data, DatasetRows) else [data]
-    labels: AnyNDArray = np.unique(np.concatenate([np.unique(Y) for _, Y in batches]))
-    return labels
+    """
+    Return all labels in ascending order.
+
+    :raises ValueError: for one-hot labels, which would be read as independent binary outputs.
+    """
+    found, one_hot = [], columns(data)[1] > 1
+    for _, Y in data.dataset if isinstance(data, DatasetRows) else [data]:
+        Y = np.asarray(Y)
+        found.append(np.unique(Y))
+        one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())
+    if one_hot:
+        raise ValueError(
+            "data[1] (Y) must be one column of labels if likelihood is None, got rows that each hold a single 1: give "
+            "np.argmax(Y, axis=1)[:, None]; or, for several outputs with two classes each, likelihood=Probit()."
+        )
+    return np.unique(np.concatenate(found))
 
 
 def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:

@@ -19,8 +19,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Prior, SiteSums, conditional_variance_of_f
-from ..ep.cavity import project_mean
-from ..ep.rows import Projected
+from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted

@@ -1,9 +1,11 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -29,34 +31,30 @@ from ..ep import (
     UpdatedPosterior,
     leave_one_out,
     status_before_updates,
+    sum_sites,
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
 from ..runtime.checks import asserted, warn, with_plain_errors
-from ..runtime.custom_gradients import (
-    derivatives,
-    may_be_recorded,
-    once_differentiable,
-    recording_is_stopped,
-    unrecorded,
-)
+from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
-from ..runtime.distribution import check_disjoint, local_variable
-from ..runtime.tracing import compiled, no_autograph, refuse_xla
-from ..runtime.transactions import lock_of
+from ..runtime.distribution import ONE_PROCESS, check_disjoint, local_variable
+from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
 
-_KEPT = 2**23  # entries of V = L^-1 Kuf that are kept between sweeps (64 MB); a larger V is recomputed
+_MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
 _ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
-_EAGER_SWEEPS = 40  # of one chunk, without a graph: together they take less time than tracing one
+_EAGER_SWEEPS = 40  # of one chunk run eagerly first: they take less time than tracing a graph
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
     "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
 _ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
+_LOCKS = WeakKeyDictionary[tf.Module, Any]()
+_MAKING_LOCKS = threading.Lock()
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 
 
@@ -67,6 +65,16 @@ class Surrogate(NamedTuple):
     """y, [N, C]."""
     noise_variance: tf.Tensor
     """v, [N, C]."""
+
+
+def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
+    """Make the attribute for an option of the solver, which a variable holds."""
+
+    def assign(model: "PEP", value: Any) -> None:
+        getattr(model._options, name).assign(checked(value, name))
+
+    doc = f"{meaning} Compiled functions see a new value."
+    return property(lambda model: getattr(model._options, name).numpy().item(), assign, doc=doc)
 
 
 class PEP(SparseGP):
@@ -166,11 +174,12 @@ class PEP(SparseGP):
             num_data = int(held.num_data)
             first = next(iter(held.dataset))
         else:
-            held = self._checked_observations(data, likelihood)
+            held = validation.regression_data(data)
+            check_observations(likelihood, held[1])
             num_data, first = len(held[0]), tuple(map(tf.constant, held))
         C = latent_functions(likelihood, columns(held)[1])
         rule.check(Observations(*first), C)
-        powers = validation.power(alpha, num_data, "row")
+        powers = self._checked_powers(alpha, num_data)
         super().__init__(
             held,
             kernel,
@@ -198,6 +207,10 @@ class PEP(SparseGP):
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
 
+    def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
+        """Check the constructor's argument and return it, [] or [N]."""
+        return validation.power(alpha, num_rows, "row")
+
     @property
     def alpha(self) -> tf.Variable:
         """
@@ -213,35 +226,12 @@ class PEP(SparseGP):
         if powers.ndim != self._alpha.shape.rank:
             kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
             given = f"an array of shape {list(powers.shape)}" if powers.ndim else "one number"
-            raise ValueError(f"alpha must stay {kept}, as it was given to the constructor, got {given}.")
+            raise ValueError(f"alpha must stay {kept}, as in the constructor, got {given}.")
         self._alpha.assign(powers)
 
-    @property
-    def tol(self) -> float:
-        """Convergence tolerance of the sites; see the constructor. Compiled functions see a new value."""
-        return float(self._options.tol)
-
-    @tol.setter
-    def tol(self, tol: float) -> None:
-        self._options.tol.assign(validation.positive_number(tol, "tol"))
-
-    @property
-    def max_sweeps(self) -> int:
-        """The largest number of sweeps in one update. Compiled functions see a new value."""
-        return int(self._options.max_sweeps)
-
-    @max_sweeps.setter
-    def max_sweeps(self, max_sweeps: int) -> None:
-        self._options.max_sweeps.assign(validation.positive_integer(max_sweeps, "max_sweeps"))
-
-    @property
-    def damping(self) -> float:
-        """The largest fraction of an update that is taken. Compiled functions see a new value."""
-        return float(self._options.damping)
-
-    @damping.setter
-    def damping(self, damping: float) -> None:
-        self._options.damping.assign(validation.fraction(damping, "damping"))
+    tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
+    max_sweeps = _option("max_sweeps", validation.positive_integer, "The largest number of sweeps in one update.")
+    damping = _option("damping", validation.fraction, "The largest fraction of an update that is taken.")
 
     @property
     def sites(self) -> Sites:
@@ -265,13 +255,13 @@ class PEP(SparseGP):
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
-        """Make q the prior; the next update starts from there. The status is that the sites have not converged."""
+        """Set all sites to zero, so that q is the prior, and the status to "not converged"."""
         self._sites.reset(self._num_rows)
         self._status.assign(status_before_updates(self.damping))
 
     @contextmanager
     def without_warnings(self) -> Iterator[None]:
-        """Do not warn of sites that have not converged."""
+        """Suppress the warning about sites that have not converged."""
         before = bool(self._warned)
         self._warned.assign(True)
         try:
@@ -381,7 +371,8 @@ class PEP(SparseGP):
         noise variance, and the mean function as its target.
         """
         precision, linear = tf.unstack(self._converge().sites, axis=1)
-        mean = self._rows().means()
+        rows, shape = self._rows(Prior(self.inducing_variable, self.kernel)), [None, self.num_latent_gps]
+        (mean,) = rows.chunked.concatenate(lambda chunk: (rows.mean(chunk),), linear.dtype, [shape])
         return Surrogate(mean + tf.math.divide_no_nan(linear, precision), 1.0 / precision)
 
     @inherit_check_shapes
@@ -397,7 +388,7 @@ class PEP(SparseGP):
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
-        # Without a tape there is nothing to differentiate; in a graph there may be, later.
+        # Eager without a tape: only the value is needed. A graph may be differentiated later.
         if tf.executing_eagerly() and not may_be_recorded():
             return finite(self._converge().log_evidence, name="the energy", advice=_ADVICE)
         floating = self._floating_variables()
@@ -410,12 +401,12 @@ class PEP(SparseGP):
             def gradient(bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
                 now = [tf.convert_to_tensor(variable) for variable in floating]
                 scaled = [bar * derivative for derivative in once_differentiable(*derivatives, of=now)]
-                # TensorFlow may have seen that `value` depends on variables: these are the arguments.
+                # TensorFlow also reports captured variables; their gradients are the arguments' gradients.
                 return (scaled, [None] * len(variables)) if variables else scaled
 
             return tf.identity(value), gradient
 
-        # All are arguments, trainable or not: that may have changed when they are differentiated.
+        # Pass all variables: `trainable` may change before the gradient is taken.
         return finite(energy(*map(tf.convert_to_tensor, floating)), name="the energy", advice=_ADVICE)
 
     @check_shapes("return: [N]")
@@ -467,7 +458,7 @@ class PEP(SparseGP):
     def _converge_eager(self) -> UpdatedPosterior | None:
         """
         Converge the sites without a graph while that takes less time than tracing one: in a model's first calls, and in
-        the first ones after training, whose graph serves no prediction.
+        the first calls after training, which compiled a different function.
 
         :return: None, with the sites as they were, if a gradient tape records, rows belong to a dataset or to several
             devices or workers, or too many sweeps would be taken.
@@ -495,7 +486,8 @@ class PEP(SparseGP):
 
     @compiled
     def _converge_step(self) -> UpdatedPosterior:
-        return self._inference().converge()
+        inference = self._inference()
+        return inference.accept(inference.solve())
 
     @compiled
     def _energy_and_gradient_step(self) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -503,8 +495,8 @@ class PEP(SparseGP):
         variables = self._floating_variables()
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
-            inference = self._inference()
-        return inference.energy_and_gradient(tape, variables, floating_variables(self.likelihood))
+            inference = self._inference(variables)
+        return inference.energy_and_gradient(tape, floating_variables(self.likelihood))
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -512,7 +504,8 @@ class PEP(SparseGP):
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._inference().sum_sites()
+        inference = self._inference()
+        return sum_sites(inference.problem, self._sites.stacked())
 
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
@@ -534,12 +527,12 @@ class PEP(SparseGP):
             loss = -objective - self.log_prior_density()
         return A, c, list(derivatives(tape, loss, variables))
 
-    def _inference(self) -> Inference:
+    def _inference(self, variables: Sequence[tf.Variable] | None = None) -> Inference:
         prior = Prior(self.inducing_variable, self.kernel)
         Kuu = self._inducing_covariance(prior)
         L = self._factorize(Kuu)
         rows, scale = self._rows(prior), tf.convert_to_tensor(self.scale)
-        alpha = rows.alpha_of_all
+        alpha = rows.powers
         count = tf.cast(self.num_data, scale.dtype) if alpha.shape.rank == 0 else 1.0
         problem = Problem(
             rows=rows,
@@ -551,6 +544,7 @@ class PEP(SparseGP):
             terms=self.num_latent_gps * scale_terms(alpha, scale, count, rows.all_workers.sum),
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
+            variables=variables,
         )
         return Inference(
             problem=problem,
@@ -561,20 +555,15 @@ class PEP(SparseGP):
             batch=lambda indices: self._rows(prior, indices),
         )
 
-    def _rows(self, prior: Prior | None = None, indices: tf.Tensor | None = None) -> LatentRows:
-        """
-        All rows, or some in one chunk.
-
-        :param prior: the model's prior, if already computed.
-        """
-        data, alpha = self._checked_data(), self._checked_alpha()
+    def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
+        """Return all rows, or the given rows as one chunk."""
+        data, alpha = self._checked_data(), checked_power(self._alpha)
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
-        workers = self._workers if indices is None else None
-        return LatentRows(data, chunks, alpha, prior, self.mean_function, self.num_latent_gps, workers)
+        workers = ONE_PROCESS if indices is not None or self._workers is None else self._workers
+        return LatentRows(chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers)
 
     def _checked_data(self) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if the likelihood does not accept Y, or numbers of rows differ."""
@@ -596,18 +585,15 @@ class PEP(SparseGP):
 
     def _keeps_projections(self) -> bool:
         in_memory = isinstance(self._chunks, SingleRows)
-        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _KEPT
+        return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:
         projection = self.projection
-        zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
-        above = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
+        bound_at_zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
+        is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
         if self._workers is not None and self._alpha.shape.rank == 1:
-            above = self._workers.any(above)
-        return ~above & zero
-
-    def _checked_alpha(self) -> tf.Tensor:
-        return checked_power(self._alpha)
+            is_positive = self._workers.any(is_positive)
+        return ~is_positive & bound_at_zero
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
         """Return the variables in which the energy is differentiated."""
@@ -623,16 +609,11 @@ class PEP(SparseGP):
         projection = self.projection if isinstance(self.projection, str) else id(self.projection)
         return *super()._settings(), projection, self._single_chunk(), self._keeps_projections()
 
-    @staticmethod
-    def _checked_observations(data: Any, likelihood: Likelihood) -> tuple[AnyNDArray, AnyNDArray]:
-        """Check that the likelihood accepts the pair (X, Y), and return it as arrays."""
-        X, Y = validation.regression_data(data)
-        check_observations(likelihood, Y)
-        return X, Y
-
     @override
     def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        return self._checked_observations(data, self.likelihood)
+        X, Y = super()._validated(data)
+        check_observations(self.likelihood, Y)
+        return X, Y
 
     @override
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -660,6 +641,12 @@ class PEP(SparseGP):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
         return {**super()._batch_variables(), "alpha": self._alpha, **sites}
+
+
+def lock_of(model: tf.Module) -> Any:
+    """Return the reentrant lock of a model: predictions may update its sites. Copies have locks of their own."""
+    with _MAKING_LOCKS:
+        return _LOCKS.setdefault(model, threading.RLock())
 
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:

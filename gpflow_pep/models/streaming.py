@@ -5,20 +5,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, Parameter, RegressionData, TensorData
+from gpflow.base import AnyNDArray, RegressionData, TensorData
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Gaussian, Likelihood
+from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
 from ..engine import Powers, independent_parts, kernel_matrix
-from ..ep.rows import Projected
+from ..ep.sweep import Projected
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky
-from ..tilted import Projection
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
@@ -195,6 +194,10 @@ class StreamingPEP(PEP, Stream):
     are not updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other likelihood
     its posterior approximates the posterior of :class:`PEP` of all batches together.
 
+    The arguments are those of :class:`PEP`, except that `data` is the first batch, a pair of arrays; `alpha` is one
+    number, since the old posterior has one; and `inducing_variable` is Z [M, D] or
+    :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`.
+
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
     >>> model = StreamingPEP((X[:30], Y[:30]), gpflow.kernels.Matern52(), probit, X[::10], alpha=0.5)
@@ -204,45 +207,6 @@ class StreamingPEP(PEP, Stream):
     [True, False]
     """
 
-    def __init__(
-        self,
-        data: RegressionData,
-        kernel: Kernel,
-        likelihood: Likelihood,
-        inducing_variable: InducingPointsLike,
-        *,
-        alpha: float = 0.5,
-        scale: float | Parameter = 1.0,
-        projection: str | Projection = "kl",
-        tol: float = 1e-6,
-        max_sweeps: int = 1000,
-        damping: float = 1.0,
-        mean_function: MeanFunction | None = None,
-        chunk_size: int | None = None,
-        max_jitter: float | None = None,
-    ):
-        """
-        Take the arguments of :class:`PEP`, except these.
-
-        :param data: the first batch: inputs X [N, D] and observations Y [N, P].
-        :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`, shared or
-            `SeparateIndependentInducingVariables`.
-        :param alpha: the power, a number in [0, 1]: the old posterior has one.
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        power = validation.single_power(alpha)
-        super().__init__(
-            data,
-            kernel,
-            likelihood,
-            inducing_variable,
-            alpha=power,
-            scale=scale,
-            projection=projection,
-            tol=tol,
-            max_sweeps=max_sweeps,
-            damping=damping,
-            mean_function=mean_function,
-            chunk_size=chunk_size,
-            max_jitter=max_jitter,
-        )
+    @override
+    def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
+        return super()._checked_powers(validation.single_power(alpha), num_rows)

@@ -32,8 +32,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import Prior, factored_log_det_ratio, log1p_ratio
-from ..ep.cavity import project_mean
-from ..ep.rows import Projected
+from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo

@@ -32,8 +32,7 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
-from ..ep.cavity import project_mean
-from ..ep.rows import Projected
+from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products
 from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla

@@ -1,1 +1,1 @@
-"""What TensorFlow needs: tracing, checks, gradients, devices and workers."""
+"""TensorFlow's machinery: tracing, checks, custom gradients, devices, workers."""

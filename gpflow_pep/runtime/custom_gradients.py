@@ -7,10 +7,9 @@ from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import record
 
-from .tracing import no_autograph
+from .tracing import may_be_recorded, no_autograph
 
 
 @no_autograph
@@ -57,16 +56,6 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
     concrete = _apart(lambda: compiled.get_concrete_function(*args))
     with record.stop_recording():
         return concrete(*args)
-
-
-def may_be_recorded() -> bool:
-    """Return whether a tape may record operations in this thread."""
-    return bool(record.could_possibly_record())
-
-
-def recording_is_stopped() -> bool:
-    """Return whether tapes, also new ones, record nothing in this thread."""
-    return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
 
 
 def _apart(function: Callable[[], Any]) -> Any:

@@ -19,6 +19,8 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter
 from gpflow.kernels import Kernel
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import record
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
@@ -73,12 +75,22 @@ def refuse_xla(what: str) -> None:
         raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
 
 
+def may_be_recorded() -> bool:
+    """Return whether a tape may record operations in this thread."""
+    return bool(record.could_possibly_record())
+
+
+def recording_is_stopped() -> bool:
+    """Return whether tapes, also new ones, record nothing in this thread."""
+    return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
+
+
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     Decorate a function or a method that runs as a graph: ``tf.function`` of a :func:`no_autograph` function.
 
     The graphs of a method are kept by the instance, and are released with it. (``tf.function`` keeps them in the class,
-    in a table with weak keys, from which an instance never goes if one of its graphs refers to it.) If the instance has
+    in a table with weak keys, which never drops an instance that its own graphs reference.) If the instance has
     a method `_structure`, the graphs of all its methods are dropped as soon as the structure has changed. Copies of an
     instance compile their own; checkpoints and exported models leave compiled methods out.
 
@@ -105,8 +117,8 @@ def shared(function: Callable[..., Any], **options: Any) -> Any:
 
 def on_demand(function: Callable[..., Any]) -> Any:
     """
-    Let a function be :func:`shared`, and its graph be optimized and instantiated when it is first run, not with the
-    graphs that call it: callers do not pay for a branch that rarely runs.
+    Like :func:`shared`, but the graph is optimized and instantiated on its first run: callers do not pay for a branch
+    that rarely runs.
     """
     return shared(function, experimental_attributes={"_noinline": True})
 
@@ -216,7 +228,7 @@ def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
         dims = part.active_dims
         yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
     for name, value in vars(part).items():
-        if name.startswith("_"):  # private, and TensorFlow counts things there
+        if name.startswith("_"):  # private: TensorFlow stores counters there
             continue
         if isinstance(value, _PLAIN):
             yield name, value

@@ -1,21 +1,9 @@
-"""One thread at a time, and all or nothing: locks and atomic changes of models."""
+"""All or nothing: atomic changes of models."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
-
-_LOCKS = WeakKeyDictionary[tf.Module, Any]()
-_MAKING = threading.Lock()
-
-
-def lock_of(model: tf.Module) -> Any:
-    """Return the reentrant lock of a model: predictions may update its sites. Copies have locks of their own."""
-    with _MAKING:
-        return _LOCKS.setdefault(model, threading.RLock())
 
 
 @contextmanager

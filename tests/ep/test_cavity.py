@@ -5,8 +5,17 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.engine import SiteSums
-from gpflow_pep.ep.cavity import Marginals, Site, cavity_of_f, cavity_of_w, marginals, matching_site
-from gpflow_pep.ep.rows import PriorRows, Projected, project
+from gpflow_pep.ep.sweep import (
+    Marginals,
+    PriorRows,
+    Projected,
+    Site,
+    cavity_of_f,
+    cavity_of_w,
+    marginals,
+    matching_site,
+    project,
+)
 from gpflow_pep.tilted import Tilted
 
 CLOSE = 1e-12

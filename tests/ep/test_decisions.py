@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from gpflow_pep import PEP
 from gpflow_pep.ep import ConvergenceOptions, solver
-from gpflow_pep.ep.anderson import Secants
+from gpflow_pep.ep.anderson import Secants, Step
+from gpflow_pep.ep.newton import is_acceptable
 from gpflow_pep.likelihoods import Probit
 
 rng = np.random.default_rng(41)
@@ -124,14 +125,13 @@ def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
 def test_a_step_of_newton_is_halved(options, loop):
     """Until it is shorter than a hundredth; then sweeps go on, and are given more time."""
     direction = tf.ones_like(loop.candidate)
-    trying = loop._replace(
-        newton=loop.newton._replace(step=direction, size=constant(0.03)), kind=tf.constant(solver.NEWTON_STEP)
-    )
-    halved = solver._halve(options, trying)
-    assert int(halved.kind) == solver.NEWTON_STEP and int(halved.newton.patience) == int(loop.newton.patience)
+    step = Step(direction, direction)
+    trying = loop._replace(newton=constant(0.03), kind=tf.constant(solver.NEWTON_STEP))
+    halved = solver._halve(options, trying, step)
+    assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(loop.attempt.patience)
     np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
-    given_up = solver._halve(options, halved)
-    assert int(given_up.kind) == solver.SWEEPING and int(given_up.newton.patience) == 2 * int(loop.newton.patience)
+    given_up = solver._halve(options, halved, step)
+    assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(loop.attempt.patience)
     np.testing.assert_array_equal(given_up.candidate, loop.iterate.sites)
 
 
@@ -140,11 +140,11 @@ def test_a_step_of_newton_is_halved(options, loop):
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
-    newton = loop.newton._replace(size=constant(step_size))
+    size = constant(step_size)
     found = loop.iterate._replace(update=left * loop.iterate.update)
-    assert bool(newton.is_acceptable(*compared(run, False), loop.iterate, found)) == is_nearer
+    assert bool(is_acceptable(*compared(run, False), size, loop.iterate, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
-    assert newton.is_acceptable(*compared(run, True), loop.iterate, higher)
+    assert is_acceptable(*compared(run, True), size, loop.iterate, higher)
 
 
 @pytest.mark.parametrize(("depth", "kind"), [(4, solver.SWEEPING), (5, solver.NEWTON_STEP)])
@@ -152,7 +152,7 @@ def test_newton_needs_secants(run, options, loop, depth, kind):
     """Where sweeps have not helped for long, and five secants can be remembered."""
     stalled = loop._replace(
         anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.sites)),
-        newton=loop.newton._replace(stalled=loop.newton.patience, change=loop.iterate.change),
+        attempt=loop.attempt._replace(stalled=loop.attempt.patience, change=loop.iterate.change),
     )
     step = stalled.anderson.secants.step(loop.iterate.update, loop.iterate.normalized)
     found = solver._follow(run.problem.rows.all_workers, options, stalled, loop.iterate, step, tf.constant(False))

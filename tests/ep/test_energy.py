@@ -61,9 +61,9 @@ def test_any_sites(alpha, scale):
     rng = np.random.default_rng(81)
     sites = np.stack([rng.uniform(-0.1, 0.5, (4, 1)), rng.normal(size=(4, 1))], axis=1)
     problem = model._inference().problem
-    A, c = sum_sites(problem.rows, problem.projected, tf.constant(sites), problem.L)
+    A, c = sum_sites(problem, tf.constant(sites))
     q = SiteSums(problem.L, A, c).posterior()
-    found = sweep(problem.rows, problem.projected, problem.rule, tf.constant(sites), q)
+    found = sweep(problem, tf.constant(sites), q)
     V = np.linalg.solve(problem.L, kernel(Z, X))
     expected = by_definition(V, 3.0 - np.sum(V**2, axis=0), sites[..., 0], alpha, scale)
     assert float(log_integral(q, c) + found.terms + problem.terms) == pytest.approx(expected, abs=CLOSE)

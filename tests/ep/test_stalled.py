@@ -90,7 +90,7 @@ def test_sums_are_those_of_the_sites(make, trace):
     problem, checked = model._inference().problem, 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.attempt.is_valid:
-            A, c = sum_sites(problem.rows, problem.projected, loop.iterate.sites, problem.L)
+            A, c = sum_sites(problem, loop.iterate.sites)
             np.testing.assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
             np.testing.assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1
@@ -118,13 +118,13 @@ def test_no_shift_where_q_is_wider_than_the_prior():
 def update_at(model):
     """The undamped update of all sites, flat, as a function of the sites."""
     problem, shape = model._inference().problem, tf.shape(model.sites.stacked())
-    rows, projected = problem.rows, problem.projected
+    _ = problem.projected  # computed outside of the graph
 
     @tf.function(autograph=False)
     def update(flat):
         sites = tf.reshape(flat, shape)
-        q = SiteSums(problem.L, *sum_sites(rows, projected, sites, problem.L)).posterior()
-        return tf.reshape(sweep(rows, projected, problem.rule, sites, q).update, [-1])
+        q = SiteSums(problem.L, *sum_sites(problem, sites)).posterior()
+        return tf.reshape(sweep(problem, sites, q).update, [-1])
 
     return update
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
 from gpflow_pep.engine import AllRows, OldPosteriorSite, Prior, SingleRows, SiteSums
-from gpflow_pep.ep import Inference, LatentRows, Problem, ProjectedRows, Sites, sum_sites
+from gpflow_pep.ep import Inference, LatentRows, Problem, Sites, sum_sites
 from gpflow_pep.ep.sweep import normalized, sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
 
@@ -35,11 +35,12 @@ def rows(chunk_size=100, alpha=0.6, indices=None):
     chunks = AllRows() if chunk_size is None else SingleRows(chunk_size)
     if indices is not None:
         data, chunks = tuple(tf.gather(values, indices) for values in data), AllRows()
-    return LatentRows(data, chunks, constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
+    return LatentRows(chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
 
 
-def projected(given, *, keep):
-    return ProjectedRows(given, constant(L), constant(SCALE), keep=keep)
+def problem(given, rule=None, *, keep=False, old=None):
+    """Without the quantities that only the energy needs."""
+    return Problem(given, rule, None, constant(L), constant(SCALE), old, 0.0, False, keep)
 
 
 def some_sites():
@@ -49,7 +50,7 @@ def some_sites():
 
 def sums(sites, given=None):
     given = rows() if given is None else given
-    return SiteSums(constant(L), *sum_sites(given, projected(given, keep=False), constant(sites), constant(L)))
+    return SiteSums(constant(L), *sum_sites(problem(given), constant(sites)))
 
 
 def without(sites, row, c, alpha):
@@ -78,7 +79,7 @@ class Recorded(TiltedRule):
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 def test_sums(chunk_size, keep):
     sites, given = some_sites(), rows(chunk_size)
-    A, c = sum_sites(given, projected(given, keep=keep), constant(sites), constant(L))
+    A, c = sum_sites(problem(given, keep=keep), constant(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))
     for k in range(C):
         np.testing.assert_allclose(A[k], (V * sites[:, 0, k]) @ V.T, rtol=0.0, atol=CLOSE)
@@ -90,7 +91,7 @@ def test_sums(chunk_size, keep):
 def test_a_rule_receives_cavities_and_observations(chunk_size, power):
     """The cavities of the latent values of f, all columns of Y, and the rows' own powers."""
     rule, sites, given = Recorded(), some_sites(), rows(chunk_size, POWERS[power])
-    sweep(given, projected(given, keep=False), rule, constant(sites), sums(sites).posterior())
+    sweep(problem(given, rule), constant(sites), sums(sites).posterior())
     np.testing.assert_array_equal(np.concatenate([each.X for each in rule.observed]), X)
     np.testing.assert_array_equal(np.concatenate([each.Y for each in rule.observed]), Y)
     means, variances = (np.concatenate([each[k] for each in rule.cavities], axis=1) for k in range(2))
@@ -109,7 +110,7 @@ def test_gaussian_sites_are_found_at_once(power):
     for chunk_size, keep in [(3, False), (3, True), (100, True), (None, False), (None, True)]:
         sites, given = some_sites(), rows(chunk_size, POWERS[power])
         state, rule = sums(sites), rule_for(gpflow.likelihoods.Gaussian(NOISE), "kl")
-        found = sweep(given, projected(given, keep=keep), rule, constant(sites), state.posterior())
+        found = sweep(problem(given, rule, keep=keep), constant(sites), state.posterior())
         precision = np.repeat(1.0 / (NOISE + POWERS[power] * D)[:, None], C, axis=1)
         shift = np.stack([precision, precision * (Y - [0.3, -0.2])], axis=1) - sites
         np.testing.assert_allclose(found.update, shift, rtol=0.0, atol=CLOSE)
@@ -135,7 +136,7 @@ def test_chunks_change_nothing(chunk_size, keep):
     results = []
     for size, kept in ((None, False), (chunk_size, keep)):
         given = rows(size, POWERS["each"])
-        results.append(sweep(given, projected(given, keep=kept), rule, constant(sites), sums(sites).posterior()))
+        results.append(sweep(problem(given, rule, keep=kept), constant(sites), sums(sites).posterior()))
     for actual, expected in zip(*results, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=CLOSE)
 
@@ -146,7 +147,7 @@ def test_a_row_without_a_cavity_stays():
     sites[3, 0, 0], sites[4, 0, 0] = 40.0, -1.0 / np.sum(V[:, 4] ** 2) / 10.0
     state, given = sums(sites), rows(alpha=1.0)
     state = state._replace(A=0.1 * state.A)  # sums of other sites: under q the cavity of row 3 is not proper
-    found = sweep(given, projected(given, keep=False), Recorded(), constant(sites), state.posterior())
+    found = sweep(problem(given, Recorded()), constant(sites), state.posterior())
     assert float(found.cavity_ratio) < 0.0
     assert not np.any(found.update[3, :, 0])
     assert np.count_nonzero(found.update[:, 0].numpy() == 0.0) == 1
@@ -169,9 +170,8 @@ def update(sites, indices, rule, alpha, damping, state=None):
 
 
 def update_rows(given, indices, rule, sites, state, damping, old=None):
-    """Without the quantities of a problem that only the energy needs."""
-    problem = Problem(given, rule, None, constant(L), constant(SCALE), old, 0.0, False, False)
-    return Inference(problem, sites, None, None, N, None).update_some(given, indices, state, constant(damping))
+    inference = Inference(problem(given, rule, old=old), sites, None, None, N, None)
+    return inference.update_some(given, indices, state, constant(damping))
 
 
 @pytest.mark.parametrize("power", POWERS)
