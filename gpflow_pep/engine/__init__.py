@@ -1,4 +1,4 @@
-"""The engine: rows of data -> the sums that evidence, posterior and predictions are made of, in chunks."""
+"""Sums over rows, in chunks, from which evidence, posterior and predictions follow."""
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
@@ -14,44 +14,5 @@ from .rows import (
     floating_variables,
     watched,
 )
-from .sites import EvidenceTerms, IndependentSites, Powers, SiteAlgebra
+from .sites import IndependentSites, Powers, RowSums, SiteAlgebra
 from .stationary_kernels import kernel_matrix
-
-__all__ = [
-    "AbsorbedPosterior",
-    "AllRows",
-    "BlockSites",
-    "Blocks",
-    "Chunk",
-    "Chunks",
-    "DatasetRows",
-    "EvidenceTerms",
-    "IndependentSites",
-    "InducingPosterior",
-    "OldPosterior",
-    "OldPosteriorSite",
-    "Powers",
-    "Prior",
-    "RegressionRows",
-    "Rows",
-    "SharedBlockSites",
-    "SingleRows",
-    "SiteAlgebra",
-    "SiteSums",
-    "StructuredBlockSites",
-    "accumulate_sums",
-    "collapsed_leave_one_out",
-    "conditional_variance_of_f",
-    "default_chunk_size",
-    "factored_log_det_ratio",
-    "floating_variables",
-    "independent_parts",
-    "kernel_matrix",
-    "log1p_ratio",
-    "log_gaussian",
-    "mahalanobis",
-    "precision_B",
-    "scale_terms",
-    "watched",
-    "with_checked_variance",
-]

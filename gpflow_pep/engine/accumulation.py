@@ -5,6 +5,7 @@ the derivatives in its rows, and automatic differentiation the rest: kernel, ind
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, RowSource, cast, watched
-from .sites import ChunkSums, EvidenceTerms, IndependentSites, LinearAdjoint, Powers, SiteAlgebra
+from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteAlgebra
 
 # Estimated relative change of the site noise. Of 576 settings (four kernels, six lengthscales, four noises, alpha 0,
 # 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; there the objective errs by 2e-6 of itself at
@@ -39,7 +40,7 @@ def accumulate_sums(
     scale: tf.Tensor,
     factorize: Callable[[tf.Tensor], tf.Tensor],
     mixed_precision: bool = False,
-) -> tuple[SiteSums, EvidenceTerms]:
+) -> tuple[SiteSums, RowSums]:
     """
     Compute the sums over all rows, and the terms that only the evidence needs.
 
@@ -56,20 +57,23 @@ def accumulate_sums(
     """
     factor = factorize(Kuu)  # differentiable by itself, for its other uses
     L = tf.stop_gradient(factor)
-    passes: _OneChunk | _ManyChunks
     if (chunk := rows.only_chunk) is not None:
-        passes = _OneChunk(tuple(rows(chunk, *rows.inputs)), sites, powers, L)
+        sources, forward = tuple(rows(chunk, *rows.inputs)), partial(_one_chunk, sites, powers, L)
     else:
         if mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64:
             rows = MixedPrecisionRows(rows, L, tf.stop_gradient(scale))
-        passes = _ManyChunks(rows, sites, powers, L)
+        fixed = tuple(variable for variable in rows.variables if not variable.trainable)
+        # TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that
+        # watches them would get the derivative through Kuu alone.
+        sources = (*rows.inputs, *map(tf.convert_to_tensor, fixed))
+        forward = partial(_many_chunks, sites, powers, L, rows, fixed)
 
     @tf.custom_gradient
     def summed(Kuu: tf.Tensor, scale: tf.Tensor, *sources: tf.Tensor) -> Any:
-        sums, pull_back = passes.forward(scale, sources)
+        sums, pull_back = forward(scale, sources)
 
         def gradient(*sums_bar: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
-            bar = ChunkSums(*sums_bar)
+            bar = RowSums(*sums_bar)
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
             VDV, scale_bar, *sources_bar = pull_back(bar, variables)
             # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
@@ -80,111 +84,96 @@ def accumulate_sums(
 
         return tuple(sums), gradient
 
-    A, c, *terms = summed(Kuu, scale, *passes.sources)
-    return SiteSums(factor, A, c), EvidenceTerms(*terms)
+    sums = RowSums(*summed(Kuu, scale, *sources))
+    return SiteSums(factor, sums.A, sums.c), sums
 
 
-PullBack = Callable[[ChunkSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
+PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
+"""From the derivatives in the sums to VDV and the derivatives in scale, sources and variables."""
 
 
-class _OneChunk:
-    """All rows in one chunk: ordinary differentiation, which stores V and D for the backward pass."""
+def _one_chunk(
+    sites: SiteAlgebra, powers: Powers, L: tf.Tensor, scale: tf.Tensor, sources: Sequence[tf.Tensor]
+) -> tuple[RowSums, PullBack]:
+    """Sum all rows, `sources`, at once; V and D are kept for the backward pass."""
+    rows = Rows(*sources)
+    V, D = sites.given_u(L, rows)
 
-    def __init__(self, sources: tuple[tf.Tensor, ...], sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
-        """
-        :param sources: the rows.
-        """
-        self.sources, self._sites, self._powers, self._L = sources, sites, powers, L
+    def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+        adjoint = sites.adjoint(L, V, D, rows, powers, scale, bar)
+        return adjoint.VDV, adjoint.scale, *adjoint.rows
 
-    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
-        """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and rows."""
-        rows = Rows(*sources)
-        V, D = self._sites.given_u(self._L, rows)
-
-        def pull_back(bar: ChunkSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-            adjoint = self._sites.adjoint(self._L, V, D, rows, self._powers, scale, bar)
-            return adjoint.VDV, adjoint.scale, *adjoint.rows
-
-        return self._sites.forward(V, D, rows, self._powers, scale), pull_back
+    return sites.forward(V, D, rows, powers, scale), pull_back
 
 
-class _ManyChunks:
-    """A forward pass that sums over the chunks, and a backward pass that computes each chunk again."""
+def _many_chunks(
+    sites: SiteAlgebra,
+    powers: Powers,
+    L: tf.Tensor,
+    rows: RowSource,
+    fixed: Sequence[tf.Variable],
+    scale: tf.Tensor,
+    sources: Sequence[tf.Tensor],
+) -> tuple[RowSums, PullBack]:
+    """
+    Sum chunk after chunk; the backward pass computes each chunk again.
 
-    def __init__(self, rows: RowSource, sites: SiteAlgebra, powers: Powers, L: tf.Tensor):
-        self._rows, self._sites, self._powers, self._L = rows, sites, powers, L
-        self._fixed = [variable for variable in rows.variables if not variable.trainable]
-        # TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that
-        # watches them would get the derivative through Kuu alone.
-        self.sources = (*rows.inputs, *map(tf.convert_to_tensor, self._fixed))
+    :param sources: ``rows.inputs`` and the values of the `fixed` variables.
+    """
+    inputs = sources[: len(rows.inputs)]
 
-    def forward(self, scale: tf.Tensor, sources: Sequence[tf.Tensor]) -> tuple[ChunkSums, PullBack]:
-        """Return the sums, and a function from their derivatives to VDV and the derivatives in scale and sources."""
-        inputs = sources[: len(self._rows.inputs)]
+    def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+        values = rows(chunk, *inputs)
+        of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale)
+        sums = sites.forward(*sites.given_u(of_chunk[0], values), values, *of_chunk[1:])
+        return *sums, tf.constant(float(values.Kuf.dtype != L.dtype), values.Kuf.dtype)
 
-        def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-            rows = self._rows(chunk, *inputs)
-            L, powers, m = self._in_precision(chunk, self._L, _of_chunk(self._powers, chunk), scale)
-            sums = self._sites.forward(*self._sites.given_u(L, rows), rows, powers, m)
-            return *sums, tf.constant(float(rows.Kuf.dtype != self._L.dtype), rows.Kuf.dtype)
+    *total, num_single = rows.sum_over_chunks(part, (*sites.zero(L, rows.num_outputs), tf.zeros([], L.dtype)))
+    sums = RowSums(*total)
 
-        zero = (*self._sites.zero(self._L, self._rows.num_outputs), tf.zeros([], self._L.dtype))
-        *total, num_single = self._rows.sum_over_chunks(part, zero)
-        sums = ChunkSums(*total)
-
-        def pull_back(bar: ChunkSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-            return self._backward(scale, [*inputs, *self._fixed, *variables], sums, num_single == 0.0, bar)
-
-        return sums, pull_back
-
-    def _backward(
-        self,
-        scale: tf.Tensor,
-        sources: Sequence[tf.Tensor | tf.Variable],
-        sums: ChunkSums,
-        all_double: tf.Tensor,
-        bar: ChunkSums,
-    ) -> tuple[tf.Tensor, ...]:
-        inputs = sources[: len(self._rows.inputs)]
-        zeros = [tf.zeros_like(source) for source in sources]
+    def pull_back(bar: RowSums, variables: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
+        watched_sources = [*inputs, *fixed, *variables]
+        zeros = [tf.zeros_like(source) for source in watched_sources]
 
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self._rows, chunk, inputs, sources)
-                L, powers, m, bars = self._in_precision(chunk, self._L, _of_chunk(self._powers, chunk), scale, bar)
-                adjoint = self._sites.adjoint(L, *self._sites.given_u(L, rows), rows, powers, m, bars)
+                values, pull_back = watched(rows, chunk, inputs, watched_sources)
+                L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale, bar)
+                adjoint = sites.adjoint(L_, *sites.given_u(L_, values), values, *of_chunk)
                 return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
 
-            return self._rows.sum_over_chunks(part, (tf.zeros_like(self._L), tf.zeros_like(scale), *zeros))
+            return rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
 
         def linear() -> tuple[tf.Tensor, ...]:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
-            by_one_product = self._is_well_conditioned(sums.A) & all_double
-            in_single = isinstance(self._rows, MixedPrecisionRows)
-            adjoint = LinearAdjoint.of(self._L, self._powers, bar, by_one_product, in_single=in_single)
+            by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
+            adjoint = LinearAdjoint.of(L, powers, bar, by_one_product, in_single=isinstance(rows, MixedPrecisionRows))
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-                rows, pull_back = watched(self._rows, chunk, inputs, sources)
-                return pull_back(self._in_precision(chunk, adjoint)[0].of_rows(rows))
+                values, pull_back = watched(rows, chunk, inputs, watched_sources)
+                return pull_back(_in_precision(chunk, adjoint)[0].of_rows(values))
 
-            return adjoint.VDV(sums.A), tf.zeros_like(scale), *self._rows.sum_over_chunks(part, zeros)
+            return adjoint.VDV(sums.A), tf.zeros_like(scale), *rows.sum_over_chunks(part, zeros)
 
-        if isinstance(self._sites, IndependentSites) and all(power.shape.rank == 0 for power in self._powers):
-            is_linear = (self._powers.noise_power == 0.0) & (self._powers.penalty_power == 0.0)
+        if isinstance(sites, IndependentSites) and all(power.shape.rank == 0 for power in powers):
+            is_linear = (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
             return tuple(tf.cond(is_linear, linear, general))
         return general()
 
-    def _is_well_conditioned(self, A: tf.Tensor) -> tf.Tensor:
-        """Return whether one product is accurate enough for the linear adjoint, []."""
-        diagonal = tf.linalg.diag_part(self._L)
-        spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-        precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-        return tf.reduce_max(spread * precision) < _WELL_CONDITIONED
+    return sums, pull_back
 
-    @staticmethod
-    def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-        """The values in the precision of a chunk."""
-        return values if chunk.dtype is None else cast(values, chunk.dtype)
+
+def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
+    """Return whether one product is accurate enough for the linear adjoint, []."""
+    diagonal = tf.linalg.diag_part(L)
+    spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
+    precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
+    return tf.reduce_max(spread * precision) < _WELL_CONDITIONED
+
+
+def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
+    """The values in the precision of a chunk."""
+    return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
 def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:

@@ -11,7 +11,7 @@ from ..maths.linalg import cholesky, inverse_of_product, symmetric_product
 from .covariances import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, penalty_factor
 from .rows import Rows
-from .sites import ChunkSums, LeaveOneOutTerms, Powers, SiteAlgebra, weighted_gram, weighted_sums
+from .sites import LeaveOneOutTerms, Powers, RowSums, SiteAlgebra, weighted_gram, weighted_sums
 
 
 class BlockSites(SiteAlgebra):
@@ -25,11 +25,11 @@ class BlockSites(SiteAlgebra):
         return V, with_checked_variance(D, tf.linalg.diag_part(D), tf.linalg.diag_part(rows.Kff), L)
 
     @override
-    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
         factor = self._factor_of_noise(D, rows, powers, scale)
         U = _flat(tf.linalg.triangular_solve(factor, _in_blocks(tf.transpose(V), D)))  # [n, M]
         rho = _flat(tf.linalg.triangular_solve(factor, _in_blocks(rows.residual, D)))  # [n, P]
-        return ChunkSums(
+        return RowSums(
             A=weighted_gram(tf.transpose(U), tf.ones(tf.shape(U)[:1], U.dtype)),
             c=tf.matmul(U, rho, transpose_a=True),
             quadratic=tf.reduce_sum(tf.square(rho)),
@@ -74,7 +74,7 @@ class StructuredBlockSites(BlockSites):
     """
 
     @override
-    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
         return weighted_sums(V, 1.0 / rows.noise, rows.residual, self.penalty(D, rows, powers, scale))
 
     @override
@@ -99,7 +99,7 @@ class SharedBlockSites(StructuredBlockSites):
         self._size = size
 
     @override
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+    def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
         return super().zero(L, num_outputs)._replace(penalty=tf.zeros([self._size, self._size], L.dtype))
 
     @override

@@ -26,25 +26,16 @@ Step = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
 class Chunk(NamedTuple):
     """The rows of some whole blocks."""
 
-    data: tuple[tf.Tensor, ...]
-    """The chunk's rows of the data, [n, D] and [n, P]."""
-    rows: Callable[[tf.Tensor], tf.Tensor]
-    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None
-    """None: every row is a block."""
-    shape: tuple[tf.Tensor, tf.Tensor] | None = None
-    """Number and size (G, b) of the blocks, if rows are not blocks."""
-    place: tuple[int, Any] = (0, 0)
-    """The loop that visits the chunk, and the chunk's number in it."""
-    dtype: tf.DType | None = None
-    """Precision of computations with the chunk's rows; None: the precision of the data."""
-
-    def take(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the chunk's rows of `values` [N, ...]: [n, ...]."""
-        return self.rows(values)
+    data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
+    take: Callable[[tf.Tensor], tf.Tensor]  # From values [N, ...] to the chunk's rows of them, [n, ...]
+    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None  # The same for blocks; None: every row is a block
+    shape: tuple[tf.Tensor, tf.Tensor] | None = None  # Number and size (G, b) of the blocks, if rows are not blocks
+    place: tuple[int, Any] = (0, 0)  # The loop that visits the chunk, and the chunk's number in it
+    dtype: tf.DType | None = None  # Precision of computations with the rows; None: the precision of the data
 
     def take_blocks(self, values: tf.Tensor) -> tf.Tensor:
         """Return the values of the chunk's blocks: [G] from one per block [B], [] from a single one []."""
-        return values if values.shape.rank == 0 else (self.blocks or self.rows)(values)
+        return values if values.shape.rank == 0 else (self.blocks or self.take)(values)
 
     def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
         """Reshape the chunk's rows [n, D] to blocks [G, b, D]."""
@@ -54,13 +45,9 @@ class Chunk(NamedTuple):
 class Loop(NamedTuple):
     """Chunks that are visited one after the other on one device."""
 
-    count: Any
-    """Number of chunks; a Python integer if it is known when the function is traced; None if it is unknown until the
-    end."""
-    chunk: Callable[[Any], Chunk]
-    """From its number to the chunk."""
-    device: str | None = None
-    """None: TensorFlow chooses it."""
+    count: Any  # Number of chunks; a Python integer if known when traced; None if unknown until the end
+    chunk: Callable[[Any], Chunk]  # From its number to the chunk
+    device: str | None = None  # None: TensorFlow chooses it
 
     def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
         """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
@@ -150,15 +137,15 @@ class ChunkedData:
             shapes[:] = [[*value.shape[:-1], None] for value in values]
             return values
 
-        arrays = self._run(
-            _writing(with_shapes), lambda loop: tuple(_array(dtype, loop.count, None) for _ in range(count))
-        )
+        def start(loop: Any) -> tuple[tf.TensorArray, ...]:
+            return tuple(_array(dtype, loop.count, None) for _ in range(count))
+
+        arrays = self._run(_writing(with_shapes), start)
 
         def read(chunk: Chunk) -> tuple[tf.Tensor, ...]:
             loop, number = chunk.place
-            return tuple(
-                tf.ensure_shape(array.read(number), shape) for array, shape in zip(arrays[loop], shapes, strict=True)
-            )
+            pairs = zip(arrays[loop], shapes, strict=True)
+            return tuple(tf.ensure_shape(array.read(number), shape) for array, shape in pairs)
 
         return read
 
@@ -300,15 +287,13 @@ class SingleRows(_Divided):
 
         def chunk(begin: tf.Tensor, size: tf.Tensor) -> Chunk:
             def take(values: tf.Tensor) -> tf.Tensor:
-                return tf.slice(
-                    values, [begin, *[0] * (values.shape.rank - 1)], tf.concat([[size], tf.shape(values)[1:]], 0)
-                )
+                sizes = tf.concat([[size], tf.shape(values)[1:]], 0)
+                return tf.slice(values, [begin, *[0] * (values.shape.rank - 1)], sizes)
 
             return Chunk(tuple(map(take, data)), take)
 
-        return ChunkedData(
-            [Loop(whole, lambda number: chunk(number * size, size)), Loop(1, lambda _: chunk(num_data - rest, rest))]
-        )
+        full = Loop(whole, lambda number: chunk(number * size, size))
+        return ChunkedData([full, Loop(1, lambda _: chunk(num_data - rest, rest))])
 
     @override
     def _count(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -331,11 +316,7 @@ class Blocks(_Divided):
     """
 
     def __init__(
-        self,
-        rows: AnyNDArray,
-        sizes: AnyNDArray,
-        chunk_size: int | None = None,
-        devices: Sequence[str] | None = None,
+        self, rows: AnyNDArray, sizes: AnyNDArray, chunk_size: int | None = None, devices: Sequence[str] | None = None
     ):
         """
         :param rows: a permutation of 0..N-1, block after block.
@@ -344,12 +325,13 @@ class Blocks(_Divided):
         """
         super().__init__(devices)
         self._chunk_size = SingleRows(chunk_size).chunk_size
-        plan = self._plan(rows, sizes)
-        self._rows, self._numbers, self._table, self.sizes = (
-            local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32) for values in plan
+        self._plan = tuple(
+            local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32)
+            for values in self._planned(rows, sizes)
         )
+        self._rows, self._numbers, self._table, self.sizes = self._plan
 
-    def _plan(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
+    def _planned(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
         """Rows and blocks in the order they are visited; per chunk (first row, first block, G, b); block sizes."""
         blocks = np.argsort(sizes, kind="stable")  # [B]
         rank = np.argsort(blocks)
@@ -365,8 +347,7 @@ class Blocks(_Divided):
 
     def replan(self, rows: AnyNDArray, sizes: AnyNDArray) -> None:
         """Assign a new partition, possibly of another number of rows; compiled functions see it."""
-        variables = (self._rows, self._numbers, self._table, self.sizes)
-        for variable, values in zip(variables, self._plan(rows, sizes), strict=True):
+        for variable, values in zip(self._plan, self._planned(rows, sizes), strict=True):
             variable.assign(values)
 
     @property
@@ -411,12 +392,7 @@ class Blocks(_Divided):
 
 
 def default_chunk_size(
-    device: str,
-    num_inducing: int,
-    bytes_per_number: int,
-    *,
-    num_rows: int = _MOST_ROWS,
-    on_cpu: int = ROWS_PER_CHUNK,
+    device: str, num_inducing: int, bytes_per_number: int, *, num_rows: int = _MOST_ROWS, on_cpu: int = ROWS_PER_CHUNK
 ) -> int:
     """
     Return how many rows are computed together.

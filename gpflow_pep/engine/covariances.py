@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from ..maths.linalg import column_products
 from ..runtime.checks import asserted
-from .stationary_kernels import FEW_INPUTS, REDUCTIONS, Profile, kernel_matrix, num_active, profile_of, within_reach
+from .stationary_kernels import FEW_INPUTS, PROFILES, REDUCTIONS, Profile, kernel_matrix, num_active, within_reach
 
 
 def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[tuple[InducingVariables, Kernel]]:
@@ -54,11 +54,7 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
     count = max(len(kernels), len(variables))
     if not {len(kernels), len(variables)} <= {1, count}:
         raise ValueError(f"kernel and inducing_variable must match, got {len(kernels)} and {len(variables)} of them.")
-    return list(zip(_each(variables, count), _each(kernels, count), strict=True))
-
-
-def _each(values: list[Any], count: int) -> list[Any]:
-    return values * count if len(values) == 1 else values
+    return [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
 
 
 class _Combination:
@@ -107,6 +103,7 @@ class Prior(_Combination):
         :raises ValueError: if the latent functions are not independent, or do not match in number.
         """
         super().__init__(stacked, [_part(*part) for part in independent_parts(inducing_variable, kernel)])
+        self.inducing_variable, self.kernel = inducing_variable, kernel
 
     @override
     def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
@@ -176,10 +173,9 @@ class _Stationary(_PointCovariances):
         self._profile = profile
         self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on the origin's place
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
-        variance, others = tf.convert_to_tensor(kernel.variance), profile.others(kernel)
+        variance, *others = (tf.convert_to_tensor(getattr(kernel, name)) for name in ("variance", *profile.parameters))
         log_variance = tf.math.log(variance)
-        left = self._left(self._Z, lengthscales, log_variance, *others)
-        self.inputs = (left, lengthscales, variance, log_variance, *others)
+        self.inputs = self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance, *others
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
@@ -193,16 +189,16 @@ class _Stationary(_PointCovariances):
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
         _, lengthscales, _, *rest = inputs
-        left = self._left(X, lengthscales, *rest)
+        left = self._left(X, lengthscales, rest[0])
         covariance = _covariance(self._profile, left, self._centered(X), lengthscales, *rest, dtype=X.dtype)
         return tf.linalg.set_diag(covariance, tf.fill(tf.shape(X)[:-1], tf.exp(rest[0])))  # rounded as other entries
 
-    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+    def _left(self, Z: tf.Tensor, lengthscales: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
         """[-2 slope z, offset + slope |z|^2, slope], [..., M, D + 2]."""
         z = self._centered(Z) / lengthscales
         squares = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
-        slope = self._profile.slope(*others)
-        constant = self._profile.offset(log_variance) + slope * squares
+        slope = self._profile.slope
+        constant = (log_variance if self._profile.is_exponent else 0.0) + slope * squares
         left = tf.concat([(-2.0 * slope) * z, constant, slope * tf.ones_like(constant)], axis=-1)
         return within_reach(left, squares, self._profile.accuracy)
 
@@ -212,7 +208,11 @@ class _Stationary(_PointCovariances):
 
 
 class _SquaredExponentialOfOne(_PointCovariances):
-    """Covariances of the squared exponential of a single input, from the differences z - x."""
+    """
+    Covariances of the squared exponential of a single input, from the differences z - x.
+
+    A loss and its gradient take a fifth less time than by :func:`kernel_matrix` (N = 10,000, M = 200).
+    """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
         super().__init__(inducing_variable, kernel)
@@ -289,7 +289,7 @@ def _covariance(
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             G, *rest_bar = (tf.cast(value, X.dtype) for value in pull_back(bar))
-            factor, parts = profile.factor(*rest[1:]), [x.shape[-1], 1, 1]
+            factor, parts = profile.factor, [x.shape[-1], 1, 1]
             of_x, _, of_square = tf.split(left, parts, axis=-1)
             left_bar = factor * tf.matmul(G, right)
             of_x_bar, _, _ = tf.split(left_bar, parts, axis=-1)
@@ -316,7 +316,10 @@ def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:
 
 def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
     """Covariances of one latent function; subclasses of GPflow's classes may have a covariance of their own."""
-    if type(inducing_variable) is not InducingPoints or not _is_default(kernel):
+    points, kind = InducingPoints, type(kernel)
+    is_default = Kuu.dispatch(points, kind) is Kuu.dispatch(points, Kernel)
+    is_default &= Kuf.dispatch(points, kind, tf.Tensor) is Kuf.dispatch(points, Kernel, tf.Tensor)
+    if type(inducing_variable) is not points or not is_default:
         return _GPflowCovariances(inducing_variable, kernel)
     # A squared exponential has no root, which would amplify errors of small distances.
     return _at_points(inducing_variable, kernel, few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS)
@@ -327,20 +330,12 @@ def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) 
     if type(kernel) in REDUCTIONS:
         parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
         return _Combination(REDUCTIONS[type(kernel)], parts)
-    profile = profile_of(kernel)
+    profile = PROFILES.get(type(kernel))  # a subclass may have a covariance of its own
     count = 0 if profile is None else num_active(kernel, inducing_variable.Z.shape[-1])
     if profile is not None and count > few_inputs:
         return _Stationary(inducing_variable, kernel, profile)
-    if count == 1 and type(kernel) is SquaredExponential:
-        return _SquaredExponentialOfOne(inducing_variable, kernel)
-    return _PointCovariances(inducing_variable, kernel)
-
-
-def _is_default(kernel: Kernel) -> bool:
-    """Return whether GPflow's own covariance is registered for the kernel at inducing points."""
-    return Kuu.dispatch(InducingPoints, type(kernel)) is Kuu.dispatch(InducingPoints, Kernel) and Kuf.dispatch(
-        InducingPoints, type(kernel), tf.Tensor
-    ) is Kuf.dispatch(InducingPoints, Kernel, tf.Tensor)
+    is_single = count == 1 and type(kernel) is SquaredExponential
+    return (_SquaredExponentialOfOne if is_single else _PointCovariances)(inducing_variable, kernel)
 
 
 _SAFETY = 100.0  # of the bound on rounding errors in `with_checked_variance`, which an estimate may fall short of

@@ -1,7 +1,6 @@
-"""Rows that are read from a dataset in batches, each time anew, so that memory does not limit their number."""
+"""Rows of a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import tensorflow as tf
@@ -31,11 +30,6 @@ class PassSummary(NamedTuple):
     not_finite: tf.Tensor  # The first row with a value that is NaN or infinite, []
     unequal: tf.Tensor  # The first row of the first batch whose X and Y differ in their number of rows, []
 
-    @classmethod
-    def nothing(cls) -> "PassSummary":
-        """Return the summary of an empty pass."""
-        return cls(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
-
     def plus(self, other: "PassSummary") -> "PassSummary":
         """Combine the summaries of two parts of a pass."""
         sums = (one + two for one, two in zip(self[:2], other[:2], strict=True))
@@ -50,6 +44,8 @@ class DatasetRows(Chunks):
     all values, in their order, shows whether a pass has read the rows of the first pass.
     """
 
+    count: None = None  # of the chunks, as in `Loop`: unknown until the end
+
     def __init__(self, dataset: tf.data.Dataset):
         """
         :param dataset: batches (X [n, D], Y [n, P]), in the same order in every pass.
@@ -57,18 +53,13 @@ class DatasetRows(Chunks):
             number of columns and equally many rows, or a value is not finite, naming its row.
         """
         super().__init__()
-        self._dataset = dataset
+        self.dataset = dataset
         self.columns = _columns(dataset)
         self._batches = _numbered(dataset)
         summary = self._read()
         if summary.rows == 0:
             raise ValueError("data must have at least one row, got a dataset without rows.")
         self.num_data, self._checksum = (tf.constant(value, tf.int64) for value in summary[:2])
-
-    @property
-    def dataset(self) -> tf.data.Dataset:
-        """The dataset given to the constructor."""
-        return self._dataset
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -94,27 +85,16 @@ class DatasetRows(Chunks):
 
     @override
     def split(self, data: Sequence[tf.Tensor] = ()) -> ChunkedData:
-        """Read the dataset in chunks; `data` is not used."""
-        return ChunkedData([_Pass(self._batches, self._checked)])
+        """Read the dataset in chunks, by this as the only loop; `data` is not used."""
+        return ChunkedData([self])
 
-    def _read(self) -> PassSummary:
+    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
         """
-        Read the whole dataset, eagerly.
-
-        :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
-        """
-        summary = PassSummary(*map(int, _Pass(self._batches, lambda summary, _: summary).run(lambda *_: (), ())))
-        for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
-            if row != _NONE:
-                raise ValueError(f"{message} {row}.")
-        return summary
-
-    def _checked(self, summary: PassSummary, total: tuple[Any, ...]) -> tuple[Any, ...]:
-        """
-        Return the total.
+        Compute step(number, chunk, total) for each chunk, with the last step's result as the total.
 
         :raises tf.errors.InvalidArgumentError: if a pass has not read the rows of the first pass.
         """
+        summary, total = self._pass(step, start)
         rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
         rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
         same = tf.equal(rows, self.num_data) & tf.equal(summary.checksum, self._checksum)
@@ -122,25 +102,27 @@ class DatasetRows(Chunks):
         with tf.control_dependencies([rows]):
             return tuple(each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each) for each in total)
 
+    def _read(self) -> PassSummary:
+        """
+        Read the whole dataset, eagerly.
 
-@dataclass(frozen=True)
-class _Pass:
-    """
-    The loop over the batches of a dataset.
+        :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
+        """
+        summary = PassSummary(*map(int, self._pass(lambda *_: (), ())[0]))
+        for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
+            if row != _NONE:
+                raise ValueError(f"{message} {row}.")
+        return summary
 
-    It belongs to the graph, in place of functions of the dataset: these run on the CPU whatever the device, and
-    TensorFlow prepares them anew in every pass.
-    """
+    def _pass(self, step: Step, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
+        """
+        Return the summary of a pass, and the total of all steps.
 
-    batches: tf.data.Dataset
-    checked: Callable[[PassSummary, tuple[Any, ...]], tuple[Any, ...]]
-    """From the summary of the pass and the total of all steps to the result."""
-    count: None = None
-
-    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
+        The loop belongs to the graph, in place of functions of the dataset: these run on the CPU whatever the device,
+        and TensorFlow prepares them anew in every pass.
+        """
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
-        batches = iter(self.batches)
+        batches = iter(self._batches)
 
         def body(batch: Any, number: tf.Tensor, summary: PassSummary, total: Any) -> tuple[Any, ...]:
             (first, X, Y), own = batch.get_value()
@@ -152,13 +134,14 @@ class _Pass:
         # pass of the gradient if a tape outside of a compiled objective records it.
         with tf.control_dependencies(_iterators_made()):
             batch = batches.get_next_as_optional()
+        nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
         _, _, summary, total = tf.while_loop(
             lambda batch, *_: batch.has_value(),
             body,
-            (batch, tf.constant(0), PassSummary.nothing(), start),
+            (batch, tf.constant(0), nothing, start),
             parallel_iterations=CHUNKS_IN_FLIGHT,
         )
-        return self.checked(summary, total)
+        return summary, total
 
 
 def _iterators_made() -> list[tf.Operation]:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ..maths.linalg import cholesky, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
-from .sites import EvidenceTerms
+from .sites import RowSums
 
 _NAME = "B = I + V diag(1/v) V'"
 _ADVICE = "a larger noise variance, fewer or better spread inducing points, or gpflow.config.set_default_jitter"
@@ -76,7 +76,7 @@ class SiteSums(NamedTuple):
 # The Gaussian integral over u: log of N(y; m, Qff + noise) from the sums, differentiated in closed form.
 
 
-def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> tf.Tensor:
+def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
     The Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
 
@@ -106,6 +106,6 @@ def log_gaussian(sums: SiteSums, terms: EvidenceTerms, num_data: tf.Tensor) -> t
     return value(sums.A, sums.c, terms.quadratic, terms.log_noise)
 
 
-def mahalanobis(sums: SiteSums, terms: EvidenceTerms) -> tf.Tensor:
+def mahalanobis(sums: SiteSums, terms: RowSums) -> tf.Tensor:
     """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
     return terms.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])

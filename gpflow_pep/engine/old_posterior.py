@@ -49,18 +49,17 @@ class OldPosterior(tf.Module):
         num_parts, num_inducing, num_inputs = shape
         self._leading = np.array(leading, np.int32)
         self._num_inducing = tf.Variable(num_inducing, trainable=False)
-        shapes = AbsorbedPosterior(
-            Z=[num_parts, None, num_inputs],
-            root=[*leading, None, None],
-            linear=[*leading, None, num_outputs],
-            log_normalizer=[],
-        )
-        self._absorbed = AbsorbedPosterior(*(_empty(shape, dtype) for shape in shapes))
 
-    @property
-    def absorbed(self) -> AbsorbedPosterior:
-        """The variables."""
-        return self._absorbed
+        def empty(*shape: int | None) -> tf.Variable:
+            zeros = tf.zeros([size or 0 for size in shape], dtype)
+            return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
+
+        self.absorbed = AbsorbedPosterior(
+            Z=empty(num_parts, None, num_inputs),
+            root=empty(*leading, None, None),
+            linear=empty(*leading, None, num_outputs),
+            log_normalizer=empty(),
+        )
 
     def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
         """
@@ -92,7 +91,7 @@ class OldPosterior(tf.Module):
 
         :param num_inducing: M of the model from now on: functions compiled for another number raise an error.
         """
-        for variable, value in zip((*self._absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
+        for variable, value in zip((*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
             variable.assign(value)
 
     def site(
@@ -106,9 +105,9 @@ class OldPosterior(tf.Module):
 
         :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
+        R, linear = (tf.convert_to_tensor(value) for value in (self.absorbed.root, self.absorbed.linear))
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldPosteriorSite(A, c, self._absorbed.log_normalizer + terms)
+        return OldPosteriorSite(A, c, self.absorbed.log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -124,7 +123,7 @@ class OldPosterior(tf.Module):
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self._absorbed.root, self._absorbed.linear))
+        R, linear = (tf.convert_to_tensor(value) for value in (self.absorbed.root, self.absorbed.linear))
         V, Q = self._projected(inducing_variable, kernel, L, jitter)
         W = tf.matmul(V, R)  # [C, M, Ma]
         squares = (
@@ -133,7 +132,7 @@ class OldPosterior(tf.Module):
         )
         second = sum(map(tf.reduce_sum, squares)) + tf.reduce_sum(R * tf.matmul(Q, R))
         first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
-        return first - 0.5 * second + self._absorbed.log_normalizer
+        return first - 0.5 * second + self.absorbed.log_normalizer
 
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
@@ -144,8 +143,13 @@ class OldPosterior(tf.Module):
         :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
         """
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _ANOTHER_NUMBER, self._num_inducing)
-        same, Kba, Kaa = _covariances(inducing_variable, kernel, self._absorbed.Z, jitter)
-        return _projected(L, Kba + jitter * same, Kaa, same)
+        Z_old, results = tf.convert_to_tensor(self.absorbed.Z), []
+        for number, part in enumerate(independent_parts(inducing_variable, kernel)):
+            old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # (the remainder is 0 if they are the same)
+            same = _same(tf.convert_to_tensor(part[0].Z), old)
+            Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
+            results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))
+        return _projected(L, *(stacked(values) for values in zip(*results, strict=True)))
 
 
 def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -180,6 +184,8 @@ def _site(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     A, c and the terms that depend on V and Q, differentiable in these. Latent functions may share V and Q, not R.
+
+    The hand-written gradient saves a fifth of the time of a step of M = 100 and 300 rows.
 
     With S = R (I + αD)^-1 R' and ω = (I + αΛQ)^-1 η = η - α S Q η, so that A = V S V' and c = V ω, a change of Q makes
     dS = -α S dQ S, dω = -α S dQ ω and d terms = tr(dQ (α ω ω' - P S))/2.
@@ -220,40 +226,14 @@ def _site(
     return A, c, terms
 
 
-def _empty(shape: list[int | None], dtype: tf.DType) -> tf.Variable:
-    zeros = tf.zeros([size or 0 for size in shape], dtype)
-    return tf.Variable(zeros, trainable=False, shape=shape, dtype=dtype)
-
-
-def _covariances(
-    inducing_variable: InducingVariables, kernel: Kernel, Z_old: tf.Tensor, jitter: float
-) -> list[tf.Tensor]:
-    """
-    Compute which inducing points equal old points (1 or 0), Kba without jitter [M, Ma], and Kaa with it [Ma, Ma].
-
-    :param Z_old: [1 or C, Ma, D], the same for all latent functions or one for each; separate results are [C, ...].
-    """
-    Z_old = tf.convert_to_tensor(Z_old)
-    results = []
-    for number, part in enumerate(independent_parts(inducing_variable, kernel)):
-        old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # (the remainder is 0 if they are the same)
-        Kaa = prior.Kff(old, *prior.inputs)
-        same = _same(tf.convert_to_tensor(part[0].Z), old)
-        results.append((same, prior.Kuf(old, *prior.inputs), Kaa + jitter * tf.eye(tf.shape(old)[0], dtype=Kaa.dtype)))
-    return [stacked(values) for values in zip(*results, strict=True)]
-
-
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
-    """Return whether points are equal, [M, Ma]; duplicates are matched in order."""
-    same = _equal(Z, Z_old) & tf.equal(_occurrence(Z)[:, None], _occurrence(Z_old))
-    return tf.cast(same, Z.dtype)
+    """Return whether points are equal, 1 or 0, [M, Ma]; duplicates are matched in order."""
 
+    def equal(X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)  # [m, n]
 
-def _equal(X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
-    """Return whether rows of X [m, D] and X2 [n, D] are equal, [m, n]."""
-    return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)
+    def occurrence(X: tf.Tensor) -> tf.Tensor:
+        """Count the points equal to each one, up to this one, [n]; in floating point, which every device adds up."""
+        return tf.reduce_sum(tf.linalg.band_part(tf.cast(equal(X, X), X.dtype), -1, 0), axis=-1)
 
-
-def _occurrence(Z: tf.Tensor) -> tf.Tensor:
-    """Count the points equal to each one, up to this one, [n]; in floating point, which every device adds up."""
-    return tf.reduce_sum(tf.linalg.band_part(tf.cast(_equal(Z, Z), Z.dtype), -1, 0), axis=-1)
+    return tf.cast(equal(Z, Z_old) & tf.equal(occurrence(Z)[:, None], occurrence(Z_old)), Z.dtype)

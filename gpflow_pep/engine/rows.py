@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
 from typing_extensions import override
@@ -31,17 +29,13 @@ class Rows(NamedTuple):
 class RowSource(Protocol):
     """A source of rows for the engine. For the same chunk it must return the same rows at every call."""
 
-    inputs: tuple[tf.Tensor, ...]
-    """Tensors that the rows depend on and that are differentiated, other than the variables which the rows read."""
-    variables: tuple[tf.Variable, ...]
-    """Variables that the rows read. Non-trainable variables are differentiated too, for tapes that watch them."""
-    num_outputs: int
-    """P"""
-    only_chunk: Chunk | None
-    """The single chunk of all rows; None if there may be more."""
+    inputs: tuple[tf.Tensor, ...]  # Differentiated tensors that rows depend on, other than variables which they read
+    variables: tuple[tf.Variable, ...]  # Read by the rows; also differentiated if not trainable, if a tape watches them
+    num_outputs: int  # P
+    only_chunk: Chunk | None  # The single chunk of all rows; None if there may be more
 
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
+        """Sum the results of `part` for each chunk, tensors of the shapes of `zero`."""
 
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
@@ -54,22 +48,18 @@ class RegressionRows(RowSource):
         self,
         data: Sequence[tf.Tensor],
         chunks: Chunks,
-        kernel: Kernel,
-        inducing_variable: InducingVariables,
+        prior: Prior,
         likelihood: Gaussian,
         mean_function: MeanFunction,
         noise_factor: tf.Tensor | None = None,
         *,
-        prior: Prior | None = None,
         workers: Workers | None = None,
     ):
         """
         :param data: X [N, D] and Y [N, P]; nothing if the chunks are batches of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param prior: the prior of kernel and inducing variable, if it is at hand.
         :param workers: the workers that have the other rows; sums are over all workers' rows.
         """
-        prior = Prior(inducing_variable, kernel) if prior is None else prior
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers or ONE_PROCESS
         self.only_chunk = self.chunked.only_chunk
@@ -79,7 +69,7 @@ class RegressionRows(RowSource):
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
         self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetRows) else int(data[1].shape[-1])
-        self.variables = floating_variables(kernel, inducing_variable, likelihood, mean_function)
+        self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
 
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

@@ -44,40 +44,26 @@ class Powers(NamedTuple):
         return cls(noise_power=alpha, penalty_power=alpha, weight=0.5 * (1.0 - alpha))
 
 
-class EvidenceTerms(NamedTuple):
+class RowSums(NamedTuple):
     """
-    Sums that only the evidence needs besides :class:`SiteSums`; site noise v, residual r.
+    Sums over rows, or the derivatives of the objective in them; site noise v, residual r, V = L^-1 Kuf.
 
     Leading dimensions [...] belong to Kuu: several latent functions at once.
     """
 
-    quadratic: tf.Tensor
-    """r' diag(1/v) r summed over outputs, [...]."""
-    log_noise: tf.Tensor
-    """log det of the site noise, [...]."""
-    penalty: tf.Tensor
-    """The penalty sum of :class:`Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]."""
-
-
-class ChunkSums(NamedTuple):
-    """A chunk's part of :class:`SiteSums` and :class:`EvidenceTerms`, or the derivatives of the objective in them."""
-
-    A: tf.Tensor
-    c: tf.Tensor
-    quadratic: tf.Tensor
-    log_noise: tf.Tensor
-    penalty: tf.Tensor
+    A: tf.Tensor  # V diag(1/v) V', [..., M, M]
+    c: tf.Tensor  # V diag(1/v) r, [..., M, P]
+    quadratic: tf.Tensor  # r' diag(1/v) r summed over outputs, [...]
+    log_noise: tf.Tensor  # log det of the site noise, [...]
+    penalty: tf.Tensor  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
 
 
 class ChunkAdjoint(NamedTuple):
     """A chunk's part of the derivatives of the objective."""
 
-    rows: Rows
-    """With respect to the chunk's rows."""
-    VDV: tf.Tensor
-    """V D_bar V' with D_bar the derivative in D = Kff - V'V: the part of L's derivative that A and c do not give."""
-    scale: tf.Tensor
-    """With respect to the scale m, []."""
+    rows: Rows  # With respect to the chunk's rows
+    VDV: tf.Tensor  # V D_bar V', D_bar the derivative in D = Kff - V'V: L's derivative without the parts of A and c
+    scale: tf.Tensor  # With respect to the scale m, []
 
 
 class LeaveOneOutTerms(NamedTuple):
@@ -109,24 +95,24 @@ class SiteAlgebra:
         """Compute a chunk's part of the penalty, [...]; 0 by default."""
         return tf.zeros(tf.shape(D)[:-1], D.dtype)
 
-    def zero(self, L: tf.Tensor, num_outputs: int) -> ChunkSums:
+    def zero(self, L: tf.Tensor, num_outputs: int) -> RowSums:
         """Sums over no rows; L [..., M, M]."""
         scalar = tf.zeros_like(L[..., 0, 0])
         c = tf.zeros(tf.concat([tf.shape(L)[:-1], [num_outputs]], 0), L.dtype)
-        return ChunkSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
+        return RowSums(A=tf.zeros_like(L), c=c, quadratic=scalar, log_noise=scalar, penalty=scalar)
 
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute V = L^-1 Kuf [..., M, n], and D = Kff - V'V: its diagonal [..., n], or blocks [G, b, b]."""
         V = tf.linalg.triangular_solve(L, rows.Kuf)
         return V, conditional_variance_of_f(rows.Kff, V, L)
 
-    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> ChunkSums:
+    def forward(self, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> RowSums:
         """Compute a chunk's sums."""
         w = 1.0 / self.noise(D, rows, powers, scale)
         return weighted_sums(V, w, rows.residual, self.penalty(D, rows, powers, scale))
 
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> ChunkAdjoint:
         """Compute a chunk's part of the derivatives, given the derivatives in the sums."""
         with tf.GradientTape() as tape:
@@ -149,10 +135,10 @@ class SiteAlgebra:
         return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
 
 
-def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> ChunkSums:
+def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
     """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
     wr = w[..., None] * r
-    return ChunkSums(
+    return RowSums(
         A=weighted_gram(V, w),
         c=tf.matmul(V, wr),
         quadratic=tf.reduce_sum(wr * r, axis=[-2, -1]),
@@ -186,7 +172,7 @@ class IndependentSites(SiteAlgebra):
 
     @override
     def adjoint(
-        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: ChunkSums
+        self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
     ) -> ChunkAdjoint:
         r, w, x = rows.residual, 1.0 / self.noise(D, rows, powers, scale), D / rows.noise
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
@@ -198,9 +184,8 @@ class IndependentSites(SiteAlgebra):
         slope = weight / (rows.noise + powers.penalty_power * scale * D)  # of the penalty in D
         D_bar, VD = self.times(V, D, powers.noise_power * scale * v_bar + slope)
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
-        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * log1p_ratio_slope(
-            powers.penalty_power * scale, x
-        )
+        ratio_slope = log1p_ratio_slope(powers.penalty_power * scale, x)
+        m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * ratio_slope
         return ChunkAdjoint(
             rows=Rows(
                 Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
@@ -245,7 +230,7 @@ class LinearAdjoint(NamedTuple):
 
     @classmethod
     def of(
-        cls, L: tf.Tensor, powers: Powers, bar: ChunkSums, by_one_product: tf.Tensor, *, in_single: bool
+        cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool
     ) -> "LinearAdjoint":
         """
         Return the adjoint for derivatives `bar` of the objective in the sums.
@@ -277,9 +262,8 @@ class LinearAdjoint(NamedTuple):
         """Derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]
         r = rows.residual  # [..., n, P]
-        right = tf.cond(
-            self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf)
-        )  # [..., M, n]
+        # [..., M, n]
+        right = tf.cond(self.by_one_product, lambda: rows.Kuf, lambda: tf.linalg.triangular_solve(self.L, rows.Kuf))
         G = tf.matmul(self.left, right)  # [..., M, n]
         cV = tf.matmul(right, self.right_c, transpose_a=True)  # [..., n, P]
         q_bar = self.quadratic[..., None, None]
@@ -289,9 +273,7 @@ class LinearAdjoint(NamedTuple):
         product = G * w[..., None, :] + tf.matmul(self.c, w[..., None] * r, transpose_b=True)
         return Rows(
             Kuf=tf.cond(
-                self.solves_last,
-                lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True),
-                lambda: product,
+                self.solves_last, lambda: tf.linalg.triangular_solve(self.L, product, adjoint=True), lambda: product
             ),
             Kff=self.trace * w,
             noise=w * (self.log_noise[..., None] - w * (w_bar + self.trace * rows.Kff)),

@@ -12,7 +12,7 @@ With r the distance in lengthscales and s a multiple of it:
 | Matern 3/2          | s² = 3 r²                  | variance (1 + s) e^-s        | -variance e^-s / 2  |
 | Matern 5/2          | s² = 5 r²                  | variance (1 + s + s²/3) e^-s | -variance (1 + s) e^-s / 6 |
 | exponential         | s² = r²/4                  | variance e^-s                | -k / (2 s)          |
-| rational quadratic  | r² / (2 alpha)             | variance (1 + t)^-alpha      | -alpha k / (1 + t)  |
+| rational quadratic  | r²/2                       | variance (1 + t/alpha)^-alpha | -k / (1 + t/alpha) |
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,7 @@ from ..runtime.checks import asserted
 
 FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
 ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
-_OF_ISOTROPIC = ("K", "scaled_squared_euclid_dist", "scale", "slice", "__call__")
-_OF_ANISOTROPIC = ("K", "scaled_difference_matrix", "scale", "slice", "__call__")
+_PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     Sum: tf.add_n,
     Product: lambda factors: reduce(tf.multiply, factors),
@@ -57,9 +56,9 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
     """
     if type(kernel) in REDUCTIONS:
         return REDUCTIONS[type(kernel)]([kernel_matrix(part, X, X2) for part in kernel.kernels])
-    if _is_plain(kernel, IsotropicStationary, _OF_ISOTROPIC):
+    if _is_plain(kernel, IsotropicStationary):
         return _isotropic(kernel, *kernel.slice(X, X2))
-    if _is_plain(kernel, AnisotropicStationary, _OF_ANISOTROPIC):
+    if _is_plain(kernel, AnisotropicStationary):
         return kernel.K_d(difference_matrix(*kernel.slice(X, X2)) / kernel.lengthscales)
     return kernel(X) if X2 is None else kernel(X, X2)
 
@@ -98,9 +97,10 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
     )
 
 
-def _is_plain(kernel: Kernel, base: type[Stationary], methods: Sequence[str]) -> bool:
+def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
     """Return whether the kernel overrides nothing but the function of the distance or difference."""
-    return isinstance(kernel, base) and all(getattr(type(kernel), name) is getattr(base, name) for name in methods)
+    kind = type(kernel)
+    return isinstance(kernel, base) and all(getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN)
 
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
@@ -132,28 +132,20 @@ PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 class Profile(NamedTuple):
-    """One kind of kernel; `others` are its parameters besides variance and lengthscales."""
+    """One kind of kernel, as a function of t."""
 
-    others: Callable[[Any], tuple[Any, ...]]
-    """The kernel's other parameters."""
-    slope: Callable[..., Any]
-    """Derivative of t in r², [], from the others."""
-    offset: Callable[[tf.Tensor], Any]
-    """t at r = 0, [], from log variance."""
+    # From t [..., M, n], log variance and the parameters: k, and a function from its derivative to the derivatives in
+    # t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
-    """
-    From t [..., M, n], log variance and the others: k, and a function from its derivative to the derivatives in t, up
-    to `factor`, log variance and the others.
-    """
-    factor: Callable[..., Any]
-    """Factor of the derivative in t that `evaluate` leaves out, [], from the others."""
-    accuracy: float
-    """eps^this is the error that t may have."""
+    slope: float  # Derivative of t in r²
+    factor: float = -0.5  # Of the derivative in t, left out by `evaluate`; by default of -s in s², times s
+    parameters: tuple[str, ...] = ()  # The kernel's parameters besides variance and lengthscales
+    is_exponent: bool = False  # t is log k, which is log variance at r = 0; otherwise t = 0 there
 
-
-def profile_of(kernel: Kernel) -> Profile | None:
-    """Return the profile of a kernel of exactly these classes: a subclass may have a covariance of its own."""
-    return _PROFILES.get(type(kernel))
+    @property
+    def accuracy(self) -> float:
+        """eps^this is the error that t may have."""
+        return _EXPONENT_ACCURACY if self.is_exponent else ACCURACY
 
 
 def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
@@ -192,41 +184,23 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
 
 
 def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
-    base = 1.0 + t
-    log_base = tf.math.log1p(t)
+    t = t / alpha
+    base, log_base = 1.0 + t, tf.math.log1p(t)
     K = tf.exp(log_variance - alpha * log_base)
 
     def pull_back(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
         G = bar * K
-        return G / base, tf.reduce_sum(G), -tf.reduce_sum(G * log_base)
+        slope = G / base
+        return slope, tf.reduce_sum(G), tf.reduce_sum(slope * t - G * log_base)
 
     return K, pull_back
 
 
-def _of_root(evaluate: Callable[..., Any], slope: float, factor: float) -> Profile:
-    """A kernel of s = sqrt(slope) r."""
-    return Profile(lambda _: (), lambda: slope, lambda _: 0.0, evaluate, lambda: factor, ACCURACY)
-
-
-_PROFILES: dict[type, Profile] = {
-    SquaredExponential: Profile(
-        lambda _: (),
-        lambda: -0.5,
-        lambda log_variance: log_variance,
-        _squared_exponential,
-        lambda: 1.0,
-        _EXPONENT_ACCURACY,
-    ),
-    Matern12: _of_root(_matern12, slope=1.0, factor=-0.5),
-    Matern32: _of_root(_matern32, slope=3.0, factor=-0.5),
-    Matern52: _of_root(_matern52, slope=5.0, factor=-1.0 / 6.0),
-    Exponential: _of_root(_matern12, slope=0.25, factor=-0.5),
-    RationalQuadratic: Profile(
-        lambda kernel: (tf.convert_to_tensor(kernel.alpha),),
-        lambda alpha: 0.5 / alpha,
-        lambda _: 0.0,
-        _rational_quadratic,
-        lambda alpha: -alpha,
-        ACCURACY,
-    ),
+PROFILES: dict[type, Profile] = {
+    SquaredExponential: Profile(_squared_exponential, slope=-0.5, factor=1.0, is_exponent=True),
+    Matern12: Profile(_matern12, slope=1.0),
+    Matern32: Profile(_matern32, slope=3.0),
+    Matern52: Profile(_matern52, slope=5.0, factor=-1.0 / 6.0),
+    Exponential: Profile(_matern12, slope=0.25),
+    RationalQuadratic: Profile(_rational_quadratic, slope=0.5, factor=-1.0, parameters=("alpha",)),
 }

@@ -21,11 +21,11 @@ from ..engine import (
     BlockSites,
     Chunks,
     DatasetRows,
-    EvidenceTerms,
     IndependentSites,
     Powers,
     Prior,
     RegressionRows,
+    RowSums,
     SingleRows,
     SiteAlgebra,
     SiteSums,
@@ -60,9 +60,9 @@ class CollapsedRegression(SparseGP):
 
     single_chunk: bool
     """
-    Work on all rows at once, in functions compiled from now on: true while the model's data have never exceeded one
-    chunk. Without a loop, compiling and running take half the time. Results stay correct for any number of rows, but
-    memory grows with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
+    Process all rows as one chunk, without a loop, in functions compiled from now on: true until the data first exceed
+    a chunk. Compiling and running take half the time. Results stay correct for any number of rows, but memory grows
+    with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
     """
 
     mixed_precision: bool
@@ -89,12 +89,9 @@ class CollapsedRegression(SparseGP):
 
         :raises ValueError: naming the argument that cannot be used.
         """
-        held: RegressionData | DatasetRows
-        if isinstance(data, tf.data.Dataset):
+        if is_dataset := isinstance(data, tf.data.Dataset):
             check_chunk_size_for_dataset(chunk_size)
-            held = DatasetRows(data)
-        else:
-            held = validation.regression_data(data)
+        held: RegressionData | DatasetRows = DatasetRows(data) if is_dataset else validation.regression_data(data)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
@@ -122,7 +119,7 @@ class CollapsedRegression(SparseGP):
 
     def _use_blocks(self, blocks: Any) -> None:
         """
-        Make these blocks of rows the units of sites and penalty, in place of single rows.
+        Use one site and one penalty term per block instead of per row.
 
         :param blocks: see :class:`PEPR`; None: keep single rows.
         :raises ValueError: if the rows cannot be divided so, data is a dataset or mixed_precision is set.
@@ -145,9 +142,9 @@ class CollapsedRegression(SparseGP):
         """Return m of the structured conditional M = m I, []."""
         return tf.ones([], default_float())
 
-    @abstractmethod
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        """Return the term added to log N(y; m, Qff + v), per output, []: for SGPR, minus the trace penalty."""
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+        """Return the term added to log N(y; m, Qff + v), per output, []; by default minus the penalty."""
+        return -terms.penalty
 
     def _make_sites(self) -> SiteAlgebra:
         """Return the rule that turns rows into sites."""
@@ -159,15 +156,11 @@ class CollapsedRegression(SparseGP):
     @property
     def num_blocks(self) -> int:
         """Number of blocks B, of all workers together."""
-        return int(self._num_blocks())
+        return int(self._sum_over_workers(self._local_num_blocks()))
 
-    def _num_blocks(self) -> tf.Tensor:
-        return self._sum_over_workers(self._chunks.num_blocks(self._local_num_data()))
-
-    @property
-    def _local_num_blocks(self) -> int:
-        """Number of blocks of this worker."""
-        return int(self._chunks.num_blocks(self._local_num_data()))
+    def _local_num_blocks(self) -> tf.Tensor:
+        """Return the number of blocks of this worker, []."""
+        return self._chunks.num_blocks(self._local_num_data())
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
@@ -208,51 +201,34 @@ class CollapsedRegression(SparseGP):
         sums, _ = self._of_sites(powers, self._scale())
         return sums.with_old(self._old_site(sums.L, powers.noise_power))
 
-    def _of_sites(self, powers: Powers, scale: tf.Tensor) -> tuple[SiteSums, EvidenceTerms]:
-        return self._accumulated(self._chunks, self._make_sites(), powers, scale, mixed_precision=self.mixed_precision)
-
-    def _accumulated(
-        self,
-        chunks: Chunks,
-        sites: SiteAlgebra,
-        powers: Powers,
-        scale: tf.Tensor,
-        noise_factor: tf.Tensor | None = None,
-        *,
-        mixed_precision: bool = False,
-    ) -> tuple[SiteSums, EvidenceTerms]:
+    def _of_sites(
+        self, powers: Powers, scale: tf.Tensor, *, of_single_rows: bool = False, noise_factor: tf.Tensor | None = None
+    ) -> tuple[SiteSums, RowSums]:
         """
         Return the sums over sites, and the other terms of the evidence.
 
+        :param of_single_rows: make each row a block, in double precision, whatever the model's own sites.
         :param noise_factor: multiplies the noise variance of all rows.
         """
+        chunks: Chunks = self._chunks
+        if of_single_rows and isinstance(chunks, Blocks):
+            chunks = SingleRows(self._chunk_size, self._devices)
         if isinstance(chunks, SingleRows) and self.single_chunk and self._workers is None:
             chunks = AllRows()
         prior = Prior(self.inducing_variable, self.kernel)
         return accumulate_sums(
-            self._rows(chunks, noise_factor, prior),
-            sites,
+            self._rows(chunks, prior, noise_factor),
+            IndependentSites() if of_single_rows else self._make_sites(),
             powers,
             Kuu=self._inducing_covariance(prior),
             scale=scale,
             factorize=self._factorize,
-            mixed_precision=mixed_precision,
+            mixed_precision=self.mixed_precision and not of_single_rows,
         )
 
-    def _rows(
-        self, chunks: Chunks, noise_factor: tf.Tensor | None = None, prior: Prior | None = None
-    ) -> RegressionRows:
-        return RegressionRows(
-            self._checked_data(chunks),
-            chunks,
-            self.kernel,
-            self.inducing_variable,
-            self.likelihood,
-            self.mean_function,
-            noise_factor,
-            prior=prior,
-            workers=self._workers,
-        )
+    def _rows(self, chunks: Chunks, prior: Prior, noise_factor: tf.Tensor | None = None) -> RegressionRows:
+        data, workers = self._checked_data(chunks), self._workers
+        return RegressionRows(data, chunks, prior, self.likelihood, self.mean_function, noise_factor, workers=workers)
 
     def _checked_data(self, chunks: Chunks) -> tuple[tf.Tensor, ...]:
         """Return the data; raise an error if X, Y and the blocks differ in their number of rows."""
@@ -286,7 +262,7 @@ class CollapsedRegression(SparseGP):
         Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
         that row predicts it. Cost: one pass over the data. (Not differentiable.)
         """
-        rows, sums = self._rows(self._chunks), self._sums()
+        rows, sums = self._rows(self._chunks, Prior(self.inducing_variable, self.kernel)), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
         return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
 
@@ -299,16 +275,14 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
 
         -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 
-    With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only). A method of
-    models that hold all data; not of streams, whose earlier batches are gone.
+    With constant noise it is the upper bound of `gpflow.models.SGPR` (correct there for one output only). Not
+    defined for streams, which do not keep earlier batches.
 
     :return: nats, summed over outputs.
     """
     half = tf.constant(0.5, default_float())
-    zero = tf.zeros_like(half)
-    vfe = Powers(noise_power=zero, penalty_power=zero, weight=half)
-    chunks = SingleRows(self._chunk_size, self._devices) if isinstance(self._chunks, Blocks) else self._chunks
-    sums, terms = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half)
-    wider = self._accumulated(chunks, IndependentSites(), vfe, 2.0 * half, 1.0 + 2.0 * terms.penalty)
+    vfe = Powers(noise_power=tf.zeros_like(half), penalty_power=tf.zeros_like(half), weight=half)
+    sums, terms = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
+    wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * terms.penalty)
     bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
     return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)

@@ -130,7 +130,7 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 
 
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
-    """True if all are plain inducing points, whose covariance with old points the kernel gives."""
+    """Return whether all are plain `InducingPoints`, whose covariance is the kernel's."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
 
 

@@ -1,10 +1,11 @@
 """Base class of the minibatch models: an explicit q(u), as in `gpflow.models.SVGP`."""
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import InducingVariables
@@ -22,7 +23,7 @@ from ..ep.sweep import Projected, project_mean
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import column_products, finite
 from ..runtime.checks import asserted
-from ..runtime.tracing import in_xla
+from ..runtime.tracing import in_xla, no_autograph
 from .kernels_and_inducing_variables import checked_inducing_variable
 from .sparse import InducingVariableGP
 
@@ -50,8 +51,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """
     A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches.
 
-    A model defines its objective, ``maximum_log_likelihood_objective(data)``, from :meth:`_checked_minibatch`,
-    :meth:`_whitened`, :meth:`_projected` and :meth:`_row_weight`. It may define :meth:`_check_likelihood` and
+    A model defines its objective by :meth:`_terms`. It may define :meth:`_check_likelihood` and
     :meth:`_add_parameters`.
     """
 
@@ -113,11 +113,42 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._add_parameters()
         self._old = self._new_old_posterior()
 
+    @override
+    def _parts(self) -> tuple[tf.Module, ...]:
+        return *super()._parts(), self.q_mu, self.q_sqrt
+
+    @override
+    def _settings(self) -> tuple[Any, ...]:
+        return *super()._settings(), self.whiten, self.q_diag
+
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Raise an error for a likelihood that the model does not support."""
 
     def _add_parameters(self) -> None:
         """Make the model's own parameters; called at the end of the constructor."""
+
+    @abstractmethod
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Compute the objective's sum over the rows of a minibatch, and its terms in q and the prior, [] each."""
+
+    @inherit_check_shapes
+    @no_autograph
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """
+        Estimate the objective from the rows of a minibatch, in nats.
+
+        :param data: X [n, D] and Y [n, P], some or all of the N rows (for streams: of the current batch).
+        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
+        """
+        X, Y = self._checked_minibatch(data)
+        L, q = self._whitened()
+        of_rows, other_terms = self._terms(X, Y, self._projected(L, X), L, q)
+        n = tf.cast(tf.shape(X)[0], default_float())
+        weight = tf.ones_like(n) if self._num_data is None else self._num_data / n
+        name = f"the objective of {type(self).__name__}"
+        return finite(weight * of_rows + other_terms, name=name, advice=ADVICE)
 
     @property
     def num_data(self) -> tf.Variable | None:
@@ -135,16 +166,11 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
             raise ValueError("num_data was None at construction and cannot be set afterwards: pass it there.")
         self._num_data.assign(validation.num_data(num_data))
 
-    def _row_weight(self, num_rows: tf.Tensor) -> tf.Tensor:
-        """N/n, []."""
-        n = tf.cast(num_rows, default_float())
-        return tf.ones_like(n) if self._num_data is None else self._num_data / n
-
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
         """
         Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
 
-        :raises ValueError: if that is not so, X is not finite, or the likelihood does not accept Y.
+        :raises ValueError: if the numbers of rows differ, X is not finite, or the likelihood does not accept Y.
         :raises tf.errors.InvalidArgumentError: the same in a graph, where values or numbers of rows are not known when
             it is traced.
         """
@@ -190,7 +216,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     @override
     def _sums(self) -> SiteSums:
-        """S^-1 = I + A and c = S^-1 m, with directions of S wider than the prior as wide as the prior."""
+        """S^-1 = I + A and c = S^-1 m, with eigenvalues of S above 1 (wider than the prior) clipped to 1."""
         L, q = self._whitened()
         t, U = tf.linalg.eigh(tf.matmul(q.R, q.R, transpose_b=True))
         t = tf.minimum(t, 1.0)[..., None, :]

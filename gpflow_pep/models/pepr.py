@@ -12,7 +12,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, EvidenceTerms, Powers, scale_terms
+from ..engine import Blocks, Powers, RowSums, scale_terms
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
 from .sparse import checked_power
@@ -102,7 +102,7 @@ class PEPR(CollapsedRegression):
             mixed_precision=mixed_precision,
         )
         self._use_blocks(blocks)
-        values = validation.power(alpha, self._local_num_blocks)
+        values = validation.power(alpha, int(self._local_num_blocks()))
         self._alpha = local_variable(values, trainable=False, dtype=default_float())
         self._optimal_scale = isinstance(scale, str)
         if self._optimal_scale:
@@ -125,7 +125,7 @@ class PEPR(CollapsedRegression):
 
     @alpha.setter
     def alpha(self, alpha: Any) -> None:
-        values = validation.power(alpha, self._local_num_blocks)
+        values = validation.power(alpha, int(self._local_num_blocks()))
         if values.shape != self._alpha.shape:
             raise ValueError(f"alpha must keep its shape {self._alpha.shape.as_list()}, got {list(values.shape)}.")
         if self._optimal_scale and values.any():
@@ -156,15 +156,10 @@ class PEPR(CollapsedRegression):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
-        count = self._block_sizes(N)
+        rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0
+        count = N if self._alpha.shape.rank == 0 else rows_per_block  # of rows that share an alpha
         return scale_terms(powers.noise_power, scale, count, self._sum_over_workers) - scale * terms.penalty
-
-    def _block_sizes(self, num_data: tf.Tensor) -> tf.Tensor:
-        """Number of rows that share an alpha: N for a single alpha [], the block sizes [B] for one per block."""
-        if self._alpha.shape.rank == 0:
-            return num_data
-        return tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0

@@ -1,7 +1,6 @@
 """The GPflow posterior object of all models: predictions from q(u) in whitened coordinates."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
@@ -19,14 +18,6 @@ from ..validation import inputs
 
 ROWS_PER_CHUNK = 4096  # predicted together: memory beyond the result does not grow with the number of rows
 _ADVICE = "checking Xnew, the kernel's parameters and the mean function for NaN, infinite or overflowing values"
-
-
-class _Projected(NamedTuple):
-    """Terms of the marginals at n inputs."""
-
-    T1: tf.Tensor  # L^-1 Ku*, [M, n] or [C, M, n]
-    T2: tf.Tensor  # root of T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n]
-    mean: tf.Tensor  # T1' E[v], [n, P] or [n, C]
 
 
 class WhitenedPosterior(AbstractPosterior):
@@ -88,19 +79,21 @@ class WhitenedPosterior(AbstractPosterior):
             mean, cov = self._joint(cache, Xnew)
         else:
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
-            mean, cov = _in_chunks(lambda X: self._marginals(cache, X), flat)
+            chunks = SingleRows(ROWS_PER_CHUNK).split([flat])
+            mean, cov = chunks.concatenate(lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None])
             shape = tf.concat([tf.shape(Xnew)[:-1], [_num_outputs(cache)]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
         return mean, _across_outputs(cov, full_cov) if full_output_cov else cov
 
-    def _projected(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> _Projected:
+    def _projected(self, cache: tuple[tf.Tensor, ...], prior: Prior, X: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """T1 = L^-1 Ku*, a root T2 with T1' Cov[v] T1 = T2'T2, [M, n] or [C, M, n] each, and T1' E[v], [n, P or C]."""
         L, root, b = cache
         T1 = tf.linalg.triangular_solve(L, prior.Kuf(X, *prior.inputs))
         T2 = tf.linalg.triangular_solve(root, T1) if self._by_precision else tf.matmul(root, T1, transpose_a=True)
         mean = tf.matmul(T1, b, transpose_a=True)  # [n, P] or [C, n, 1]
-        return _Projected(T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]))
+        return T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0])
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
         """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Negative rounding becomes 0."""
@@ -144,13 +137,6 @@ def _num_outputs(cache: tuple[tf.Tensor, ...]) -> int:
     """P or C."""
     b = cache[2]
     return int(b.shape[-1] if b.shape.rank == 2 else b.shape[0])
-
-
-def _in_chunks(predict: Callable[[tf.Tensor], MeanAndVariance], X: tf.Tensor) -> MeanAndVariance:
-    """Predict at X [n, D], some rows at a time."""
-    chunks = SingleRows(ROWS_PER_CHUNK).split([X])
-    mean, variance = chunks.concatenate(lambda chunk: predict(chunk.data[0]), X.dtype, [None, None])
-    return mean, variance
 
 
 def _across_outputs(cov: tf.Tensor, full_cov: bool) -> tf.Tensor:

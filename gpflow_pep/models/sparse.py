@@ -1,4 +1,4 @@
-"""Base classes of the models: posterior and predictions of every model, data of those that hold them."""
+"""Base classes: InducingVariableGP (posterior, predictions) and SparseGP (a model that holds its data)."""
 
 from abc import abstractmethod
 from copy import deepcopy
@@ -52,7 +52,7 @@ class InducingVariableGP(GPModel):
     - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
     - :meth:`_posterior_values`, if q is parameterized in another way: the cache of :class:`.WhitenedPosterior`.
     - the objective, `maximum_log_likelihood_objective`.
-    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, if it has more of them.
+    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, to add to them.
 
     Compiled methods are traced again when a part or a setting is replaced.
     """
@@ -82,7 +82,7 @@ class InducingVariableGP(GPModel):
         return self._sums().posterior()
 
     def _new_old_posterior(self) -> OldPosterior | None:
-        """Make the old posterior of a model that is a stream; called at the end of the constructor."""
+        """Return the old posterior of a stream; None for other models. Called at the end of the constructor."""
         return None
 
     def _parts(self) -> tuple[tf.Module, ...]:
@@ -108,7 +108,7 @@ class InducingVariableGP(GPModel):
         memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._resizable_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
-        attributes = dict(vars(self))  # at once: other threads may predict, and compile, meanwhile
+        attributes = dict(vars(self))  # copy first: other threads may add attributes
         clone.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
         return clone
 
@@ -121,16 +121,20 @@ class InducingVariableGP(GPModel):
         self.__dict__.update({name: deepcopy(value, memo) for name, value in attributes.items()})
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        """Leave out compiled methods: an exported model has the functions that its own functions call."""
+        """
+        Leave out compiled methods, since an exported model has the functions that its own functions call; in TensorFlow
+        checkpoints leave out the data too.
+        """
         children = super()._trackable_children(save_type, **kwargs)
-        return {name: child for name, child in children.items() if not is_compiled(type(self), name)}
+        left_out = {"_data", "_chunks"} if save_type == "checkpoint" else set()
+        left_out |= {name for name in children if is_compiled(type(self), name)}
+        return {name: child for name, child in children.items() if name not in left_out}
 
     def _factorize(self, Kuu: tf.Tensor) -> tf.Tensor:
+        message = {"name": "Kuu", "advice": ADVICE_KUU}
         if self.max_jitter is None:
-            return cholesky(Kuu, name="Kuu", advice=ADVICE_KUU)
-        return cholesky_with_growing_jitter(
-            Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, name="Kuu", advice=ADVICE_KUU
-        )
+            return cholesky(Kuu, **message)
+        return cholesky_with_growing_jitter(Kuu, jitter=default_jitter(), max_jitter=self.max_jitter, **message)
 
     @no_autograph
     def posterior(
@@ -169,7 +173,7 @@ class InducingVariableGP(GPModel):
 
         :raises NotImplementedError: if full_cov or full_output_cov is True.
         :raises ValueError: if Xnew is not finite (eagerly).
-        :raises tf.errors.InvalidArgumentError: if one is NaN.
+        :raises tf.errors.InvalidArgumentError: if a predicted mean or variance is NaN.
         """
         if full_cov or full_output_cov:
             raise NotImplementedError("predict_y has no full_cov and no full_output_cov: they must be False.")
@@ -222,12 +226,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     Besides `_sums` and the objective, a model may define:
 
     - :meth:`_validated`: check new data.
-    - :meth:`_resize_for`: resize whatever depends on the number of rows.
+    - :meth:`_resize_for`: resize the variables whose size depends on N.
     - :meth:`_batch_variables`, :meth:`_resizable_variables`: variables of the data, and those that may be resized.
     """
-
-    # Left out of TensorFlow checkpoints, but not of exported models, whose predictions need them.
-    _NOT_IN_CHECKPOINTS = frozenset({"_data", "_chunks"})
 
     def __init__(
         self,
@@ -256,7 +257,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
-        self._data = data if isinstance(data, DatasetRows) else tuple(_variable(values) for values in data)
+        self._data: Any = data
+        if not isinstance(data, DatasetRows):
+            options = {"trainable": False, "dtype": default_float()}
+            self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in data)
         size = validation.chunk_size(chunk_size)
         self._chunk_size = self._default_chunk_size() if size is None else size
         self._old = self._new_old_posterior()
@@ -353,7 +357,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
         """
-        Return the site of the old posterior; None if the model is no stream.
+        Return the site of the old posterior; None unless the model is a stream.
 
         :param L: Cholesky factor of Kuu.
         :param alpha: one power, [].
@@ -362,14 +366,11 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
             return None
         return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
 
-    def _inducing_covariance(self, prior: Prior | None = None) -> tf.Tensor:
+    def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """
         Compute Kuu, with a gradient that raises an error if the kernel holds a tensor in place of a parameter (as in a
-        frozen model): such a tensor would get the derivative through Kuu, but not the one through the rows.
-
-        :param prior: the model's prior, if already computed.
+        frozen model): its derivative would include Kuu but miss Kuf and Kff.
         """
-        prior = Prior(self.inducing_variable, self.kernel) if prior is None else prior
         covariance = prior.Kuu(default_jitter())
         kernels = [part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)]
         tensors = [
@@ -408,12 +409,6 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         root = tf.linalg.triangular_solve(LB, tf.linalg.matrix_transpose(L))  # chol(B)^-1 L'
         covariance = tf.matmul(root, root, transpose_a=True)
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
-
-    @override
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        children = super()._trackable_children(save_type, **kwargs)
-        left_out = self._NOT_IN_CHECKPOINTS if save_type == "checkpoint" else frozenset()
-        return {name: child for name, child in children.items() if name not in left_out}
 
 
 class SinglePower:
@@ -466,13 +461,8 @@ def check_chunk_size_for_dataset(chunk_size: Any) -> None:
         )
 
 
-def _variable(values: AnyNDArray) -> tf.Variable:
-    """A variable whose number of rows may change."""
-    return local_variable(values, trainable=False, shape=[None, values.shape[1]], dtype=default_float())
-
-
 def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:
-    """Refuse NaN, but not infinity: the variance of a Student-t, or the logarithm of a probability of 0."""
+    """Raise an error on NaN. Infinity is a valid result: the variance of a Student-t, or log 0."""
     if in_xla():
         return asserted(value, ~tf.math.is_nan(value))
     with tf.control_dependencies(

@@ -1,4 +1,4 @@
-"""Streams: models that absorb their posterior and go on with other data, and their state."""
+"""Streams: absorb the posterior, go on with the next batch; their state."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

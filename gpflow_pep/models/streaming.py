@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
 from gpflow.base import AnyNDArray, RegressionData, TensorData
 from gpflow.config import default_jitter
 from gpflow.kernels import Kernel
@@ -15,13 +14,13 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import EvidenceTerms, Powers, independent_parts, kernel_matrix
+from ..engine import Powers, independent_parts, kernel_matrix
+from ..ep.sweep import Projected
 from ..likelihoods.observations import check_observations
-from ..maths.linalg import cholesky, finite
-from ..runtime.tracing import no_autograph
+from ..maths.linalg import cholesky
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
-from .minibatch_svgp import ADVICE, MinibatchSVGP, elbo
+from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .pep import PEP
 from .sparse import ADVICE_KUU, SinglePower, checked_power
 from .stream import Stream
@@ -92,10 +91,6 @@ class StreamingSGPR(CollapsedRegression, Stream):
         return Powers.of_pep(checked_power(self._alpha))
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return -terms.penalty
-
-    @override
     def _batch_variables(self) -> dict[str, tf.Variable]:
         return {**super()._batch_variables(), "alpha": self._alpha}
 
@@ -127,21 +122,12 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     _NEEDED = ("old.linear",)
     elbo = elbo
 
-    @inherit_check_shapes
-    @no_autograph
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """
-        Compute the online bound, estimated from the rows of a minibatch, in nats.
-
-        :param data: X [n, D] and Y [n, P], some or all rows of the batch.
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
-        """
-        X, Y = self._checked_minibatch(data)
-        L, q = self._whitened()
-        expected = self._variational_expectations(X, Y, self._projected(L, X), q)
+    @override
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         log_ratio = self._old.log_ratio(self.inducing_variable, self.kernel, L, *q, default_jitter())
-        value = self._row_weight(tf.shape(X)[0]) * expected - q.divergence() + log_ratio
-        return finite(value, name="the objective of StreamingSVGP", advice=ADVICE)
+        return self._variational_expectations(X, Y, rows, q), log_ratio - q.divergence()
 
     @override
     def _move_inducing_points(self, Z: AnyNDArray) -> None:
@@ -177,7 +163,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """The batch itself is given to the objective."""
+        """Update num_data; the objective gets the batch itself as an argument."""
         if self.num_data is not None:
             self.num_data = len(X)
 

@@ -8,7 +8,7 @@ of a block b, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2,
 =========  ====================  =====  =====  =====================================================
            blocks                a      p      g_b
 =========  ====================  =====  =====  =====================================================
-SVGP       no matter             0      0      0, eq. 3
+SVGP       any                   0      0      0, eq. 3
 TSVGP      rows                  1      0      0, eq. 5
 BTSVGP     minibatches           1      0      0, eq. 9
 PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1))
@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import Parameter
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
@@ -34,10 +33,9 @@ from typing_extensions import override
 from .. import validation
 from ..engine import Prior, factored_log_det_ratio, log1p_ratio
 from ..ep.sweep import Projected, project_mean
-from ..maths.linalg import cholesky, column_products, finite, inverse_of_product, symmetric_product
+from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.tracing import no_autograph
-from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ, elbo
+from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .sparse import SinglePower, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
@@ -66,36 +64,23 @@ class StructuredSVGP(MinibatchSVGP):
         one = tf.ones([], default_float())
         return BoundSettings(one, in_noise=False, scale=one)
 
-    @inherit_check_shapes
-    @no_autograph
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """
-        Estimate the objective from the rows of a minibatch, in nats.
-
-        :param data: X [n, D] and Y [n, C], some or all of the N rows.
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
-        """
-        X, Y = self._checked_minibatch(data)
-        L, q = self._whitened()
-        value = self._row_weight(tf.shape(X)[0]) * self._of_rows(X, Y, self._projected(L, X), q) - q.divergence()
-        return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
-
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
-        """Sum the bound's terms over the blocks of a minibatch, []."""
+    @override
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         bound = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
-        of_blocks = _of_minibatch if self.minibatch_is_block else _of_single_rows
         if self.minibatch_is_block:
             prior = Prior(self.inducing_variable, self.kernel)
             D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
+            of_blocks = _of_minibatch(D, noise, residual, T, bound)
         else:
-            D = rows.conditional_variance
-        a, m = bound.power, bound.scale
-        shrinkage = log1p_ratio(a, m - 1.0) - tf.math.log(m)
+            of_blocks = _of_single_rows(rows.conditional_variance, noise, residual, T, bound)
+        shrinkage = log1p_ratio(bound.power, bound.scale - 1.0) - tf.math.log(bound.scale)
         of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
-        return -0.5 * (_total(of_noise, residual) + of_blocks(D, noise, residual, T, bound))
+        return -0.5 * (_total(of_noise, residual) + of_blocks), -q.divergence()
 
 
 def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -116,20 +101,18 @@ def _of_single_rows(
 
 def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings) -> tf.Tensor:
     """Like `_of_single_rows`, for a single block with D [n, n] or [C, n, n]."""
-    if not bound.in_noise:  # and a = m = 1: log|I + X| = log|S + D| - log|S|
-        D = D[None] if D.shape.rank == 2 else D
-        covariance = tf.linalg.set_diag(D, tf.linalg.diag_part(D) + noise)
-        log_det = _log_det(covariance)[:, None] - tf.reduce_sum(tf.math.log(noise), axis=-1, keepdims=True)
-        return _total(log_det, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / noise)
     sd = tf.sqrt(noise)  # [1 or C, n]
     X = bound.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
-    return _log_det_and_squares(bound.power, X, tf.linalg.matrix_transpose(white))
+    if bound.in_noise:
+        return _log_det_and_squares(bound.power, X, tf.linalg.matrix_transpose(white))
+    none = tf.linalg.matrix_transpose(white[:, :0])  # the quadratic form has the noise alone
+    return _log_det_and_squares(bound.power, X, none) + tf.reduce_sum(tf.square(white))
 
 
 @tf.custom_gradient
 def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
-    """D = Kff - V'V, [..., n, n]. Derivatives in D are symmetric here, so that the one in V is a single product."""
+    """D = Kff - V'V, [..., n, n]. dL/dD is symmetric here, so that dL/dV is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -138,22 +121,11 @@ def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
     return Kff - symmetric_product(Vt, Vt), gradient
 
 
-@tf.custom_gradient
-def _log_det(C: tf.Tensor) -> Any:
-    """log|C|, [...], differentiable once. The derivative C^-1 takes fewer products than through the factor."""
-    factor = cholesky(C, name="a block", advice=_ADVICE_BLOCK)
-
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return once_differentiable(bar[..., None, None] * inverse_of_product(factor))
-
-    return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1), gradient
-
-
 def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
     """
     log|I + a X|/a + tr W'(I + a X)^-1 W, summed over C latent functions, []; X [1 or C, n, n], W [C, n, k].
 
-    Differentiable once; written out, it takes fewer products. With U = (I + a X)^-1 W the derivatives are
+    Differentiable once; the hand-written gradient takes fewer products. With U = (I + a X)^-1 W the derivatives are
     (I + a X)^-1 - a U U' and 2 U.
     """
     copies = 1.0
@@ -219,13 +191,16 @@ class TSVGP(StructuredSVGP):
         self.scale = None if isinstance(self.likelihood, Gaussian) else Parameter(1.0, transform=positive())
 
     @override
-    def _of_rows(self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, q: WhitenedQ) -> tf.Tensor:
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if self.scale is None:
-            return super()._of_rows(X, Y, rows, q)
+            return super()._terms(X, Y, rows, L, q)
         m = tf.convert_to_tensor(self.scale)
         scaled = rows._replace(conditional_variance=m * rows.conditional_variance)
         count = tf.cast(self.num_latent_gps * tf.shape(X)[0], m.dtype)
-        return self._variational_expectations(X, Y, scaled, q) - 0.5 * count * (m - 1.0 - tf.math.log(m))
+        expected = self._variational_expectations(X, Y, scaled, q)
+        return expected - 0.5 * count * (m - 1.0 - tf.math.log(m)), -q.divergence()
 
 
 class BTSVGP(StructuredSVGP):

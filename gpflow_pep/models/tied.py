@@ -23,8 +23,7 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
-from gpflow.base import Parameter, RegressionData
+from gpflow.base import Parameter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -33,12 +32,12 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import factored_log_det_ratio, log1p_ratio, scale_terms
-from ..ep.sweep import project_mean
-from ..maths.linalg import cholesky, column_products, finite
+from ..ep.sweep import Projected, project_mean
+from ..maths.linalg import cholesky, column_products
 from ..runtime.custom_gradients import once_differentiable
-from ..runtime.tracing import in_xla, no_autograph
+from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
-from .minibatch_svgp import ADVICE, MinibatchSVGP, WhitenedQ
+from .minibatch_svgp import MinibatchSVGP, WhitenedQ
 from .sparse import SinglePower, checked_power
 
 
@@ -106,32 +105,22 @@ class TiedFactors(MinibatchSVGP):
     def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
         """Compute the cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
 
-    @inherit_check_shapes
-    @no_autograph
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
-        """
-        Estimate the objective from the rows of a minibatch: an approximation to log p(y), at alpha = 0 SVGP's bound.
-
-        :param data: X [n, D] and Y [n, P], some or all of the N rows.
-        :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the result is not finite.
-        """
-        X, Y = self._checked_minibatch(data)
+    @override
+    def _terms(
+        self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
-        L, q = self._whitened()
-        rows = self._projected(L, X)
         cavity = self._cavity(q, rows.V, alpha, N)
         mean = rows.mean + project_mean(rows.V, cavity.mean)  # [C, n]
         cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
         of_rows = log_partition(rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha)
-        terms = cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
-        value = self._row_weight(tf.shape(X)[0]) * tf.reduce_sum(of_rows) + terms
-        return finite(value, name=f"the objective of {type(self).__name__}", advice=ADVICE)
+        return tf.reduce_sum(of_rows), cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
 
 
 class ARPEP(TiedFactors):
     r"""
-    Minibatch power EP in which q takes the cavity's place (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
+    Minibatch power EP with q in place of the cavity (Villacampa-Calvo and Hernández-Lobato 2020, eq. 9).
 
     .. math::
 

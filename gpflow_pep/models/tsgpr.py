@@ -12,7 +12,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..engine import EvidenceTerms, Powers, SharedBlockSites, SiteAlgebra, StructuredBlockSites
+from ..engine import Powers, RowSums, SharedBlockSites, SiteAlgebra, StructuredBlockSites
 from ..maths.linalg import cholesky
 from .collapsed import CollapsedRegression, upper_bound
 
@@ -41,10 +41,6 @@ class TSGPR(CollapsedRegression):
     def _powers(self) -> Powers:
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero + 1.0, weight=zero + 0.5)
-
-    @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        return -terms.penalty
 
     @check_shapes("return: []")
     def elbo(self) -> tf.Tensor:
@@ -130,10 +126,10 @@ class BTSGPR(TSGPR):
             )
 
     @override
-    def _evidence_correction(self, terms: EvidenceTerms, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if self._shared_size is None:
             return super()._evidence_correction(terms, powers, scale)
-        B = tf.cast(self._num_blocks(), default_float())
+        B = tf.cast(self._sum_over_workers(self._local_num_blocks()), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

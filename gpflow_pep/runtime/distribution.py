@@ -121,12 +121,6 @@ class Workers:
 ONE_PROCESS = Workers(1, 0)
 
 
-def component(variable: tf.Variable) -> tf.Variable:
-    """Return this process's component of a mirrored variable; other variables are returned unchanged."""
-    strategy = getattr(variable, "distribute_strategy", None)
-    return variable if strategy is None else strategy.experimental_local_results(variable)[0]
-
-
 def local_variable(values: Any, **options: Any) -> tf.Variable:
     """Create a variable that the strategy does not mirror: each worker has values of its own."""
 

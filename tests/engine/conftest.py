@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import AllRows, Blocks, EvidenceTerms, Powers, Rows, SingleRows, SiteSums
+from gpflow_pep.engine import AllRows, Blocks, Powers, Rows, RowSums, SingleRows, SiteSums
 from gpflow_pep.engine import accumulate_sums as engine
 from gpflow_pep.maths.linalg import cholesky
 
@@ -28,12 +28,12 @@ class Collected(NamedTuple):
 
     def split(self):
         """The engine's two."""
-        return SiteSums(*self[:3]), EvidenceTerms(*self[3:])
+        return SiteSums(*self[:3]), RowSums(*self[1:])
 
 
 def accumulate_sums(*arguments, **options):
     sums, terms = engine(*arguments, **options)
-    return Collected(*sums, *terms)
+    return Collected(sums.L, *terms)
 
 
 class TensorRows:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.covariances import Kuf, Kuu
 from quick import some_slow
 
-from gpflow_pep.engine import BlockSites, IndependentSites, Powers, RegressionRows, log_gaussian
+from gpflow_pep.engine import BlockSites, IndependentSites, Powers, Prior, RegressionRows, log_gaussian
 
 TOLERANCE = 1e-10
 RNG = np.random.default_rng(21)
@@ -67,7 +67,7 @@ def test_derivatives_of_every_variable(dense, name, kind, likelihood, compiled):
         return log_gaussian(*sums.split(), tf.constant(13)) - 2.0 * sums.penalty
 
     def ours():
-        rows = RegressionRows((X, Y), chunks, kernel, points, noise, mean, factor + 0.0)
+        rows = RegressionRows((X, Y), chunks, Prior(points, kernel), noise, mean, factor + 0.0)
         return evidence(
             dense.accumulate_sums(
                 rows,
@@ -101,7 +101,7 @@ def test_the_rows_of_a_chunk(dense):
     blocks = dense.blocks("unequal", 13)
     chunks = dense.chunks("unequal", blocks, 1)
     mean = gpflow.functions.Constant([0.5, 1.5])
-    rows = RegressionRows((X, Y), chunks, kernel, points, gpflow.likelihoods.Gaussian(0.3), mean)
+    rows = RegressionRows((X, Y), chunks, Prior(points, kernel), gpflow.likelihoods.Gaussian(0.3), mean)
     seen = []
 
     def part_of(chunk):

@@ -58,6 +58,20 @@ def test_equals_svgp_before_updates(whiten):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
 
 
+def test_a_q_that_is_replaced_is_absorbed():
+    """As one that is assigned: by the same operations, in a function that is traced again."""
+    models = [StreamingSVGP(kernel(), gpflow.likelihoods.StudentT(), Z, num_data=30) for _ in range(2)]
+    q_mu = rng.normal(size=(8, 1))
+    for model, replaces in zip(models, (True, False), strict=True):
+        model.update(SECOND)
+        if replaces:
+            model.q_mu = gpflow.Parameter(q_mu)
+        else:
+            model.q_mu.assign(q_mu)
+        model.update(FIRST)
+    np.testing.assert_allclose(*(model.state.arrays["old.linear"] for model in models), rtol=1e-14)
+
+
 def optimum(model, collapsed):
     """Assign the q(u) of the collapsed model, which is optimal with Gaussian noise."""
     mean, covariance = collapsed.compute_qu()
