@@ -59,7 +59,7 @@ class Adam:
                 else:
                     history.step(None)
             # The parameters after the last step have not been checked yet.
-            loss, gradient = _tensors(self._objective.probe())
+            loss, gradient = _tensors(self._objective.probe(history.iterations))
             check_finite(loss, *gradient)
             return history.stopped or Outcome(LIMIT, f"Adam: {history.iterations} steps, as asked.")
         history.discard_last()

@@ -191,9 +191,9 @@ class Objective:
         if check is not None:
             check()
 
-    def probe(self) -> Evaluation:
-        """Evaluate after the last step, without changing any state."""
-        return self.evaluate(0)
+    def probe(self, step: int) -> Evaluation:
+        """Evaluate after the last step, as in this step, without changing any state."""
+        return self.evaluate(step)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
@@ -233,8 +233,10 @@ class MinibatchObjective(Objective):
         return super().evaluate(step)
 
     @override
-    def probe(self) -> Evaluation:
-        return super().evaluate(0)  # the last minibatch once more
+    def probe(self, step: int) -> Evaluation:
+        if not self._rows:  # a resumed run had no step left to take
+            return self.evaluate(step)
+        return super().evaluate(step)  # the last minibatch once more
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -253,9 +255,9 @@ class SitesObjective(Objective):
         return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
-    def probe(self) -> Evaluation:
+    def probe(self, step: int) -> Evaluation:
         with self._same_sites():
-            return super().probe()
+            return super().probe(step)
 
     @override
     def reset(self) -> None:
@@ -309,8 +311,12 @@ class SweptMinibatchObjective(SitesObjective):
         return None, next(self._epoch)
 
     @override
-    def probe(self) -> Evaluation:
-        return -self.recorded([]), []
+    def probe(self, step: int) -> Evaluation:
+        epoch, self._epoch = self._epoch, None
+        try:
+            return super().probe(step)
+        finally:
+            self._epoch = epoch
 
     @override
     def recorded(self, losses: list[float]) -> float:

@@ -131,6 +131,11 @@ def streaming(count):
     return model
 
 
+def with_alpha(model, alpha):
+    model.alpha = alpha
+    return model
+
+
 RUNS = {
     "block labels": (
         lambda: collapsed(gpflow_pep.BTSGPR, blocks=np.arange(60) % 5),
@@ -152,6 +157,10 @@ RUNS = {
         lambda: collapsed(gpflow_pep.PEPR, alpha=0.6),
         ["model.alpha"],
     ),
+    **{
+        f"alpha of {name}": (MAKERS[name], lambda name=name: with_alpha(MAKERS[name](), 0.9), ["model.alpha"])
+        for name in ("APEP", "ARPEP", "RPAPEP", "PEPSVGP", "PEPClassifier", "StreamingSGPR", "StreamingPEP")
+    },
     "projection": (classifier, lambda: classifier(projection="wasserstein"), ["model.projection"]),
     "tolerance": (classifier, lambda: classifier(tol=1e-5), ["model.tol"]),
     "whitening": (MAKERS["SVGP"], lambda: of_minibatches(gpflow.models.SVGP, whiten=False), ["model.whiten"]),

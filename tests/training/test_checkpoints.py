@@ -160,6 +160,20 @@ def test_a_run_that_has_ended_is_not_repeated(tmp_path):
     np.testing.assert_array_equal(again.q_mu, whole.q_mu)
 
 
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_a_run_that_was_stopped_at_the_limit_takes_no_step_when_resumed(tmp_path, as_dataset):
+    def stop(report, *_):
+        raise StopIteration
+
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20) if as_dataset else (X, Y)
+    options = {"interval": 10, "checkpoint": tmp_path / "c.npz"}
+    model, resumed = MAKERS["TSVGP"](), MAKERS["TSVGP"]()
+    assert fit(model, data, callback=stop, max_iterations=20, **options).iterations == 10
+    result = fit(resumed, data, max_iterations=10, **options)
+    assert (result.status, result.iterations) == ("limit", 10)
+    np.testing.assert_array_equal(resumed.q_mu, model.q_mu)
+
+
 @pytest.mark.slow
 def test_a_longer_run_resumes_within_an_epoch(as_new, tmp_path):
     """Epochs of four: the run ends after six steps."""
