@@ -64,8 +64,8 @@ class _Combination:
         self._reduction, self._parts = reduction, parts
         self.inputs: tuple[tf.Tensor, ...] = tuple(value for part in parts for value in part.inputs)
 
-    def Kuu(self) -> tf.Tensor:
-        return self._reduction([part.Kuu() for part in self._parts])
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return _with_jitter(self._reduction([part.Kuu(0.0) for part in self._parts]), jitter)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None = None) -> tf.Tensor:
         return self._combined("Kuf", X, inputs, dtype=dtype)
@@ -108,8 +108,7 @@ class Prior(_Combination):
     @override
     def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
         """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
-        covariance = super().Kuu()
-        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
+        return self._reduction([part.Kuu(jitter) for part in self._parts])
 
     @override
     def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
@@ -128,8 +127,8 @@ class _GPflowCovariances:
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
         self._inducing_variable, self._kernel = inducing_variable, kernel
 
-    def Kuu(self) -> tf.Tensor:
-        return Kuu(self._inducing_variable, self._kernel, jitter=0.0)
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return Kuu(self._inducing_variable, self._kernel, jitter=jitter)
 
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
         return tf.cast(Kuf(self._inducing_variable, self._kernel, X), dtype or X.dtype)
@@ -149,8 +148,8 @@ class _PointCovariances(_GPflowCovariances):
         self._Z = tf.convert_to_tensor(inducing_variable.Z)
 
     @override
-    def Kuu(self) -> tf.Tensor:
-        return self.Kff(self._Z, *self.inputs)
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        return _with_jitter(self.Kff(self._Z, *self.inputs), jitter)
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
@@ -176,6 +175,12 @@ class _Stationary(_PointCovariances):
         variance, *others = (tf.convert_to_tensor(getattr(kernel, name)) for name in ("variance", *profile.parameters))
         log_variance = tf.math.log(variance)
         self.inputs = self._left(self._Z, lengthscales, log_variance), lengthscales, variance, log_variance, *others
+
+    @override
+    def Kuu(self, jitter: float) -> tf.Tensor:
+        covariance = self.Kuf(self._Z, *self.inputs, dtype=None)
+        diagonal = tf.exp(self.inputs[3]) + jitter  # rounded as other entries
+        return tf.linalg.set_diag(covariance, tf.fill(tf.shape(self._Z)[:-1], diagonal))
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
@@ -236,6 +241,10 @@ class _SquaredExponentialOfOne(_PointCovariances):
     def _values(self, X: tf.Tensor) -> tf.Tensor:
         """The input that the kernel uses, [..., n]."""
         return tf.squeeze(_active(self._kernel, _as_wide(X, self._Z)), axis=-1)
+
+
+def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
+    return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + jitter)
 
 
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:

@@ -369,7 +369,7 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def tighten(self, *, fully: bool) -> bool:
-        was_loose = self._loosest > self.model.tol
+        was_loose: bool = self._loosest > self.model.tol
         self._loosest *= 0.0 if fully else _TIGHTER
         self._of_gain *= _TIGHTER
         self._best_loss = np.inf  # it may be too low, and a gain negative
