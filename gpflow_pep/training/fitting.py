@@ -116,8 +116,8 @@ def fit(
     :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
         from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
         a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
-        other data or settings, is refused. With a dataset the resumed run begins a new pass, and only types and shapes
-        of the data are compared.
+        other data or public settings, is refused; functions and classes are compared by name. With a dataset the
+        resumed run begins a new pass, and only types and shapes of the data are compared.
     :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf``: write only at the end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
         dimensions pictures of predictions and inducing points.
