@@ -1,4 +1,4 @@
-"""Training: one function for every model, with early stopping, checkpoints, exact resumption and TensorBoard."""
+"""Training: one function for all models, with early stopping, checkpoints, exact resumption and TensorBoard."""
 
 from .fitting import OPTIMIZERS, fit
 from .history import Callback

@@ -1,4 +1,4 @@
-"""Adam steps, with natural gradients of q(u) if they apply; all state is in variables."""
+"""Adam, with natural gradients of q(u) if they apply; the state is in variables."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from .result import CONVERGED, FAILED, LIMIT, Outcome
 
 
 class Adam:
-    """The Adam optimizer: its steps and its state."""
+    """The Adam optimizer with its state."""
 
     def __init__(self, objective: Objective, learning_rate: float, natural_step: float | None):
         """
@@ -38,7 +38,7 @@ class Adam:
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """Variables that change from step to step, other than the parameters, by name."""
+        """Variables besides the parameters that change from step to step, by name."""
         moments = {f"adam.{number}": variable for number, variable in enumerate(self._optimizer.variables)}
         return moments | {f"good.{number}": variable for number, variable in enumerate(self._good)}
 
@@ -66,7 +66,7 @@ class Adam:
         return Outcome(FAILED, failure[0])
 
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
-        """Take a step. The parameters before it are recorded as good if loss and gradient are finite."""
+        """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
         pairs = list(zip(gradient, self._objective.variables, strict=True))
         with tf.control_dependencies(check_finite(loss, *gradient)):
             kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
@@ -79,7 +79,7 @@ class Adam:
             in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
 
     def _apply_to_q(self, q: tuple[Parameter, Parameter], gradient: list[tuple[tf.Tensor, tf.Variable]]) -> None:
-        # A linear function of q(u) with these derivatives, so that they are not computed twice.
+        # A linear function of q(u) with these derivatives: they are not computed twice.
         self._natural.minimize(lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in gradient), [q])
 
     def _restore(self) -> None:

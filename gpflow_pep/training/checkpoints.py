@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: everything that exact resumption needs, the same run on all workers."""
+"""Checkpoints of a training run, for exact resumption; checks that all workers run the same training."""
 
 import json
 import math
@@ -20,8 +20,8 @@ from ..saving.arrays_file import assign_arrays, check_writable, load_arrays, sav
 from ..saving.run_identity import differing, fingerprint
 from .result import STATUSES
 
-_VERSION = 1
-_MOST_NAMES = 3  # entries of a run's identity in a message
+_VERSION = 1  # format of the file, compared as part of a run's identity
+_MOST_NAMES = 3  # entries of a run's identity in a message, which stays one line
 _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ
 
 
@@ -33,14 +33,11 @@ _HISTORY: dict[str, Callable[[Any], bool]] = {
     "held_out": lambda scores: isinstance(scores, dict) and all(_are(each, int | float) for each in scores.values()),
     "ended": lambda value: value is None or (_are(value, str) and len(value) == 2 and value[0] in STATUSES),
 }
-"""
-Entries of the history of a run, as JSON data, and whether a value of each is valid. "ended": status and reason of a run
-that has ended.
-"""
+"""Entries of a run's history, as JSON data, and their checks. "ended": status and reason of a finished run."""
 
 
 def _are(values: Any, kind: Any) -> bool:
-    """Return whether the values are a list of this kind of number or text."""
+    """Return whether the values are a list of this type, booleans excluded."""
     return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
 
 
@@ -50,8 +47,8 @@ class Checkpoints:
     def __init__(self, path: str | os.PathLike[str], run: Mapping[str, Any], seconds: float, *, writes: bool = True):
         """
         :param run: identity of the run: settings, model and data, as JSON data.
-        :param seconds: the least time between two writes, in seconds.
-        :param writes: whether this process writes the file; otherwise another worker does.
+        :param seconds: the minimum time between two writes, in seconds.
+        :param writes: whether this process writes the file; False: another worker does.
         :raises ValueError: if the directory does not exist, or the file cannot be written.
         """
         self._path, self._seconds, self._writes = Path(path), seconds, writes
@@ -68,12 +65,12 @@ class Checkpoints:
 
     @property
     def is_due(self) -> bool:
-        """Return whether enough time has passed."""
+        """Whether the minimum time since the last write has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
         """
-        Replace the file, if this process writes it. If that fails, keep the old file and warn once; training continues.
+        Replace the file if this process writes it. After a failure, the old file stays and a warning is given once.
         """
         if not self._writes:
             return
@@ -91,7 +88,7 @@ class Checkpoints:
         """
         Assign the file's values to the variables and return its history; None if there is no file.
 
-        :raises ValueError: if the file is damaged or belongs to another run; no variable is assigned then.
+        :raises ValueError: if the file is damaged or belongs to another run; then no variable is assigned.
         """
         if not self._path.exists():
             return None
@@ -155,7 +152,7 @@ def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
     """
     Check that all workers have resumed from the same checkpoint, if there is one.
 
-    :raises ValueError: naming a worker that has not.
+    :raises ValueError: naming a worker that resumed from another checkpoint.
     """
     everyone = workers.gather(iterations, _checksum_of_parameters(model))
     for index, values in enumerate(everyone):

@@ -1,4 +1,4 @@
-"""Rows given to `fit`: arrays, or the batches of a dataset as minibatches, pass after pass."""
+"""Check the data given to `fit`: arrays, or a dataset of minibatches that is read repeatedly."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,20 +26,20 @@ def rows_for(model: GPModel, data: Any) -> Rows:
     X, Y = validation.regression_data(data)
     mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
     check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
-    # GPflow's softmax takes whole numbers only; the models here take them too.
+    # GPflow's softmax accepts integer labels only; the models here accept them, too.
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
 def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
     """
-    Yield the batches of a dataset, pass after pass, read ahead, each checked as arrays are, except those without rows.
+    Yield the batches of a dataset, checked like arrays, in repeated passes; read ahead and skip empty batches.
 
-    The rows of each pass are counted, because the model's objective is that of `num_data` rows.
+    The rows of each pass are counted, because the model scales its objective to `num_data` rows.
 
-    :param model: a model without data of its own.
-    :param dataset: batches (X [n, D], Y [n, P]); infinite, or read again and again.
-    :raises ValueError: if `num_data` of the model is None, if a batch is not valid data of the model, or if a pass has
-        ended that did not have `num_data` rows; the last batch may be missing if it was smaller than the rest.
+    :param model: a model without data.
+    :param dataset: batches (X [n, D], Y [n, P]); a finite dataset is read repeatedly.
+    :raises ValueError: if `num_data` of the model is None, if a batch is not valid data of the model, or if a pass ends
+        without exactly `num_data` rows; only a smaller last batch may be missing.
     """
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):

@@ -41,9 +41,9 @@ from .objectives import (
 from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
-_ITERATIONS = {"lbfgs": 500, "adam": 5000}
-_BATCH_SIZE = 500
-_MAX_LOSS = 1e-2  # largest relative loss of objective when the sites converge after training
+_ITERATIONS = {"lbfgs": 500, "adam": 5000}  # default limits; an Adam step is cheaper and gains less
+_BATCH_SIZE = 500  # default rows per minibatch of minibatch models
+_MAX_LOSS = 1e-2  # largest relative decrease of the objective if the sites converge after training
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.DeadlineExceededError,
@@ -78,57 +78,57 @@ def fit(
     Train a model of this library or of GPflow: maximize its objective over its trainable variables.
 
     =====================================  ==========================================================================
-    models with data of their own          L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
+    models with data                       L-BFGS (`PEPR`, `TSGPR`, `BTSGPR`, `StreamingSGPR`, GPflow's `SGPR`, ...)
     :class:`PEP` and its subclasses        L-BFGS at converged sites; Adam at converged sites, or on minibatches whose
-                                           sites are updated once a step (Bui, Yan and Turner 2017, sec. 3.9)
+                                           sites are updated once per step (Bui, Yan and Turner 2017, sec. 3.9)
     minibatch models                       Adam, with natural gradients of q(u) if the likelihood is Gaussian and
                                            q_sqrt full (`TSVGP`, `BTSVGP`, `PEPSVGP`, `APEP`, GPflow's `SVGP`, ...)
     =====================================  ==========================================================================
 
     If a matrix cannot be factorized or a value is not finite, training stops and restores the last good parameters; a
-    warning and the result give the reason. Ctrl-C ends training after the evaluation under way. The result so far
-    is returned, with the status "interrupted", the checkpoint is written, and the same call resumes. A second Ctrl-C
-    raises `KeyboardInterrupt`, as the first one does with several workers. At the end, the sites of models with sites
-    are updated until they converge.
+    warning and the result give the reason. Ctrl-C ends training after the current evaluation, writes the checkpoint
+    and returns the result so far with the status "interrupted"; the same call resumes. A second Ctrl-C, or the first
+    with several workers, raises `KeyboardInterrupt`. Models with sites update them at the end until they converge.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> result = fit(PEPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10]), max_iterations=5)
     >>> result.status, result.iterations, result.objective[-1] > result.objective[0]
     ('limit', 5, True)
 
-    :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of batches (X [n, D],
-        Y [n, P]), each of which is one minibatch. A finite dataset is read again and again and must have `num_data`
-        rows in each pass (the last batch may be dropped); an infinite one is not checked. `fit` does not shuffle it:
+    :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of minibatches (X [n, D],
+        Y [n, P]). A finite dataset is read repeatedly and must have `num_data` rows in each pass (the last batch may be
+        dropped); the rows of an infinite dataset are not counted. `fit` does not shuffle it:
         use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models whose minibatches are
-        blocks, which must stay the same.
+        fixed blocks.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
-    :param max_iterations: the largest number of L-BFGS iterations, by default 500, or of Adam steps, by default 5000.
+    :param max_iterations: the largest number of L-BFGS iterations (default 500) or Adam steps (default 5000).
     :param learning_rate: the learning rate of Adam.
-    :param natural_step: step size of natural gradients, if they are used, in (0, 1]; None: Adam trains q(u) too.
+    :param natural_step: step size of natural gradients, in (0, 1], if they are used; None: Adam trains q(u), too.
     :param batch_size: rows per minibatch (Adam), on each worker; None: all rows, or 500 for minibatch models. Must be
-        None for a dataset, whose batches are used.
+        None for a dataset.
     :param held_out: X and Y of held-out rows, scored at every record.
-    :param patience: stop after this many records in a row without a better held-out score, and restore the parameters
-        of the best score. Without `held_out`, stop after as many records without a better objective; L-BFGS then ends
-        at its best parameters, Adam at its last ones. None: no early stopping.
+    :param patience: stop after this many consecutive records without a better held-out score, and restore the
+        parameters of the best score. Without `held_out`, stop after this many records without a better objective;
+        L-BFGS then ends at its best parameters, Adam at its last parameters. None: no early stopping.
     :param interval: iterations between records (of objective and scores, in TensorBoard and, if due, in a checkpoint).
-        By default 1, and 100 with minibatches; with minibatches and sites it is rounded up to whole epochs.
-    :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS starts again
-        from its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
-        a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of another model, or with
-        other data or public settings, is refused; functions and classes are compared by name. With a dataset the
-        resumed run begins a new pass, and only types and shapes of the data are compared.
-    :param checkpoint_seconds: the least time between two checkpoints, in seconds; ``math.inf``: write only at the end.
+        Default: 1, or 100 with minibatches; with minibatches and sites it is rounded up to whole epochs.
+    :param checkpoint: a file to write and, if it exists, to resume from: Adam continues exactly, L-BFGS restarts from
+        its best parameters. A finished run returns its result again, unless `max_iterations` is larger (best by
+        a multiple of `interval`, or by whole epochs for a model with sites). A checkpoint of a different model, data or
+        public settings is rejected; functions and classes are compared by name. With a dataset the resumed run begins
+        a new pass, and only types and shapes of the data are compared.
+    :param checkpoint_seconds: the minimum time between two checkpoints, in seconds; ``math.inf``: write only at the
+        end.
     :param tensorboard: a directory for TensorBoard: objective, parameters and scores, and for inputs of one or two
-        dimensions pictures of predictions and inducing points.
+        dimensions plots of predictions and inducing points.
     :param seed: seed for the order of minibatches.
     :param callback: called at every record with the iteration, from 1, and the objective in nats. If it raises
         `StopIteration`, training ends with the status "stopped early", and the same call resumes.
     :param progress: show a progress bar.
     :param jit_compile: whether XLA compiles objective and gradient. If they are not finite, they are evaluated again
         without XLA, which cannot raise errors.
-    :raises ValueError: naming the argument that cannot be used; also during training, if a batch of the dataset cannot
-        be used, with the last good parameters restored.
+    :raises ValueError: naming the invalid argument; also during training, if a batch of the dataset is invalid, after
+        the last good parameters were restored.
     :raises tf.errors.InvalidArgumentError, FloatingPointError: if the first evaluation of the objective fails.
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
@@ -221,7 +221,7 @@ def fit(
 
 
 def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> tuple[Rows | None, Iterator[Rows] | None]:
-    """Return the rows given, or all batches of a dataset and the first of them."""
+    """Return the given rows; for a dataset, its first batch and an iterator over all batches."""
     if has_own_data(model):
         if data is not None:
             raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
@@ -312,7 +312,7 @@ def _check_batch_size(batch_size: int, num_rows: int) -> None:
 
 @contextmanager
 def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
-    """Raise a `RuntimeError` that a worker has stopped if a collective operation fails."""
+    """Raise a `RuntimeError` if a collective operation fails because a worker has stopped."""
     try:
         yield
     except _LOST as error:

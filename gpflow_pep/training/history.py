@@ -28,7 +28,7 @@ _CHUNK_ROWS = 4096  # held-out rows predicted at a time
 NOT_FINITE = "the training loss or its derivatives are not finite."
 
 Callback = Callable[[int, float], None]
-"""Called at every record with the iteration's number, from 1, and the objective, in nats."""
+"""Called at every record with the iteration, from 1, and the objective in nats."""
 
 
 @contextmanager
@@ -36,8 +36,7 @@ def recorded_interruption(*, enabled: bool = True) -> Iterator[Callable[[], bool
     """
     Yield a function that returns whether Ctrl-C has been pressed; the second time, it raises `KeyboardInterrupt`.
 
-    There is no effect outside the main thread, which alone gets signals, and in programs with their own handler of
-    SIGINT.
+    It has no effect outside the main thread (only the main thread receives signals) and in programs that handle SIGINT.
     """
     pressed: list[int] = []
 
@@ -74,9 +73,9 @@ class HeldOut:
 
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Log predictive densities and squared errors, summed over rows, [] each. The posterior is computed once."""
+        """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
         chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
-        # Each call of `predict_f` of this library's models with data would read all of these.
+        # For this library's models with data, each call of `predict_f` would read all rows.
         predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
@@ -95,7 +94,7 @@ class History:
     """Training loop state: records so far, early stopping, interruption, callbacks and checkpoints."""
 
     variables: Sequence[tf.Variable]
-    """The parameters that are trained."""
+    """The trained parameters."""
     steps: int
     """The largest number of steps."""
     interval: int
@@ -105,7 +104,7 @@ class History:
     callback: Callback | None
     scores: HeldOut | None
     patience: int | None
-    """Records in a row without improvement of the first score or, without scores, of the objective."""
+    """Stop after this many records without improvement of the first score or, without scores, the objective."""
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None
@@ -116,7 +115,7 @@ class History:
     objective: list[float] = field(default_factory=list)
     held_out: dict[str, list[float]] = field(default_factory=dict)
     callback_error: BaseException | None = None
-    """An error of the callback, which is no failure of the model."""
+    """Exception raised by the user's callback; it is re-raised, not handled as a failed step."""
     _stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
@@ -127,23 +126,23 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """Training time so far, without the time between interruption and resumption."""
+        """Training time in seconds, without the time between interruption and resumption."""
         return time.perf_counter() - self._began
 
     @property
     def will_record(self) -> bool:
-        """Whether a record follows the current step."""
+        """True if the current step ends with a record."""
         number = self.iterations + 1
         return number % self.interval == 0 or number == self.steps
 
     @property
     def is_over(self) -> bool:
-        """Whether no step remains, or training stops before that."""
+        """True if no step remains or training has stopped early."""
         return self.iterations >= self.steps or self.stopped is not None
 
     @property
     def stopped(self) -> Outcome | None:
-        """The outcome of a run that Ctrl-C, the callback or a lack of improvement has stopped."""
+        """The outcome of a run stopped by Ctrl-C, the callback or `patience`; None if it continues."""
         if self._stopped_by_callback:
             return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
         if self.interrupted():
@@ -159,8 +158,8 @@ class History:
         """
         Resume from the checkpoint, if there is one.
 
-        :param state: variables that change from step to step, other than the parameters, by name.
-        :return: the outcome of the run, if it had ended.
+        :param state: variables besides the parameters that change from step to step, by name.
+        :return: the outcome of a finished run; None if training continues.
         :raises ValueError: if the checkpoint belongs to another run.
         """
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
@@ -182,12 +181,12 @@ class History:
             self._record(objective)
 
     def record_last(self, objective: float) -> None:
-        """Record the last step, or the start, if it has no record yet."""
+        """Record the last step, or the start, unless it is recorded."""
         if self.iterations not in self.recorded[-1:]:
             self._record(objective)
 
     def discard_last(self) -> None:
-        """Discard the last step, which failed, and its record."""
+        """Discard the failed last step and its record."""
         self.iterations -= 1
         if self.recorded and self.recorded[-1] > self.iterations:
             self.recorded.pop()
@@ -197,16 +196,16 @@ class History:
 
     def restore_best(self) -> int | None:
         """
-        Restore the parameters of the best held-out score, if scores decide early stopping and one was finite.
+        Restore the parameters of the best held-out score, if scores decide early stopping and a score is finite.
 
-        :return: the number of their record, from 0; None if nothing is restored.
+        :return: the index of their record; None if nothing is restored.
         """
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
         for variable, best in zip(self.variables, self._best, strict=True):
             variable.assign(best)
-        return len(values) - 1 - int(np.argmin(values[::-1]))  # the last best, as they are copied
+        return len(values) - 1 - int(np.argmin(values[::-1]))  # the last of equal scores, whose parameters were copied
 
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
@@ -219,8 +218,10 @@ class History:
 
     def close(self, restored: int | None, energy: float | None) -> None:
         """
-        Append the values of the final parameters, if record `restored` holds them, and of the converged sites,
-        if their `energy` is given.
+        Append a record of the final parameters, if they were restored or the sites converged after training.
+
+        :param restored: the index of the record whose parameters were restored.
+        :param energy: the objective at converged sites.
         """
         if restored is not None:
             self.recorded.append(self.recorded[restored])
@@ -276,8 +277,8 @@ class History:
 @contextmanager
 def restore_on_failure(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
     """
-    If an evaluation fails inside, restore the last good parameters and add the reason to the list yielded. Before the
-    first step there are no good parameters: raise the error.
+    If an evaluation in the context fails, restore the last good parameters and append the reason to the yielded list.
+    Before the first step there are no good parameters: raise the error.
 
     :raises ValueError: if the data have changed.
     """

@@ -15,10 +15,10 @@ from .history import NOT_FINITE, History, restore_on_failure
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
-_SECANTS = 20  # remembered; more than the 10 of SciPy, since hyperparameters are scaled badly against each other
-_GAIN = 1e-6  # relative decrease of the loss in a search, below which no other search starts
-_EDGE_SLOPE = 1e-2  # derivative, in nats, above which a search with failed steps has ended at an edge
-FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends if so many iterations have gained less than this, in nats
+_SECANTS = 20  # stored; SciPy's default is 10, too few for hyperparameters of very different scales
+_GAIN = 1e-6  # smallest relative decrease of the loss in a search after which another search starts
+_EDGE_SLOPE = 1e-2  # derivative in nats; above it, a search with failed steps ended at an edge of the loss's domain
+FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends after this many iterations that gained less than this, in nats
 
 
 class _Interrupted(Exception):
@@ -27,11 +27,11 @@ class _Interrupted(Exception):
 
 @dataclass
 class _Best:
-    """The best evaluation of all searches, and its failures."""
+    """The best evaluation of all searches, and the failures of the current search."""
 
     values: AnyNDArray
     is_current: bool = True
-    """Whether the variables have these values."""
+    """True if the variables have these values."""
     loss: float = np.inf
     failure: str = ""
     """The last failure after the best evaluation, in the current search."""
@@ -44,7 +44,7 @@ class _Best:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the last iterations have gained next to nothing."""
+        """True if the last FLAT_ITERATIONS iterations gained less than FLAT_GAIN."""
         return len(self.recent) > FLAT_ITERATIONS and self.recent[0] - self.recent[-1] < FLAT_GAIN
 
 
@@ -55,9 +55,9 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
     shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1]
 
-    # With NumPy, since TensorFlow operations may take longer than a small model's step.
+    # In NumPy, because TensorFlow operations may take longer than a small model's step.
     def flat(tensors: Sequence[Any]) -> AnyNDArray:
-        """Return tensors of the variables' shapes as one vector, [P]."""
+        """Concatenate tensors of the variables' shapes, [P]."""
         values: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
         return values
 
@@ -82,7 +82,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             objective.check_data()
             if best.loss == np.inf:
                 raise
-            best.failure = best.any_failure = reason_of(error)  # a step too far: the line search takes a shorter one
+            best.failure = best.any_failure = reason_of(error)  # the line search will backtrack
             objective.restore_best()
             return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
         if value < best.loss:
@@ -104,12 +104,12 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
     def search() -> OptimizeResult:
         options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
         options["maxcor"] = _SECANTS
-        with threadpool_limits(1, user_api="blas"):  # more threads would wait in loops and slow TensorFlow down
+        with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
             return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
 
     with restore_on_failure(objective, history, lambda: assign(best.values)) as failure:
-        # A search may end too early if the loss is noisy, since sites converge to a tolerance only, or after it was
-        # resumed from a checkpoint. Start another one from its end until that gains nothing at the smallest tolerance.
+        # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
+        # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
         gained, result = True, OptimizeResult()
         while gained and not (history.is_over or best.is_flat):
             previous, best.failure, best.any_failure = best.loss, "", ""
@@ -121,8 +121,8 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
                 assign(best.values)
             gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
             if not (history.is_over or best.is_flat) and objective.tighten(fully=not gained):
-                gained = True  # or might, at a smaller tolerance
-                best.loss, previous = np.inf, best.loss  # it may be too low
+                gained = True  # a tighter tolerance may still improve
+                best.loss, previous = np.inf, best.loss  # loose sites may underestimate it
                 try:
                     loss(best.values)
                 except FAILURES as error:
@@ -135,7 +135,12 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
 
 def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) -> Outcome:
-    """Judge the last search, which `gained` or not, and may have reached the `limit` of iterations."""
+    """
+    Return the outcome of the last search.
+
+    :param gained: whether the search lowered the loss.
+    :param limit: whether the limit of iterations was reached.
+    """
     if best.is_flat and not (limit or best.failure):
         gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
         return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
@@ -144,8 +149,8 @@ def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) 
     if limit:
         last = f" The last step failed: {best.failure}" if best.failure else ""
         return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
-    # A search without a single step began where only rounding is left, or at the edge of the loss's domain. There,
-    # too, SciPy reports convergence: steps that the edge cuts short gain next to nothing, but the loss has a slope.
+    # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy reports
+    # convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a slope there.
     exhausted = not gained and result.nit == 0 and not best.any_failure
     at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
     if (result.success or exhausted) and not at_edge:

@@ -21,9 +21,9 @@ from ..saving.arrays_file import check_writable
 from .history import History
 from .objectives import without_warnings
 
-_PICTURES = 10  # records between pictures
-_POINTS = 1000  # rows of data in a picture
-_GRID = {1: 200, 2: 40}  # grid points along each input
+_PICTURES = 10  # records between plots, which take longer to draw than scalars
+_POINTS = 1000  # rows of data in a plot; more would hide each other
+_GRID = {1: 200, 2: 40}  # grid points along each input, by number of inputs
 _ENTRIES = 100  # largest number shown per parameter
 # Errors of a failed write, from Python or TensorFlow.
 _UNWRITABLE = (
@@ -46,12 +46,12 @@ def monitor(
     scores: Sequence[str],
 ) -> Callable[[int], None]:
     """
-    Return a function that shows objective, parameters and scores at every record, with a picture at every tenth.
+    Return a function that writes objective, parameters and scores at every record, and a plot at every tenth.
 
-    If it cannot write, it warns, and the history continues without it.
+    If writing fails, it warns and removes itself from the history.
 
     :param interval: steps between records.
-    :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; pictures are drawn if D is 1 or 2.
+    :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
     :param scores: names of the scores of held-out rows.
     :raises ValueError: if the directory cannot be written to.
     """

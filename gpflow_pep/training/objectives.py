@@ -1,4 +1,4 @@
-"""Training losses: how loss and gradient are evaluated for each kind of model, and what a model declares for that."""
+"""Training objectives: evaluate loss and gradient for each kind of model."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,14 +33,14 @@ FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 
 # Largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
 _MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; in the first one, which has no sites to restore
+_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; the first evaluation has no best sites to restore
 _FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
-_FINAL_SWEEPS = 1000  # after training
-_INTERVAL = 100  # steps of minibatch training between records
+_FINAL_SWEEPS = 1000  # after training, even if max_sweeps is smaller
+_INTERVAL = 100  # steps between records of minibatch training, whose objectives are noisy
 # Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats); larger for a bound.
 _LOOSEST, _OF_GAIN = 1e-2, 6e-2
 _LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
-_TIGHTER = 0.1  # factor of both before each new search, down to the model's tolerance
+_TIGHTER = 0.1  # factor of both before each further search, down to the model's tolerance
 _ABORTED = "Collective ops is aborted"
 
 
@@ -60,9 +60,9 @@ def has_own_data(model: GPModel) -> bool:
 
 def workers_of(model: Any) -> Workers | None:
     """
-    Return the workers that share the model's rows, or rows given to `fit`; None if this process has all rows.
+    Return the workers that share the rows of the model or of `fit`; None if this process has all rows.
 
-    :raises ValueError: in the scope of several workers, if the model has data of its own that are not divided.
+    :raises ValueError: in the scope of several workers, if the model has data that are not divided.
     """
     if hasattr(model, "_workers"):
         own: Workers | None = model._workers
@@ -81,8 +81,8 @@ def workers_of(model: Any) -> Workers | None:
 
 def training_step(model: GPModel) -> "TrainingStep":
     """
-    Return the model's compiled step, which the model keeps so that another training run does not trace it again, unless
-    a part or a setting of the model was replaced.
+    Return the model's compiled step. The model stores it, so that the next training run does not trace it again unless
+    a part or setting of the model was replaced.
     """
     structure = structure_of([model], [default_jitter(), default_float()])
     step: TrainingStep | None = vars(model).get("_training_step")
@@ -94,13 +94,13 @@ def training_step(model: GPModel) -> "TrainingStep":
 
 class TrainingStep:
     """
-    Training loss and its gradient in the trainable variables of a model of one structure.
+    Training loss and its gradient in the trainable variables, compiled for one structure of the model.
 
-    Functions that XLA compiles return NaN instead of errors. Such steps are repeated without XLA to raise the error.
+    XLA functions return NaN instead of raising errors. Such steps are repeated without XLA to raise the error.
     """
 
     jit_compile: bool
-    """Whether XLA compiles the next steps."""
+    """True if XLA compiles the next steps."""
 
     def __init__(self, model: GPModel, structure: list[Any]):
         self._model, self.structure = model, structure
@@ -110,8 +110,8 @@ class TrainingStep:
         """
         Compute the training loss [] and its gradient.
 
-        :param rows: X [n, D] and Y [n, P] of a model without data of its own; any n. (XLA compiles for each n.)
-        :raises tf.errors.InvalidArgumentError: if they cannot be computed.
+        :param rows: X [n, D] and Y [n, P] for a model without data; XLA compiles once for each n.
+        :raises tf.errors.InvalidArgumentError: if loss or gradient cannot be computed.
         :raises NotImplementedError: if XLA cannot compile the model.
         """
         tensors = tuple(map(tf.constant, rows))
@@ -154,31 +154,31 @@ class TrainingStep:
 
 
 class Objective:
-    """A training loss of all rows: the model's own data, or given data."""
+    """The training loss of all rows, of the model's data or of given data."""
 
     model: Any
     interval = 1
-    """Steps between records, or a divisor of that."""
+    """Steps between records are a multiple of this."""
     default_interval = 1
-    """Steps between records, unless the user gives them."""
+    """Default number of steps between records."""
 
     def __init__(self, model: Any, data: RegressionData | None = None, mean: Mean | None = None):
-        """:param mean: averages the estimates of all workers; None: there are no other rows."""
+        """:param mean: averages the estimates of all workers; None: this process has all rows."""
         self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
         self._rows = () if data is None else tuple(tf.constant(values) for values in data)
         self.training_step = training_step(model)
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """Variables that change from step to step, other than the parameters, by name."""
+        """Variables besides the parameters that change from step to step, by name."""
         return {}
 
     def evaluate(self, step: int) -> Evaluation:
         """
-        Return the loss and its derivatives at the current parameters.
+        Return the loss and its gradient at the current parameters.
 
-        :param step: the number of the step, from 0.
-        :raises FAILURES: if they cannot be computed.
+        :param step: the step, from 0.
+        :raises FAILURES: if loss or gradient cannot be computed.
         """
         loss, gradient = self.training_step(*self._rows)
         if self._mean is not None:
@@ -186,26 +186,26 @@ class Objective:
         return float(loss), gradient
 
     def check_data(self) -> None:
-        """Raise a `ValueError` after a failure if data that are read anew in every pass have changed."""
-        check = getattr(self.model, "check_data", None)  # none of GPflow's models reads data anew
+        """Raise a `ValueError` if the model's dataset has changed since the first pass; call this after a failure."""
+        check = getattr(self.model, "check_data", None)  # GPflow's models hold their data as tensors
         if check is not None:
             check()
 
     def probe(self, step: int) -> Evaluation:
-        """Evaluate after the last step, as in this step, without changing any state."""
+        """Evaluate the loss after the last step without changing any state."""
         return self.evaluate(step)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
 
     def restore_best(self) -> None:
-        """Restore the sites of the best parameters, after these were restored."""
+        """Restore the sites of the best parameters; call this after restoring the parameters."""
 
     def tighten(self, *, fully: bool) -> bool:
         """
-        Evaluate more accurately from now on; return whether this makes a difference.
+        Tighten the tolerance of later evaluations; return whether it was loose.
 
-        :param fully: as accurately as possible.
+        :param fully: use the model's tolerance.
         """
         return False
 
@@ -218,7 +218,7 @@ class Objective:
 
 
 class MinibatchObjective(Objective):
-    """A training loss estimated from a minibatch in each step; means over steps are recorded."""
+    """The training loss estimated from one minibatch per step; records are means over steps."""
 
     default_interval = _INTERVAL
 
@@ -234,9 +234,9 @@ class MinibatchObjective(Objective):
 
     @override
     def probe(self, step: int) -> Evaluation:
-        if not self._rows:  # a resumed run had no step left to take
+        if not self._rows:  # a resumed run without a remaining step
             return self.evaluate(step)
-        return super().evaluate(step)  # the last minibatch once more
+        return super().evaluate(step)  # of the last minibatch
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -251,7 +251,7 @@ class SitesObjective(Objective):
     @property
     @override
     def state(self) -> dict[str, tf.Variable]:
-        # Only one of several workers writes the checkpoint, with its own sites: all workers begin without sites.
+        # With several workers only the chief writes the checkpoint: leave out the sites, which differ between workers.
         return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
@@ -266,7 +266,7 @@ class SitesObjective(Objective):
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
         with self._options(self.model.tol, max(self.model.max_sweeps, _FINAL_SWEEPS)):
-            if self.training_step.compiled:  # then this is faster, although it also computes derivatives
+            if self.training_step.compiled:  # faster than tracing `update_sites`, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
                     return self.model.sites_status
@@ -329,15 +329,15 @@ class ConvergedSitesObjective(SitesObjective):
     The energy at converged sites, with a tolerance that follows the progress of the search.
 
     The error of the gradient is proportional to the tolerance of the sites, and the error of the energy to its square;
-    the gain of a step is proportional to the squared gradient. So the tolerance is proportional to the square root of
-    the last gain, and tighter with every search. If sites have not converged the energy may be too high; a lower bound
-    never is.
+    the gain of a step is proportional to the squared gradient. The tolerance is therefore proportional to the square
+    root of the last gain, and tighter in every search. If sites have not converged, the energy may exceed the converged
+    energy, unless it is a lower bound.
     """
 
     def __init__(self, model: PEP):
         super().__init__(model)
         self._best: Any = None
-        self._have_converged = False  # or nearly, in an earlier evaluation
+        self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
         self._loosest = _LOOSEST_OF_BOUND if model.is_lower_bound else _LOOSEST
         self._of_gain = _OF_GAIN_OF_BOUND if model.is_lower_bound else _OF_GAIN
@@ -349,7 +349,7 @@ class ConvergedSitesObjective(SitesObjective):
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        # A bound holds at any sites, and with few sweeps they need not converge.
+        # A bound holds at any sites. With few sweeps per evaluation, sites need not converge.
         accepted = _MAX_CHANGE_OF_BOUND if self.model.is_lower_bound else _MAX_CHANGE
         if change <= accepted or self.model.max_sweeps <= _FEW_SWEEPS:
             self._have_converged = True
@@ -372,7 +372,7 @@ class ConvergedSitesObjective(SitesObjective):
         was_loose: bool = self._loosest > self.model.tol
         self._loosest *= 0.0 if fully else _TIGHTER
         self._of_gain *= _TIGHTER
-        self._best_loss = np.inf  # it may be too low, and a gain negative
+        self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
         return was_loose
 
     @override

@@ -13,12 +13,12 @@ STATUSES = (CONVERGED, LIMIT, EARLY, FAILED, INTERRUPTED)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an optimizer stopped, and why."""
+    """Status of an optimizer, and the reason."""
 
     status: str
     reason: str
     resumes: bool = False
-    """Whether the same call resumes from its checkpoint."""
+    """True if the same call resumes from its checkpoint."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,21 +33,21 @@ class FitResult:
     """
 
     reason: str
-    """Why it stopped, in words."""
+    """The reason, as a sentence."""
 
     iterations: int
     """Iterations of L-BFGS, or steps of Adam."""
 
     recorded: tuple[int, ...]
     """
-    The iteration of every record, and once more that of the final parameters, if they were restored by `patience` or
-    the sites converged after training: the last values always belong to the model as it is.
+    The iteration of every record, plus a last entry for the final parameters, if `patience` restored them or the sites
+    converged after training: the last values always belong to the trained model.
     """
 
     objective: tuple[float, ...]
     """
-    The objective in nats at every record: with L-BFGS the best so far; with minibatches their mean since the last
-    record; for models with sites the energy, in the end at converged sites.
+    The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since the last record, or
+    the energy of models with sites; the last energy is at converged sites.
     """
 
     held_out: Mapping[str, tuple[float, ...]]
@@ -61,11 +61,11 @@ class FitResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the status is "converged"."""
+        """True if the status is "converged"."""
         return self.status == CONVERGED
 
     def __repr__(self) -> str:
-        """Return a line without the histories."""
+        """Return one line without the histories."""
         scores = "".join(f", held-out {name} {values[-1]:.4g}" for name, values in self.held_out.items() if values)
         objective = f", objective {self.objective[-1]:.6g} nats" if self.objective else ""
         run = f"{self.status} after {self.iterations} iterations, {self.seconds:.3g} s{objective}{scores}"
@@ -76,7 +76,7 @@ def uninterrupted(result: Any) -> Any:
     """
     Return the result of a training function, unless Ctrl-C ended it.
 
-    :raises KeyboardInterrupt: if Ctrl-C ended the training run; it then ends the caller too.
+    :raises KeyboardInterrupt: if Ctrl-C ended the training run, so that it ends the caller, too.
     """
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt
