@@ -1,1 +1,1 @@
-"""Files: arrays written atomically, the identity of a training run, and the state of a stream."""
+"""Saving: atomic files of arrays, the identity of a training run, and the state of a stream."""

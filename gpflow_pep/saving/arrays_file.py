@@ -1,4 +1,4 @@
-"""Write arrays to one file atomically, and read such a file without trusting it."""
+"""Write arrays to one file atomically, and read untrusted files safely."""
 
 import contextlib
 import errno
@@ -16,21 +16,21 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
 
-# Errors that zipfile and NumPy raise for files that are damaged, encrypted or of another kind.
+# Errors of zipfile and NumPy for files that are damaged, encrypted or of another format.
 _DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
 DIGEST = "sha256"
-"""The member with the digest of all other members; files of early versions have none."""
-_LONGEST = 300  # characters of a reason
+"""The member that holds the digest of all other members; files of early versions lack it."""
+_LONGEST = 300  # characters of a reason, which may quote a damaged file
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
     """
-    Write an npz file. An existing file at `path`, or at the target of a link, stays until the new one is complete.
+    Write an npz file. It replaces an existing file at `path`, or at the target of a link, when it is complete.
 
-    The new file keeps the permissions of the existing file.
+    The new file gets the permissions of the existing file.
 
-    :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder, which would be replaced.
+    :raises OSError: if writing fails, or if `path` is a device, a pipe or a folder.
     """
     path = _replaceable(path)
     temporary = None
@@ -48,14 +48,14 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno is not None:  # its path may be missing or the temporary one
+        if isinstance(error, OSError) and error.errno is not None:  # the error may name no path or the temporary file
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
     """
-    Check now that :func:`save_arrays` can write to `path` later.
+    Check that :func:`save_arrays` can write to `path`.
 
     :raises OSError: if it cannot.
     """
@@ -66,17 +66,16 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 def load_arrays(path: str | os.PathLike[str], name: str) -> dict[str, AnyNDArray]:
     """
-    Read a file that :func:`save_arrays` wrote. Pickles are refused, and no more memory is allocated than the file has
-    bytes.
+    Read a file written by :func:`save_arrays`. Reject pickles, and allocate at most as many bytes as the file has.
 
     :param name: name of the file in error messages.
-    :raises ValueError: with the reason, if the file is damaged, altered or of another kind.
+    :raises ValueError: with the reason, if the file is damaged, altered or of another format.
     """
     if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe might wait forever
         raise unusable(path, name, "it is not a regular file")
     try:
         with open(path, "rb") as opened, zipfile.ZipFile(opened) as file:
-            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # of the opened file: another may replace it
+            _check_sizes(file, os.fstat(opened.fileno()).st_size)  # size of the open file: the path may be replaced
             arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in file.infolist()}
     except _DAMAGE as error:
         raise unusable(path, name, str(error)) from error
@@ -90,12 +89,12 @@ def assign_arrays(
     arrays: Mapping[str, AnyNDArray], variables: Mapping[str, tf.Variable], *, about: str = "", resize: bool = False
 ) -> None:
     """
-    Assign the arrays to the variables of their names, or none if one does not fit.
+    Assign the arrays to the variables of the same names, or none of them if one does not fit.
 
-    :param about: precedes the name of the array in the error's message.
+    :param about: precedes the array's name in error messages.
     :param resize: whether variables of unknown static shape may change their shape.
-    :raises ValueError: if an array has another type or shape than its variable, or holds values that are NaN or
-        infinite (but for the status of sites that have never been updated).
+    :raises ValueError: if an array has another type or shape than its variable, or holds NaN or infinite values (except
+        the status of sites that were never updated).
     """
     for name, variable in variables.items():
         value, shape = arrays[name], variable.shape if resize else tf.TensorShape(variable.numpy().shape)
@@ -109,14 +108,14 @@ def assign_arrays(
 
 
 def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
-    """Return an error that gives the reason, in one line, and the remedy."""
+    """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
     reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."  # it may quote the damaged file
     return ValueError(f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
 
 
 def _replaceable(path: str | os.PathLike[str]) -> Path:
-    """Follow links; raise an error for anything but a regular file."""
+    """Follow links; raise an error for existing paths that are not regular files."""
     try:
         path = Path(path).resolve()
     except RuntimeError as error:  # from pathlib, for a link to itself
@@ -139,7 +138,7 @@ def _digest(arrays: Mapping[str, AnyNDArray]) -> str:
 
 
 def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
-    """Check that the members are uncompressed arrays and declare no more bytes than there are."""
+    """Check that the members are uncompressed arrays that declare at most `available` bytes."""
     members = file.infolist()
     names = [info.filename for info in members]
     if len(set(names)) < len(names) or not all(name.endswith(".npy") for name in names):
@@ -152,7 +151,7 @@ def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
 
 
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
-    """Read an array whose header declares exactly the bytes of its member."""
+    """Read an array; its header must declare exactly the bytes of its member."""
     with file.open(info) as member:
         version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
         if version not in _HEADERS:
@@ -172,7 +171,7 @@ def _new_file(path: Path, mode: int) -> tuple[int, str]:
     """
     Create a file beside `path`, open for writing, with the given mode under the umask.
 
-    The kernel applies the umask: a process can read its own only by setting it, for all threads.
+    The kernel applies the umask: a process can read it only by setting it, for all threads.
     """
     while True:
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))

@@ -22,24 +22,24 @@ _SAME = "same as "
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range, tf.DType)
 _PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 _PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
-"""Packages whose classes and functions are known by their names."""
+"""Packages whose classes and functions are identified by their names."""
 _CHANGING = ("_name", "_self_", "_compiled ")
-"""Prefixes of attributes that are no settings."""
+"""Prefixes of attributes that are not settings."""
 
 
 class NotComparable(ValueError):
-    """Raised for code or objects that their names do not describe."""
+    """Raised for functions and objects that cannot be identified by name."""
 
 
 def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None) -> dict[str, Any]:
     """
-    Return the identity of a training run as JSON data by name; trained values do not count.
+    Return the identity of a training run as JSON data by name, without trained values.
 
     A run depends on the model's public attributes, settable properties, parameters and data, and on the settings that
     it declares (:func:`declared_settings`).
 
-    :param data: X and Y for a model without data of its own. Only the types and shapes of a dataset's batches count,
-        since each pass may shuffle.
+    :param data: X and Y for a model without data. Only the types and shapes of a dataset's batches are compared,
+        because passes may be shuffled.
     """
     identity: dict[str, Any] = settings_of({"model": model}) | declared_settings(model)
     for name in dir(type(model)):
@@ -57,20 +57,20 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
 
 
 def declared_settings(model: tf.Module) -> dict[str, str]:
-    """Describe the private settings and arrays, by name, that the model's method ``_run_identity()`` returns."""
+    """Describe the private settings and arrays that the model's method ``_run_identity()`` returns, by name."""
     declared = model._run_identity() if hasattr(model, "_run_identity") else {}
     return {f"model.{name}": describe(value) for name, value in declared.items()}
 
 
 def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
     """
-    Describe the classes, public settings and priors of a module and its parts, by path; no values of parameters.
+    Describe the classes, public settings and priors of a module and its parts, by path, without parameter values.
 
-    A part or parameter with several paths is described at the first one.
+    A part or parameter with several paths is described at the first path.
 
-    :param strict: describe private settings of parts, too, and refuse everything that need not be equal if its
-        description is.
-    :raises NotComparable: if `strict`, for a part with several paths, a variable that is no parameter, a class or
+    :param strict: also describe private settings of parts, and reject objects whose description does not determine
+        them.
+    :raises NotComparable: if `strict`, for a part with several paths, a variable that is not a parameter, a class or
         function of another package, or any other object.
     """
     settings: dict[str, str] = {}
@@ -79,7 +79,7 @@ def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Return the sorted names of entries that differ or that one of the two lacks."""
+    """Return the sorted names of entries that differ or are missing in one of the two."""
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name, ...) != theirs.get(name, ...))
 
 
@@ -126,7 +126,7 @@ def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[i
 
 def describe(value: Any, *, strict: bool = False) -> str:
     """
-    Serialize a setting to a string that is equal in every process: functions and classes by their names.
+    Serialize a setting to a string that is equal in every process; functions and classes by name.
 
     :param strict: see :func:`settings_of`.
     """
@@ -158,7 +158,7 @@ def describe(value: Any, *, strict: bool = False) -> str:
 
 
 def _is_known(value: Any) -> bool:
-    """Return whether a part, or a function by its name, belongs to one of the known packages."""
+    """Return whether an object belongs to one of `_PACKAGES`; functions must be importable by name."""
     module = str(getattr(value, "__module__", ""))
     if module.partition(".")[0] not in _PACKAGES:
         return False

@@ -1,4 +1,4 @@
-"""The state of a stream as named arrays, saved in one file, from which the stream continues bit for bit."""
+"""The state of a stream as named arrays in one file; a restored stream continues bit for bit."""
 
 import json
 import os
@@ -14,24 +14,24 @@ from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusab
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
 
-_VERSION = 1
+_VERSION = 1  # of the names and shapes listed in `StreamState`
 _VERSION_KEY = "version"
 
 
 @dataclass(frozen=True)
 class StreamState:
     """
-    The state of a streaming model, version 1: a name and an array for everything that changes while it runs.
+    The state of a streaming model, version 1: all arrays that change while it runs, by name.
 
     =================================  ==============================================================================
     ``old.Z``                          old inducing points, [1 or C, Ma, D]
     ``old.root, old.linear``           R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
     ``old.log_normalizer``             see `gpflow_pep.engine.AbsorbedPosterior`
-    ``inducing.Z``                     present inducing points, [1 or C, M, D]
+    ``inducing.Z``                     current inducing points, [1 or C, M, D]
     ``data.X, data.Y``                 the batch (not in StreamingSVGP)
     ``alpha``                          the power (not in StreamingSVGP)
     ``sites.precision, sites.linear``  the sites of the batch, [N, C], for models with sites
-    ``num_data``                       rows of the batch, if StreamingSVGP was given them
+    ``num_data``                       rows of the batch, if given to StreamingSVGP
     ``parameter...``                   other parameters, by their names in GPflow, unconstrained
     ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
     =================================  ==============================================================================
@@ -62,13 +62,13 @@ class StreamState:
         return cls({name: np.asarray(value) for name, value in arrays.items() if name not in (_VERSION_KEY, DIGEST)})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an npz file. An existing file at `path` stays until the new one is complete."""
+        """Write an npz file. An existing file at `path` is replaced when the new file is complete."""
         save_arrays(path, self.as_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
         """
-        Read a file that :meth:`save` wrote.
+        Read a file written by :meth:`save`.
 
         :raises ValueError: if it is damaged, or not a state of this version.
         """
@@ -81,7 +81,7 @@ class StreamState:
     @property
     def points(self) -> AnyNDArray:
         """
-        The present inducing points, [1 or C, M, D].
+        The current inducing points, [1 or C, M, D].
 
         :raises ValueError: if the array has another shape.
         """
@@ -95,7 +95,7 @@ class StreamState:
         """
         Classes and settings of kernel, likelihood and mean function, by path.
 
-        :raises ValueError: if the array is not JSON that a model wrote.
+        :raises ValueError: if the array is not valid JSON.
         """
         text = str(self.arrays[SETTINGS])
         try:
@@ -107,7 +107,7 @@ class StreamState:
         return settings
 
     def check_has(self, names: Iterable[str], model: str) -> None:
-        """Raise an error that names the model if the state lacks one of these arrays."""
+        """Raise an error that names the model unless the state has these arrays."""
         missing = sorted(set(names) - self.arrays.keys())
         if missing:
             raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
