@@ -14,15 +14,15 @@ from .. import validation
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts, compiled_model
 
-ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # from the variational bound to EP
 
 ModelConstructor = Callable[[RegressionData, float], GPModel]
-"""Constructs a new model of the rows (X [n, D], Y [n, P]) with a given alpha."""
+"""Construct a new model from data (X [n, D], Y [n, P]) and alpha."""
 
 
 @dataclass(frozen=True, repr=False)
 class AlphaSelection:
-    """Scores of the powers, [A] each. Densities are in nats and summed over the outputs of a row."""
+    """Scores of the powers, arrays [A]. Densities are in nats and summed over the outputs of a row."""
 
     alphas: AnyNDArray
     """The powers compared."""
@@ -74,10 +74,10 @@ def select_alpha(
     progress: bool = False,
 ) -> AlphaSelection:
     """
-    Train a model for each power, and compare their predictions of unseen rows.
+    Train a model for each power and compare the predictions of unseen rows.
 
     By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
-    hyperparameters were learned with the row, so the scores are slightly optimistic for all powers alike. With many
+    hyperparameters were trained with the row, so the scores are slightly optimistic for all powers alike. With many
     hyperparameters and few rows, use `folds`.
 
     Without a comparison, 0.5 is a good choice: in published experiments (Bui, Yan and Turner 2017, sec. 4) it had
@@ -94,12 +94,12 @@ def select_alpha(
     >>> found.alpha in found.within_two_standard_errors
     True
 
-    :param make: constructs a model with `loo_log_predictive_density` (`PEPR`, `PEPClassifier`) or, with `folds`, any
-        model; of this alpha, and of a new kernel, likelihood and other parts.
+    :param make: constructs a model of this alpha with a new kernel, likelihood and other parts. It must have
+        `loo_log_predictive_density` (`PEPR`, `PEPClassifier`), unless `folds` is given.
     :param data: X [N, D] and Y [N, P].
     :param alphas: the powers, in [0, 1].
     :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (Rows of a fold
-        are predicted by the same model; the standard errors ignore that.)
+        are predicted by the same model; the standard errors ignore this.)
     :param train: trains a model in place; called with the model and, for minibatch models, with the data.
     :param seed: seed for the folds.
     :param progress: show a progress bar of the trainings.

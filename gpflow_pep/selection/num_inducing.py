@@ -1,4 +1,4 @@
-"""Select the number of inducing points: increase it until bounds or leave-one-out densities stop improving."""
+"""Select the number of inducing points: increase it until the bounds or leave-one-out densities stop improving."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from ..models import PEP
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts
 
-NUMBERS = (16, 32, 64, 128, 256, 512)
+NUMBERS = (16, 32, 64, 128, 256, 512)  # doubled each time, so that the last training takes most of the time
 
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
-"""Constructs a new model of the rows (X [N, D], Y [N, P]) with inducing points Z [M, D]."""
+"""Construct a new model from data (X [N, D], Y [N, P]) and inducing points Z [M, D]."""
 
 
 class _Scores(NamedTuple):
@@ -38,16 +38,16 @@ class _Scores(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class NumInducingSelection:
-    """Result of :func:`select_num_inducing`: [K] arrays have an entry for each number tried. Scores: nats per row."""
+    """Result of :func:`select_num_inducing`. Arrays [K] have an entry per number tried; scores are in nats per row."""
 
     numbers: AnyNDArray
     """Numbers of inducing points, ascending."""
 
     objectives: AnyNDArray
-    """The objective after training: at alpha = 0 a lower bound on the log evidence."""
+    """The objective after training; a lower bound on the log evidence at alpha = 0."""
 
     upper_bounds: AnyNDArray
-    """An upper bound on the log evidence at the hyperparameters learned; NaN for models without one."""
+    """An upper bound on the log evidence at the trained hyperparameters; NaN for models without one."""
 
     densities: AnyNDArray
     """Mean leave-one-out log density; NaN for models without one."""
@@ -60,15 +60,15 @@ class NumInducingSelection:
 
     status: str
     """
-    Why the search stopped. "tolerance": the last step gained less than the tolerance | "largest": it gained more, but
-    no larger number was given | "all rows": it gained more, or there was none, and all distinct rows are points.
+    "tolerance": the last step gained less than the tolerance | "largest": it gained more, but no larger number was
+    given | "all rows": all distinct rows are inducing points, and the last step, if any, gained more.
     """
 
     reason: str
-    """Why the search stopped, in words."""
+    """The reason why the search stopped, as a sentence."""
 
     num_inducing: int
-    """The selected number: the last number tried, or the one before if the last step gained less than the tolerance."""
+    """The selected number: the last number tried, or the previous number if the last step gained too little."""
 
     model: GPModel
     """The trained model with `num_inducing` points."""
@@ -82,7 +82,7 @@ class NumInducingSelection:
         return self.upper_bounds - self.objectives
 
     def __repr__(self) -> str:
-        """Return the number selected and the reason."""
+        """Return the selected number and the reason."""
         return f"NumInducingSelection(num_inducing={self.num_inducing}, status={self.status!r}; {self.reason})"
 
     def __str__(self) -> str:
@@ -106,23 +106,21 @@ def select_num_inducing(
     progress: bool = False,
 ) -> NumInducingSelection:
     """
-    Train models with more and more inducing points, until a step from one number to the next gains less than
-    `tolerance` nats per row.
+    Train models with an increasing number of inducing points until a step gains less than `tolerance` nats per row.
 
     The gain depends on the model:
 
     ==========================================  ======================================================================
-    a lower bound with an `upper_bound`         the gap between the bounds shrinks, or the lower one rises, which it
-    (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    may do at other hyperparameters while the gap stays. More points cannot
-    GPflow's `SGPR`)                            raise the lower bound by more than the gap, at these hyperparameters.
-    any other with leave-one-out densities      their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
+    a lower bound with an `upper_bound`         the gap between the bounds shrinks, or the lower bound rises (with other
+    (`PEPR` at alpha = 0, `TSGPR`, `BTSGPR`,    hyperparameters it may rise while the gap does not shrink). At fixed
+    GPflow's `SGPR`)                            hyperparameters, more points raise it by at most the gap.
+    other models with leave-one-out densities   their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
     ==========================================  ======================================================================
 
-    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`): first
-    with the initial hyperparameters of `make`, later with the hyperparameters learned by the smaller model. A larger
-    model starts from the smaller one's trained points and its other parameters; the additional points are rows of X,
-    chosen given these. At alpha = 0 the objective therefore does not fall from one model to the next, except for the
-    effect of jitter. The models do not share compiled functions.
+    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`), first with the
+    initial hyperparameters of `make`, later with the trained hyperparameters of the smaller model. A larger model
+    starts from the smaller model's points and other parameters; the additional points are rows of X, chosen given these
+    points. At alpha = 0 the objective therefore does not decrease, except for the effect of jitter.
 
     >>> X = np.linspace(0.0, 6.0, 40)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -133,14 +131,13 @@ def select_num_inducing(
     >>> found.numbers.tolist()
     [3, 40]
 
-    :param make: constructs a model of all data with points Z [M, D], and of a new kernel, likelihood and other parts;
-        with `upper_bound` and a bound as its objective, or with `loo_log_predictive_density`. It is called once more,
-        with one point, for its kernel. If latent functions have kernels of their own, points are chosen by the first
-        one's; if they have points of their own, larger models start from the points given to `make`, not from where
-        training has moved them.
+    :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts. It
+        must have a lower bound as its objective and `upper_bound`, or `loo_log_predictive_density`. It is called once
+        more with one point, for its kernel. With separate kernels, the first latent function's kernel chooses the
+        points; with separate points, larger models start from the points given to `make`, not from the trained points.
     :param data: X [N, D] and Y [N, P].
-    :param numbers: the numbers of points to try, ascending, each reduced to the number of distinct rows of X if
-        larger.
+    :param numbers: the numbers of points to try, ascending, at most the number of distinct rows of X (larger numbers
+        are reduced to it).
     :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
     :param progress: show a progress bar of the trainings.
@@ -221,7 +218,7 @@ def _criterion(model: GPModel) -> str:
 
 
 def _assign_other_parameters(model: GPModel, smaller: GPModel) -> None:
-    """Assign to the model all parameters of the smaller one except the inducing variable's."""
+    """Copy all parameters of the smaller model except the inducing variable's."""
     trained = parameter_dict(smaller)
     points = {id(parameter) for parameter in parameter_dict(model.inducing_variable).values()}
     for name, parameter in parameter_dict(model).items():
@@ -233,7 +230,7 @@ def _scores(model: GPModel, num_data: int) -> _Scores:
     has_density = hasattr(model, "loo_log_predictive_density")
     density = float(np.mean(model.loo_log_predictive_density())) if has_density else np.nan
     upper_bound = float(model.upper_bound()) / num_data if hasattr(model, "upper_bound") else np.nan
-    # The densities have converged the sites.
+    # Computing the densities has converged the sites.
     objective = (
         model.sites_status.log_evidence if isinstance(model, PEP) else float(model.maximum_log_likelihood_objective())
     )

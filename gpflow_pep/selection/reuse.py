@@ -1,7 +1,7 @@
 """
 Reuse one compiled model for all models of the same structure.
 
-Compiling takes 0.5 s for regression and 3 to 6 s for classification, training on a few hundred rows less.
+Compiling takes 0.5 s for regression and 3 to 6 s for classification, more than training on a few hundred rows.
 """
 
 import threading
@@ -21,18 +21,18 @@ from ..models import PEP, PEPR, PEPClassifier
 from ..saving.run_identity import NotComparable, declared_settings, settings_of
 
 _MODELS = (PEPR, PEP, PEPClassifier)
-_MOST_KEPT = 8  # compiled models, some megabytes each
+_MOST_KEPT = 8  # compiled models; each takes some megabytes
 _kept: list[tuple[Any, GPModel]] = []
-"""Structures and compiled models that are not in use, with one row of data each, the most recently used last."""
+"""Structures and idle compiled models, each with one row of data, the most recently used last."""
 _LOCK = threading.Lock()
 
 
 @contextmanager
 def compiled_model(model: GPModel) -> Iterator[GPModel]:
     """
-    Yield a compiled model with the values of a new `model`, to which the values are copied back at the end.
+    Yield a compiled model with the values of `model`, and copy the values back at the end.
 
-    Yields the new model itself if its structure cannot be compared. Threads use different models.
+    Yield `model` itself if its structure cannot be compared. Threads use different compiled models.
     """
     key = structure(model)
     if key is None:
@@ -54,7 +54,7 @@ def compiled_model(model: GPModel) -> Iterator[GPModel]:
 
 
 def assign_values(kept: GPModel, new: GPModel) -> None:
-    """Assign to `kept` the data, alpha, parameters and sites of `new`, a model of the same structure."""
+    """Assign the data, alpha, parameters and sites of `new` to `kept`, a model of the same structure."""
     kept.data = tuple(values.numpy() for values in new.data)
     kept.alpha = new.alpha.numpy()
     for own, other in zip(parameter_dict(kept).values(), parameter_dict(new).values(), strict=True):
