@@ -1,7 +1,7 @@
 """
 Estimators for scikit-learn: :class:`SparseGPRegressor` and :class:`SparseGPClassifier`.
 
-They are not imported with :mod:`gpflow_pep`, since scikit-learn takes seconds to import.
+:mod:`gpflow_pep` does not import them, because scikit-learn takes seconds to import.
 """
 
 from .classifier import SparseGPClassifier

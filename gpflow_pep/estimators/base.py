@@ -33,17 +33,17 @@ from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
-_MAX_JITTER = 1e-3
+_MAX_JITTER = 1e-3  # of Kuu, which is nearly singular if rows are duplicates or training moves points together
 _MAX_JITTER_RATIO = 10.0  # to the default jitter, which is large in single precision
 
-_MOVING = 0.2  # fraction of a stream's inducing points that may move to each batch, once there are n_inducing
+_MOVING = 0.2  # largest fraction of a stream's inducing points that moves to each batch, once there are n_inducing
 
 PosteriorValues = tuple[AnyNDArray, ...]
-"""Cache of a `WhitenedPosterior`: needed for predictions besides kernel, inducing variable and mean function."""
+"""Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
 
 
 class SparseGPEstimator(BaseEstimator):
-    """Base class of the estimators. Subclasses construct models, and convert y to the model's Y and back."""
+    """Base class of the estimators. Subclasses construct models and convert y to the model's Y and back."""
 
     kernel: Kernel | None
     n_inducing: int | str
@@ -109,9 +109,9 @@ class SparseGPEstimator(BaseEstimator):
         self.num_inducing_selection_ = selection
 
     def _partial_fit_model(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Train on the first batch, or absorb the posterior and train on another batch; a failure changes nothing."""
+        """Train on the first batch, or absorb the posterior and train on the next batch; a failure changes nothing."""
         if not hasattr(self, "model_"):
-            # With a constant Y the noise, or the correlation of f, would be trained to its limit.
+            # With a constant Y, training would drive the noise or the correlation of f to its limit.
             self._fit_model(X, Y, train=bool(np.ptp(Y, axis=0).any()))
             return
         options, model = self._training_options(), self.model_
@@ -131,7 +131,7 @@ class SparseGPEstimator(BaseEstimator):
             self._keep(model, *trained(model, options))
 
     def _next_points(self, model: GPModel, X: AnyNDArray) -> dict[str, Any]:
-        """Return the arguments of `update`: more inducing points if there are too few, else the fraction that moves."""
+        """Return arguments of `update`: more inducing points if there are too few, else the fraction to move."""
         Z = model.inducing_variable.Z.numpy()
         is_auto = isinstance(self.n_inducing, str)
         missing = 0 if is_auto else validation.positive_integer(self.n_inducing, "n_inducing") - len(Z)
@@ -141,7 +141,7 @@ class SparseGPEstimator(BaseEstimator):
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
-        """Set the fitted attributes, and warn if training failed or reached its limit of iterations."""
+        """Set the fitted attributes; warn if training failed or reached its limit of iterations."""
         self.model_, self.result_, self._posterior_values = model, result, values
         self.log_marginal_likelihood_value_ = objective
         self.n_iter_ = 0 if result is None else result.iterations
@@ -156,9 +156,9 @@ class SparseGPEstimator(BaseEstimator):
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
         """
-        Return X, and y if it is among the options of scikit-learn's `validate_data`, as arrays.
+        Return X, and y if given, as arrays; `options` are arguments of scikit-learn's `validate_data`.
 
-        :raises ValueError: if they cannot be used, also if one has a mask, which would be ignored.
+        :raises ValueError: if they are invalid, or masked arrays, whose mask would be ignored.
         """
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
@@ -168,7 +168,7 @@ class SparseGPEstimator(BaseEstimator):
         return validate_data(self, X, dtype=default_float(), reset=reset, **options)
 
     def _predicted_f(self, X: Any, full_cov: bool = False) -> tuple[AnyNDArray, MeanAndVariance]:
-        """Return checked inputs, and f there, from the posterior at the end of the fit."""
+        """Return checked inputs and the prediction of f there, from the posterior at the end of the fit."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         model, values = self.model_, tuple(map(tf.constant, self._posterior_values))
@@ -186,7 +186,7 @@ class SparseGPEstimator(BaseEstimator):
         return deepcopy(self.kernel)
 
     def _initial_points(self, X: AnyNDArray) -> AnyNDArray:
-        """Return cluster centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
+        """Return k-means centers of the scaled columns, or all distinct rows if there are at most `n_inducing`."""
         wanted, rows = validation.positive_integer(self.n_inducing, "n_inducing"), distinct(X)
         if wanted >= len(rows):
             return X[rows].copy()
@@ -210,7 +210,7 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
     """
     Train a model; return the result, the objective in nats and the posterior.
 
-    :param options: arguments of :func:`gpflow_pep.fit`; None: only the sites, if there are any, converge.
+    :param options: arguments of :func:`gpflow_pep.fit`; None: keep the parameters; sites, if any, converge.
     """
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns
@@ -219,11 +219,11 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
         return result, model.sites_status.log_evidence, values
     if result is not None and result.objective:
         return result, result.objective[-1], values
-    return result, -float(model.training_loss()), values  # nothing was trained, or the first step failed
+    return result, -float(model.training_loss()), values  # no training, or the first step failed
 
 
 def max_jitter() -> float:
-    """Return the largest jitter of Kuu: rows may be copies, and training may move points together."""
+    """Return the largest jitter of Kuu, for the default type of floats."""
     return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
 
 

@@ -25,13 +25,12 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     """
     Sparse GP classification by power EP, :class:`gpflow_pep.PEPClassifier`, as an estimator of scikit-learn.
 
-    Use it as `GaussianProcessClassifier` of scikit-learn, with these differences. The kernel is a
-    GPflow kernel. Several classes have one model with a latent function for each, not a binary model for each. Fitting
-    costs O(N M²) time for M inducing points and N rows, not O(N³). Weights of rows are not supported: `fit` has no
-    `sample_weight`.
+    It differs from scikit-learn's `GaussianProcessClassifier`: the kernel is a GPflow kernel; several classes share one
+    model with a latent function per class, not a binary model per class; fitting takes O(N M²) time for M inducing
+    points and N rows, not O(N³); `sample_weight` is not supported.
 
-    Fitted attributes: `classes_`, and all that :class:`SparseGPRegressor` lists. `model_` is a
-    :class:`gpflow_pep.PEPClassifier`, or from the second batch on a :class:`gpflow_pep.StreamingPEP`; its labels are
+    Fitted attributes: `classes_`, and the attributes of :class:`SparseGPRegressor`. `model_` is a
+    :class:`gpflow_pep.PEPClassifier` or, from the second batch on, a :class:`gpflow_pep.StreamingPEP`; its labels are
     indices of `classes_`.
     """
 
@@ -52,11 +51,10 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """
         The other arguments are as in :class:`SparseGPRegressor`.
 
-        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential of variance 1, with
-            lengthscales as in :class:`SparseGPRegressor`.
-        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of all `classes_`), a copy of which is
-            trained. None: :class:`gpflow_pep.likelihoods.Probit` for two classes,
-            :class:`gpflow_pep.MultiClassRobustMax` for more.
+        :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential of variance 1 with lengthscales
+            as in :class:`SparseGPRegressor`.
+        :param likelihood: a likelihood of labels 0, 1, ..., C - 1 (indices of `classes_`); a copy is trained. None:
+            :class:`gpflow_pep.likelihoods.Probit` for two classes, :class:`gpflow_pep.MultiClassRobustMax` for more.
         :param alpha: the power, in [0, 1]: 0 is the variational bound, 1 EP.
         """
         self.kernel = kernel
@@ -73,8 +71,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         Train on all rows at once.
 
         :param X: inputs [N, D], numbers.
-        :param y: labels [N] of two classes or more, of any type.
-        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
+        :param y: labels [N] of at least two classes, of any type.
+        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, y = self._validated_rows(X, y, reset=True)
@@ -89,17 +87,17 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
         """
-        Train on a further batch, by :class:`gpflow_pep.StreamingPEP`: the posterior of all earlier rows is kept, the
-        rows are not. A call of :meth:`fit` may come first.
+        Train on another batch, by :class:`gpflow_pep.StreamingPEP`, which stores the posterior of all earlier rows, but
+        not the rows. A call of :meth:`fit` may come first.
 
-        While there are fewer inducing points than `n_inducing`, rows of the batch are added to them; then up to a fifth
-        of them move to rows of the batch. Hyperparameters are trained on each batch, given the earlier batches; not on
-        a first batch of one class.
+        Rows of the batch are added to the inducing points up to `n_inducing` points; after that, up to a fifth of the
+        points move to rows of the batch. Hyperparameters are trained on each batch, given the earlier batches, except
+        on a first batch of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
-        :param classes: all labels of the stream; needed at the first call, and the same later.
-        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
+        :param classes: all labels of the stream; required in the first call, and fixed from then on.
+        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
@@ -145,7 +143,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def _validated_rows(self, X: Any, y: Any, reset: bool) -> tuple[AnyNDArray, AnyNDArray]:
         kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
-        if kind is not None and not np.any(y.isna()):  # a nullable Series of pandas, which would become numbers
+        if kind is not None and not np.any(y.isna()):  # scikit-learn would convert a nullable pandas Series to numbers
             y = y.to_numpy(dtype=kind)
         X, y = self._validated(X, reset, y=y)
         check_classification_targets(y)

@@ -12,20 +12,19 @@ from sklearn.base import RegressorMixin
 from ..models import PEPR, StreamingSGPR
 from .base import SparseGPEstimator, max_jitter, spreads
 
-_NOISE = 0.1  # initial noise variance, as a fraction of the variance of y
-_LEAST_NOISE = 10.0  # times the smallest noise variance that GPflow accepts, so that training can lower it
+_NOISE = 0.1  # initial noise variance relative to the variance of y; training changes it
+_LEAST_NOISE = 10.0  # smallest initial noise relative to GPflow's lower bound, so that training can lower it
 
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     """
     Sparse GP regression by power EP, :class:`gpflow_pep.PEPR`, as an estimator of scikit-learn.
 
-    Use it as `GaussianProcessRegressor` of scikit-learn, with these differences. `alpha` is the power,
-    not the noise variance, which is learned. The kernel is a GPflow kernel. Standard deviations and covariances
-    are for new observations, noise included. Fitting costs O(N M²) time for M inducing points and N rows, not
-    O(N³). Weights of rows are not supported: `fit` has no `sample_weight`.
+    It differs from scikit-learn's `GaussianProcessRegressor`: `alpha` is the power, and the noise variance is learned;
+    the kernel is a GPflow kernel; standard deviations and covariances are for new observations, noise included; fitting
+    takes O(N M²) time for M inducing points and N rows, not O(N³); `sample_weight` is not supported.
 
-    Fitted attributes: `model_` (:class:`gpflow_pep.PEPR`, or from the second batch on
+    Fitted attributes: `model_` (:class:`gpflow_pep.PEPR` or, from the second batch on,
     :class:`gpflow_pep.StreamingSGPR`; a model of the normalized y), `kernel_`, `n_inducing_`, `result_`
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
@@ -50,21 +49,22 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         random_state: Any = None,
     ):
         """
-        :param kernel: a kernel of GPflow, whose copy is trained. None: a squared exponential with a lengthscale for
-            each column, which starts at the column's standard deviation (1 for a constant column) times the square root
-            of the number of columns, so that the correlation of two rows is about 1/e. Its variance starts at y's.
+        :param kernel: a GPflow kernel; a copy is trained. None: a squared exponential with a lengthscale per column.
+            Lengthscales start at the column's standard deviation (1 for a constant column) times the square root of the
+            number of columns, so that the correlation of two rows is about 1/e; the variance starts at the variance of
+            y.
         :param alpha: the power, in [0, 1]: 0 is the variational bound (SGPR), 1 FITC.
-        :param n_inducing: the number of inducing points, which start at centers of clusters of the rows, with columns
-            scaled to standard deviation 1, and are trained. If there are not more distinct rows, these are the points.
+        :param n_inducing: the number of inducing points. They start at k-means centers of the rows, with columns scaled
+            to standard deviation 1, or at the distinct rows if there are no more than this; training moves them.
             "auto": the number that :func:`gpflow_pep.select_num_inducing` selects, from 16 to 512.
-        :param noise_variance: the variance of the noise that training starts from, in the square of y's unit after
-            normalization. None: a tenth of the variance of y.
+        :param noise_variance: the initial noise variance, in squared units of the normalized y. None: a tenth of the
+            variance of y.
         :param normalize_y: before training, subtract the mean of y and divide by its standard deviation. The prior mean
             of the normalized y is 0. Predictions are in the units of y.
-        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: parameters keep their initial values.
-        :param max_iterations: the largest number of iterations; None: 500 of L-BFGS, 5000 of Adam.
+        :param optimizer: "lbfgs" or "adam" (see :func:`gpflow_pep.fit`). None: keep the initial parameters.
+        :param max_iterations: the largest number of iterations; None: 500 for L-BFGS, 5000 for Adam.
         :param learning_rate: the learning rate of Adam.
-        :param random_state: the seed for the clusters: a number, a ``numpy.random.RandomState``, or None for NumPy's.
+        :param random_state: k-means seed: an integer, a ``numpy.random.RandomState``, or None (NumPy's global state).
         """
         self.kernel = kernel
         self.alpha = alpha
@@ -82,7 +82,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
+        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, Y = self._validated_rows(X, y, reset=True)
@@ -92,16 +92,16 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any) -> "SparseGPRegressor":
         """
-        Train on a further batch, by :class:`gpflow_pep.StreamingSGPR`: the posterior of all earlier rows is kept, the
-        rows are not. The first call is :meth:`fit`; a call of :meth:`fit` may come first, too.
+        Train on another batch, by :class:`gpflow_pep.StreamingSGPR`, which stores the posterior of all earlier rows,
+        but not the rows. The first call is equivalent to :meth:`fit`; a call of :meth:`fit` may come first, too.
 
-        The first batch sets the normalization of y. While there are fewer inducing points than `n_inducing`, rows of
-        the batch are added to them; then up to a fifth of them move to rows of the batch. Hyperparameters are trained
-        on each batch, given the earlier batches; not on a first batch of constant y, or of one row.
+        The first batch sets the normalization of y. Rows of the batch are added to the inducing points up to
+        `n_inducing` points; after that, up to a fifth of the points move to rows of the batch. Hyperparameters are
+        trained on each batch, given the earlier batches, except on a first batch of constant y.
 
         :param X: inputs [N, D] of the batch.
         :param y: targets [N] or [N, P] of the batch.
-        :raises ValueError: naming the unusable argument. Any error, also Ctrl-C, leaves the estimator unchanged.
+        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         with self._unchanged_on_failure():
@@ -122,7 +122,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :param return_cov: also return the covariance of all n rows.
         :return: the mean, [n] or, for several outputs, [n, P]; with `return_std` also the standard deviations, of the
             same shape; with `return_cov` also the covariance, [n, n] or [n, n, P].
-        :raises RuntimeError: if both are asked for.
+        :raises RuntimeError: if both are requested.
         :raises ValueError: if X cannot be used.
         """
         if return_std and return_cov:
