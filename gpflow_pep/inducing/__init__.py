@@ -1,6 +1,6 @@
 """
-Initial inducing points: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return Z [M, D], an array that
-every model here and in GPflow takes.
+Initial inducing points: :func:`uniform`, :func:`k_means` and :func:`greedy_variance` return an array Z [M, D] for the
+models of this library and of GPflow.
 """
 
 from .greedy_variance import greedy_conditional_variance, greedy_variance

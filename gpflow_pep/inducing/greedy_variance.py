@@ -16,35 +16,35 @@ from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
 
-_SMALLEST = 1e-12  # smallest pivot relative to the largest variance; a row below it is a copy
-_ROWS_PER_CHUNK = 16_384  # rows per kernel evaluation; one row of the kernel matrix is small
+_SMALLEST = 1e-12  # smallest pivot relative to the largest variance; a row below it is a duplicate
+_ROWS_PER_CHUNK = 16_384  # rows per kernel evaluation, of one row of the kernel matrix: bounds its temporary memory
 _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
 )
-_PANEL = 16  # rows of the root per panel
+_PANEL = 16  # rows of the root per panel: each step copies one panel
 
 
 def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
     """
     Choose M distinct rows of X, each with the largest prior variance given the rows chosen before it.
 
-    This keeps the largest entry of diag(Kff - Qff) small, and once M is enough for the lengthscales its sum too; with
-    fewer points it chooses outlying rows first. So hyperparameters matter: the closer to the learned values, the
-    better. Nothing is random. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows more.
+    This keeps the largest entry of diag(Kff - Qff) small and, if M is large enough for the lengthscales, its sum, too;
+    with fewer points it chooses outlying rows first. Use hyperparameters close to the trained values. The choice is
+    deterministic. O(N M²) time; memory for the root of Qff [M, N] and a few dozen rows.
 
     >>> X = np.linspace(0.0, 1.0, 11)[:, None]
     >>> inducing.greedy_variance(gpflow.kernels.SquaredExponential(lengthscales=0.3), X, 3).ravel().tolist()
     [0.0, 1.0, 0.5]
 
-    :param kernel: a kernel of one output.
+    :param kernel: a single-output kernel.
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
-    :param given: existing points [m, D], m < M, rows of X or not: the first m of the result. The rest is chosen given
-        these. None: no points.
+    :param given: existing points [m, D], m < M, not necessarily rows of X; the first m points of the result. None: no
+        points.
     :param chunk_size: rows per kernel evaluation; it does not change the result.
-    :return: Z [M, D], in the order of the choice: the first m are the choice of m. Ties go to the first
-        row; once all conditional variances are 0 up to rounding, the order is arbitrary.
+    :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to the first row; once
+        all conditional variances are 0 up to rounding, the order is arbitrary.
     :raises ValueError: naming the argument that cannot be used.
     """
     X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
@@ -83,10 +83,10 @@ def greedy_conditional_variance(
     """
     Return the indices [count] of distinct rows, each with the largest variance given the rows before it.
 
-    For compiled functions: arguments are not checked, and copies of rows come last.
+    For compiled functions: arguments are not checked, and duplicate rows come last.
     O(n count²) time and O(n count) memory. Ties go to the first row.
 
-    :param kernel: a kernel of one output.
+    :param kernel: a single-output kernel.
     :param X: candidates [n, D].
     :param first: number of rows chosen first, only among the first `among` rows; the rest among all rows.
     :param among: see `first`.
@@ -105,8 +105,8 @@ def _pivots(
     """
     Return the chosen rows [count] and the remaining variances [n] (negative if chosen), by a pivoted Cholesky.
 
-    The root R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies a tensor
-    that it updates, and a copy of all of R in every step would take longer than everything else.
+    The root R [count, n], RᵀR = Qff, is stored in panels that are not updated once full: TensorFlow copies a tensor to
+    update it, and copying all of R in every step would take most of the time.
     """
     n = tf.shape(X)[0]
     chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size).split([X])
@@ -163,5 +163,5 @@ def _pivots(
 
 
 def _explained(panel: tf.Tensor, pivot: tf.Tensor) -> tf.Tensor:
-    """Contribution of one panel [m, n] to row `pivot` of Qff, [n]."""
+    """Return the contribution of one panel [m, n] to row `pivot` of Qff, [n]."""
     return tf.matmul(panel[None, :, pivot], panel)[0]

@@ -1,4 +1,4 @@
-"""Choose inducing points among the distinct rows of X, at random or as centers of clusters."""
+"""Choose inducing points from the rows of X: random distinct rows or k-means centers."""
 
 import warnings
 from typing import Any
@@ -14,13 +14,13 @@ _MINIBATCH_FROM = 20_000  # rows from which k-means in minibatches is faster
 
 
 def distinct(X: AnyNDArray) -> AnyNDArray:
-    """Return the ascending indices of the distinct rows of X [N, D], the first of equal rows."""
+    """Return the ascending indices of the distinct rows of X [N, D], the first of each set of duplicates."""
     return np.sort(np.unique(X, axis=0, return_index=True)[1])
 
 
 def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
-    Draw M distinct rows of X, each row with the same probability. Copies of drawn rows are skipped.
+    Draw M distinct rows of X, each row with the same probability, skipping duplicates of drawn rows.
 
     >>> inducing.uniform(np.arange(10.0)[:, None], 3, seed=0).shape
     (3, 1)
@@ -28,7 +28,7 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param X: the rows to choose from, [N, D].
     :param M: number of points, at most the number of distinct rows.
     :param seed: seed for the draw; the same seed gives the same rows.
-    :return: Z [M, D], in the order of the draw.
+    :return: Z [M, D] in the order drawn.
     :raises ValueError: naming the argument that cannot be used.
     """
     X, M, seed = _checked(X, M, seed)
@@ -39,7 +39,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     """
     Return the centers of M clusters of the rows of X, by scikit-learn's k-means; in minibatches from 20,000 rows.
 
-    Scale the columns of X alike first. One thread is used: with more, the result may depend on their number.
+    Scale the columns of X first. k-means uses one thread, because its result may depend on the number of threads.
 
     >>> inducing.k_means([[0.0], [0.1], [5.0], [5.1]], 2).round(2).ravel().tolist()
     [5.05, 0.05]
@@ -47,10 +47,10 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param X: the rows, [N, D].
     :param M: number of centers, at most the number of distinct rows; M = N gives X.
     :param seed: seed for the initial centers; the same seed gives the same centers.
-    :return: Z [M, D], no two the same.
+    :return: Z [M, D], distinct rows.
     :raises ValueError: naming the argument that cannot be used.
     """
-    from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed here only
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed only here
     from sklearn.exceptions import ConvergenceWarning
 
     X, M, seed = _checked(X, M, seed)
@@ -64,7 +64,7 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     centers: AnyNDArray = clusters.cluster_centers_  # [M, D]
     empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))
     if empty.size:  # move them to the rows farthest from all other centers: some row differs from fewer than M centers
-        # Differences, not the expanded square: rows at a center are at 0 exactly.
+        # Differences, not the expanded square: a row at a center has distance 0 exactly.
         distance = KDTree(np.delete(centers, empty, axis=0)).query(X)[0]  # [N]
         for number in empty:
             centers[number] = X[distance.argmax()]
