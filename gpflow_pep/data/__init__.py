@@ -1,1 +1,1 @@
-"""Data: metrics, minibatches and readers of files."""
+"""Data: metrics, minibatches and file readers."""

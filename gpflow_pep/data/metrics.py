@@ -30,8 +30,8 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
     """
     Negative log predictive density, the mean over points and outputs, in nats.
 
-    Each entry counts -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 / variance) / 2. Outputs are
-    scored one by one: correlations between them do not enter. With y, mean and the standard deviation c times as large
+    Each entry contributes -log N(y; mean, variance) = (log(2 pi variance) + (y - mean)^2 / variance) / 2. Outputs are
+    scored one by one, without their correlations. With y, mean and the standard deviation c times as large
     the value grows by log c, so compare it only between targets in the same unit.
 
     >>> round(metrics.nlpd([0.0], [0.0], [1.0]), 6)
@@ -52,8 +52,8 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     """
     Standardized mean squared error: mean((y - mean)^2) / var(y), without unit.
 
-    Each output's error is divided by the population variance of its test targets, then outputs are averaged. Rescaling
-    y and mean together changes nothing.
+    Each output's error is divided by the population variance of its test targets, then outputs are averaged. The score
+    does not change if y and mean are rescaled together.
 
     >>> metrics.smse([1.0, 3.0], [2.0, 2.0])
     1.0
@@ -73,7 +73,7 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     Standardized mean log loss: the ``nlpd`` of the predictions minus the ``nlpd`` of a trivial Gaussian, in nats.
 
     The trivial Gaussian has the mean and population variance of the training targets, output by output, and ignores
-    the inputs. Rescaling all arguments together changes nothing.
+    the inputs. The score does not change if all arguments are rescaled together.
 
     >>> metrics.smll([1.0, 3.0], [2.0, 2.0], [1.0, 1.0], y_train=[1.0, 3.0])
     0.0

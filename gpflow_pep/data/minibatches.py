@@ -32,7 +32,7 @@ class Minibatches:
         :param size: rows per minibatch, at most N. If it does not divide N, fixed blocks have `size` rows or one less,
             and the mean of N/n times a block's sum equals the sum over all rows up to 1/n of the blocks' differences.
         :param fixed: keep the blocks for all epochs.
-        :param seed: seed for the orders.
+        :param seed: seed for the order of rows or blocks.
         :raises ValueError: naming the argument that cannot be used.
         """
         self.num_data = validation.positive_integer(num_data, "num_data")
@@ -45,7 +45,7 @@ class Minibatches:
         self.blocks = tuple(np.array_split(self._order(self.num_data, 0), count)) if fixed else None
 
     def rows(self, step: int) -> AnyNDArray:
-        """Return the rows of a step, numbered from 0: [size] integers, or the rows of a block."""
+        """Return the row indices of a step (from 0): [size], or the rows of a block."""
         if self.blocks is not None:
             epoch, place = divmod(step, len(self.blocks))
             return self.blocks[self._order(len(self.blocks), 1 + epoch)[place]]
@@ -58,8 +58,8 @@ class Minibatches:
         """
         Return endless minibatches of X [N, D] and Y [N, P], for ``training_loss_closure(iter(...))``.
 
-        :param first: number of the first step.
-        :raises ValueError: if there are not N rows, or `first` is not a step.
+        :param first: the first step.
+        :raises ValueError: if the data do not have N rows, or `first` is not an integer of at least 0.
         """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)

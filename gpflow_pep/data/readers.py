@@ -1,4 +1,4 @@
-"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for more rows than memory holds."""
+"""Datasets of batches (X, Y) from arrays on disk, CSV and Parquet files, for data larger than memory."""
 
 import csv
 import itertools
@@ -14,15 +14,15 @@ from gpflow.config import default_float
 from .. import validation
 
 _ROWS = 8192  # rows per batch
-_READ_AHEAD = 2  # batches
-_CHECKED = 1000  # rows of a CSV file checked when it is opened
+_READ_AHEAD = 2  # batches: one is read while another is used
+_CHECKED = 1000  # rows of a CSV file checked when it is opened, so that opening stays fast
 
 Columns = Sequence[str]
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
     """
-    Return batches of two arrays, for example memory-mapped, ``np.load("X.npy", mmap_mode="r")``.
+    Return batches of two arrays, for example memory-mapped arrays, ``np.load("X.npy", mmap_mode="r")``.
 
     :param X: [N, D], any object with ``shape`` and ``dtype`` whose row slices NumPy can convert.
     :param Y: [N, P].
@@ -63,7 +63,7 @@ def csv_batches(
     delimiter: str = ",",
 ) -> tf.data.Dataset:
     """
-    Return batches of a CSV file whose first line names the columns. An empty field is NaN, which models refuse.
+    Return batches of a CSV file whose first line names the columns. An empty field is read as NaN, which models reject.
 
     :param inputs: names of the columns of X.
     :param outputs: names of the columns of Y.
@@ -86,7 +86,7 @@ def csv_batches(
                         f"inputs and outputs must be columns of numbers, got {field!r} in column {name!r}, row "
                         f"{number} of {path}{hint}."
                     ) from None
-    order = np.argsort(np.argsort(places))  # the file is read in the order of its columns
+    order = np.argsort(np.argsort(places))  # TensorFlow reads columns in the order of the file
     lines = tf.data.experimental.CsvDataset(
         path,
         [tf.constant([np.nan], tf.float64)] * len(places),
@@ -109,7 +109,7 @@ def parquet_batches(
     """
     Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
 
-    :param inputs: as in :func:`csv_batches`, as is `outputs`.
+    :param inputs: see :func:`csv_batches`; likewise `outputs`.
     :raises ValueError: if a column is missing or does not hold numbers.
     :raises ImportError: without pyarrow.
     """
@@ -154,7 +154,7 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
     count, origin, mean, square, D = 0, None, np.zeros(()), np.zeros(()), 0
     for X, Y in dataset.as_numpy_iterator():
         values, n, D = np.concatenate([X, Y], axis=1, dtype=float), len(X), X.shape[1]  # [n, D + P]
-        origin = values[0] if origin is None else origin  # keeps digits of values far from 0
+        origin = values[0] if origin is None else origin  # avoids cancellation for values far from 0
         values = values - origin
         difference = values.mean(axis=0) - mean
         square = square + np.square(values - values.mean(axis=0)).sum(axis=0)
@@ -173,7 +173,7 @@ def statistics(dataset: tf.data.Dataset) -> Statistics:
 
 
 def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Dataset:
-    """Shift and scale the columns of batches by statistics, for example of the training data."""
+    """Standardize the columns of batches by given statistics, for example of the training data."""
 
     @tf.autograph.experimental.do_not_convert
     def scaled(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
