@@ -19,7 +19,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
-_LARGEST = 2**31 - 1  # TensorFlow counts rows, sweeps and steps in 32 bits
+_LARGEST = 2**31 - 1  # largest 32-bit integer, in which TensorFlow counts rows, sweeps and steps
 _LARGEST_SEED = 2**32 - 1  # limit of NumPy and scikit-learn
 _MOST_ROWS = 2**53  # a float64 counts exactly up to here
 
@@ -52,7 +52,7 @@ def not_finite(values: Any) -> str:
 
 
 def real_numbers(values: Any, name: str) -> tf.Tensor:
-    """Return real numbers as a tensor of ``default_float()``; in a graph, too."""
+    """Return real numbers as a tensor of ``default_float()``, also in a graph."""
     if not isinstance(values, tf.Tensor | tf.Variable | Parameter):
         values = _real(values, name)
     elif not (values.dtype.is_floating or values.dtype.is_integer or values.dtype.is_bool):
@@ -61,7 +61,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
 
 
 def inputs(values: Any, name: str) -> tf.Tensor:
-    """Return inputs as a tensor [..., N, D], finite if eager; a graph checks its results instead."""
+    """Return inputs as a tensor [..., N, D]. Finiteness is checked in eager mode only: a graph checks its results."""
     X = real_numbers(values, name)
     found = not_finite(X) if tf.executing_eagerly() else ""
     if found:
@@ -70,7 +70,7 @@ def inputs(values: Any, name: str) -> tf.Tensor:
 
 
 def _real(given: Any, name: str) -> AnyNDArray:
-    """Return an array of numbers or booleans, also from objects that are numbers (pandas with missing values)."""
+    """Return an array of numbers or booleans; object arrays of numbers (pandas with missing values) are converted."""
     array = np.asarray(given)
     if array.dtype.kind in "fiub":
         return array
@@ -97,7 +97,7 @@ def regression_data(data: Any) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def single_output_inducing_variable(inducing_variable: InducingPointsLike, num_inputs: int | None) -> InducingVariables:
-    """Return a non-empty, finite inducing variable of one output, as wide as X; from an array Z [M, D], points."""
+    """Return a non-empty, finite single-output inducing variable with the columns of X; convert an array Z [M, D]."""
     name = "inducing_variable"
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(f"{name} must be shared by all outputs, got {type(inducing_variable).__name__}.")
@@ -140,7 +140,7 @@ def seed(value: Any) -> int:
 
 
 def gaussian(likelihood: Any) -> Gaussian:
-    """Return a Gaussian likelihood, whose noise may depend on x."""
+    """Return a Gaussian likelihood; its noise may depend on x."""
     if not isinstance(likelihood, Gaussian):
         raise ValueError(f"likelihood must be a gpflow.likelihoods.Gaussian, got {type(likelihood).__name__}.")
     return likelihood
@@ -159,12 +159,12 @@ def noise_variance(value: Any) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """Return a whole number of at least 1 that TensorFlow can count to."""
+    """Return an integer from 1 to the largest 32-bit integer."""
     return whole_number(value, name, 1, _LARGEST)
 
 
 def chunk_size(value: Any) -> int | None:
-    """Return the number of rows per chunk: None or a whole number, possibly more than there are rows."""
+    """Return the number of rows per chunk: None, or an integer that may exceed the number of rows."""
     return None if value is None else whole_number(value, "chunk_size", 1, None)
 
 
@@ -174,7 +174,7 @@ def num_data(value: Any) -> int:
 
 
 def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> int:
-    """Return a whole number from `smallest` to `largest` (None: no limit), of Python or NumPy."""
+    """Return an integer (Python or NumPy) from `smallest` to `largest`; None: no limit."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < smallest or (largest is not None and value > largest):
         accepted = f"of at least {smallest}" if largest is None else f"from {smallest} to {largest}"
@@ -232,7 +232,7 @@ def _partition_of_indices(blocks: Sequence[AnyNDArray], num_data: int) -> Partit
 
 
 def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
-    """Return GPflow's type of posterior cache; None is no cache."""
+    """Return GPflow's type of posterior cache; None: no cache."""
     if value is None:
         return PrecomputeCacheType.NOCACHE
     try:
@@ -243,7 +243,7 @@ def cache_type(value: PrecomputeCacheType | str | None) -> PrecomputeCacheType:
 
 
 def scale(value: Any) -> Parameter:
-    """Return the positive scale m as a parameter of ``default_float()``: a number is fixed."""
+    """Return the positive scale m as a parameter of ``default_float()``; a number becomes a fixed parameter."""
     if isinstance(value, tf.Variable):
         raise ValueError("scale must be a number or a gpflow.Parameter, got a tf.Variable.")
     number = positive_number(value, "scale")
