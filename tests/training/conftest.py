@@ -6,7 +6,7 @@ from small_models import MAKERS, WITH_SITES, values
 
 
 def _carried(model, name):
-    """What a model with sites has besides its parameters."""
+    """Return the state of a model with sites besides its parameters."""
     return [model.sites.precision, model.sites.linear, model._status, model._warned] if name in WITH_SITES else []
 
 

@@ -1,4 +1,4 @@
-"""A training that is interrupted anywhere and started again ends where an uninterrupted one ends."""
+"""An interrupted and resumed training run ends like an uninterrupted run."""
 
 import json
 import os
@@ -61,8 +61,8 @@ KILLS = {"TSVGP": [("record", 1), ("record", 4), ("write", 2)], "PEPR": [("write
 
 
 @pytest.mark.parametrize("name", some_slow(KILLS, quick=["PEPR"]))
-def test_killed(tmp_path, name):
-    """By SIGKILL: before the first checkpoint is written, later, and while one is being replaced."""
+def test_resumes_after_sigkill(tmp_path, name):
+    """SIGKILL before the first checkpoint, later, and while a checkpoint is being replaced."""
     files = [str(tmp_path / f"{name}.{end}") for end in ("checkpoint", "values.npz")]
     runs = [[name, *files, where, count] for where, count in [*KILLS[name], ("record", 10**6)]]
     expected = [[-9, False]] * len(KILLS[name]) + [[0, True]]
@@ -129,7 +129,7 @@ def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
 
 
 def test_early_stopping_resumes(as_new, tmp_path):
-    """Also where the best parameters were before the interruption."""
+    """This includes best parameters found before the interruption."""
     held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
     options = {"held_out": held_out, "patience": 3, "interval": 5, "max_iterations": 2000}
     model = as_new("TSVGP")
@@ -253,7 +253,7 @@ def ended(tmp_path_factory):
 
 
 def test_a_checkpoint_of_another_run_is_refused(ended):
-    """And neither the model nor the file has changed."""
+    """Check the error, and that neither model nor file has changed."""
     for other in OTHERS:
         path, options = ended
         make, data, changed, differing = OTHERS[other]
@@ -266,7 +266,7 @@ def test_a_checkpoint_of_another_run_is_refused(ended):
 
 
 def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
-    """Of a version to come, which may mean something else by the same names."""
+    """A later version may use the same names with other meanings."""
     path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
     with monkeypatch.context() as later:
         later.setattr("gpflow_pep.training.checkpoints._VERSION", 2)
@@ -288,7 +288,7 @@ class Trend(gpflow.functions.Function):
 
 @pytest.mark.parametrize("name", ["mean_function.trend", "likelihood.invlink"])
 def test_a_run_with_another_function_is_refused(tmp_path, name):
-    """And the model has not changed."""
+    """The error is raised, and the model is unchanged."""
 
     def made(function):
         if name == "mean_function.trend":
@@ -308,8 +308,8 @@ def test_a_run_with_another_function_is_refused(tmp_path, name):
     assert fit(made(tf.sigmoid), (X, LABELS), **options).iterations == 3
 
 
-def test_parameters_that_were_exchanged(tmp_path):
-    """Of one shape, in a file whose sums are right."""
+def test_rejects_exchanged_parameters(tmp_path):
+    """Exchange parameters of one shape in a file with a valid digest."""
     path, options = tmp_path / "c.npz", {**options_for("TSVGP"), "max_iterations": 10}
     fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     with np.load(path) as file:
@@ -342,7 +342,7 @@ def put(name, change):
 
 
 def of_course(**changed):
-    """A file in which something else had happened."""
+    """Files with other contents are rejected."""
 
     def change(text):
         about = json.loads(str(text))
@@ -381,7 +381,7 @@ SPOILT = {
 
 
 def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
-    """In one sentence that has the path; before anything has changed."""
+    """The error is one sentence with the path, raised before anything changes."""
     for name in SPOILT:
         source, options = ended
         path = tmp_path / "c.npz"
@@ -396,7 +396,7 @@ def test_a_damaged_checkpoint_is_rejected(as_new, ended, tmp_path):
         np.testing.assert_equal(values(model), before)
 
 
-def test_a_file_that_is_no_checkpoint(as_new, tmp_path):
+def test_rejects_a_file_that_is_no_checkpoint(as_new, tmp_path):
     np.savez(tmp_path / "c.npz", labels=LABELS)
     with pytest.raises(ValueError, match="is not a checkpoint of `fit`"):
         fit(as_new("PEPR"), checkpoint=tmp_path / "c.npz")

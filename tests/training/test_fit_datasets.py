@@ -1,4 +1,4 @@
-"""Minibatch models trained on batches of a dataset: the same steps as by hand and as with arrays; what is refused."""
+"""Minibatch models trained on a dataset: the same steps as by hand and with arrays; invalid datasets."""
 
 import gpflow
 import numpy as np
@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_batches_given_by_hand():
 
 
 def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
-    """By its own means; all rows have been seen after a pass, in whatever order."""
+    """The dataset shuffles itself; every pass contains all rows."""
     seen = []
 
     def note(x, y):
@@ -138,7 +138,7 @@ WIDE, WORDS = np.hstack([X, X]), np.full((N, 1), "a")
 NAN = np.where(np.arange(N)[:, None] == 27, np.nan, X)
 
 
-def test_a_dataset_that_cannot_be_used(as_new):
+def test_rejects_invalid_datasets(as_new):
     for dataset, message in [
         (batches(X), r"data must be a tf.data.Dataset of batches \(X \[n, D\], Y \[n, P\]\), got elements TensorSpec"),
         (batches((X, Y, Y)), "data must be a tf.data.Dataset of batches .*got elements"),
@@ -168,7 +168,7 @@ def test_a_dataset_that_cannot_be_used(as_new):
         ({"optimizer": "lbfgs"}, "optimizer must be \"adam\" with a dataset, got 'lbfgs'"),
     ],
 )
-def test_settings_that_are_for_arrays(as_new, options, message):
+def test_rejects_options_for_arrays_with_a_dataset(as_new, options, message):
     with pytest.raises(ValueError, match=message):
         fit(as_new("TSVGP"), batches(), **options)
 
@@ -182,7 +182,7 @@ def test_the_number_of_rows_is_that_of_the_model(as_new):
 
 
 def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
-    """After two steps, the second of which nothing has checked: the parameters are those after the first."""
+    """The second step is unchecked when the batch fails: the parameters after the first step are restored."""
     model = as_new("TSVGP")
     message = r"batch 3 of a pass: data\[0\] \(X\) must be finite in float64, got 1 .*, the first in row 3"
     with pytest.raises(ValueError, match=message):
@@ -195,7 +195,7 @@ def test_a_later_batch_that_cannot_be_used_ends_training(as_new):
 @pytest.mark.parametrize(
     ("rows", "passes"), some_slow([(slice(0, 48), 1), (slice(0, 47), 1), (slice(0, 60), 2)], quick=[(slice(0, 60), 2)])
 )
-def test_a_pass_of_another_number_of_rows(as_new, rows, passes):
+def test_rejects_a_pass_with_another_number_of_rows(as_new, rows, passes):
     """48 rows are four batches of five, one of which is not smaller than the others."""
     dataset = batches((X[rows], Y[rows])).repeat(passes)
     count = len(X[rows]) * passes
@@ -204,7 +204,7 @@ def test_a_pass_of_another_number_of_rows(as_new, rows, passes):
     assert fit(as_new("TSVGP"), dataset.repeat(), max_iterations=12).iterations == 12
 
 
-def test_a_dataset_that_cannot_be_read(as_new):
+def test_reports_a_dataset_that_cannot_be_read(as_new):
     def read():
         yield X[:12], Y[:12]
         raise OSError("the disk is gone")

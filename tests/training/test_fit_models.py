@@ -39,7 +39,7 @@ def full_objective(model, name):
 
 @pytest.mark.parametrize("name", some_slow(MAKERS, quick=["PEPR", "StreamingSGPR", "ARPEP", "SVGP"]))
 def test_every_model_is_trained(as_new, name):
-    """From defaults; the objective of all rows rises, and so does the density of rows that were not seen."""
+    """With default settings, the objective of all rows and the held-out density increase."""
     model, own = as_new(name), name in WITH_DATA
     if name == "BTSVGP":  # all rows as one block would be another objective: the mean over blocks is the model's
         blocks = Minibatches(len(X), 20, fixed=True).blocks
@@ -89,7 +89,7 @@ def test_a_result_is_shown_in_a_line(as_new):
 
 @pytest.mark.parametrize("name", ["TSGPR", "BTSGPR", "TSVGP", "BTSVGP", "StreamingSVGP"])
 def test_bounds_have_an_elbo(as_new, name):
-    """As GPflow's SGPR and SVGP have; its value is the objective's."""
+    """`elbo` exists, as in GPflow's SGPR and SVGP, and equals the objective."""
     model = as_new(name)
     rows = [] if hasattr(model, "data") else [data_for(name)]
     assert float(model.elbo(*rows)) == float(model.maximum_log_likelihood_objective(*rows))
@@ -138,7 +138,7 @@ def test_defaults_of_minibatches(as_new, monkeypatch):
 
 
 def test_many_rows_are_scored_in_parts(as_new):
-    """Of 4096 rows, which need not divide their number; the score is that of all."""
+    """Chunks of 4096 rows, which need not divide the number of rows, give the score of all rows."""
     model = as_new("PEPR")
     rng = np.random.default_rng(1)
     X_new = rng.uniform(-2.0, 2.0, (5000, 1))
@@ -195,8 +195,8 @@ def test_scores_that_cannot_be_computed(as_new, monkeypatch):
 
 
 @pytest.mark.parametrize("finite", [False, True])
-def test_scores_that_are_no_numbers(as_new, monkeypatch, finite):
-    """They are worse than all others; where there are no others the parameters stay those of the end."""
+def test_nan_scores_count_as_worst(as_new, monkeypatch, finite):
+    """NaN scores count as worst; if all scores are NaN, the final parameters stay."""
     scores = iter([3.0, 2.0, np.nan, 1.5, 1.0, 0.5, *[np.nan] * 100] if finite else [np.nan] * 100)
     monkeypatch.setattr(HeldOut, "__call__", lambda self: {"nlpd": next(scores)})
     model, seen = as_new("TSVGP"), []
@@ -265,7 +265,7 @@ def test_the_last_step_is_checked_too(as_new, name):
 
 
 def test_a_natural_gradient_that_is_not_finite(as_new):
-    """The message is ours, and q is what it was."""
+    """The error has the library's message, and q is unchanged."""
     model = as_new("SVGP")
 
     def spoil(iteration, _):
@@ -278,8 +278,8 @@ def test_a_natural_gradient_that_is_not_finite(as_new):
     assert np.isfinite(full_objective(model, "SVGP"))
 
 
-def test_a_start_that_cannot_be_evaluated(as_new):
-    """The error says why, and nothing has changed."""
+def test_raises_if_the_start_cannot_be_evaluated(as_new):
+    """The error gives the reason, and the model is unchanged."""
     model = as_new("PEPR")
     model.kernel.variance.unconstrained_variable.assign(np.nan)
     before = values(model)
@@ -382,7 +382,7 @@ def test_all_rows_of_a_minibatch_model():
 
 
 def test_evaluations_of_a_search_are_limited(as_new, monkeypatch):
-    """SciPy is told: four for each iteration that is left, and twenty. Twenty secants are remembered."""
+    """SciPy may use four evaluations per remaining iteration plus twenty, and stores twenty secants."""
     asked, module = [], sys.modules["gpflow_pep.training.lbfgs"]
     minimize = module.minimize
     monkeypatch.setattr(module, "minimize", lambda *a, **k: asked.append(k["options"]) or minimize(*a, **k))
@@ -450,7 +450,7 @@ def test_the_edge_of_a_slope_is_no_optimum():
 
 
 def test_a_variable_of_open_shape():
-    """As GPflow's VGP has one where its data are variables."""
+    """GPflow's VGP has such variables if its data are variables."""
     open_Z = gpflow.Parameter(Z, unconstrained_shape=[None, Z.shape[1]], constrained_shape=[None, Z.shape[1]])
     objectives = []
     for points in (open_Z, Z.copy()):
@@ -486,7 +486,7 @@ def test_block_size():
 
 
 def test_softmax():
-    """GPflow's takes whole numbers only; labels are given as they are."""
+    """GPflow's softmax accepts integer labels only; `fit` converts them."""
     labels = (Y > 0.0).astype(int) + (Y > 0.8)
     for constructor in (gpflow.models.SVGP, APEP):
         model = constructor(kernel(), gpflow.likelihoods.Softmax(3), Z.copy(), num_latent_gps=3, num_data=len(X))
@@ -505,7 +505,7 @@ def test_the_seed_orders_minibatches_of_a_classifier(as_new):
 
 
 def test_scores_change_nothing(as_new):
-    """Neither parameters nor, beyond their tolerance, the sites that predictions converge."""
+    """Scoring changes no parameters, and sites only within their tolerance."""
     found = []
     for held_out in (None, held_out_for("PEPClassifier")):
         model = as_new("PEPClassifier")

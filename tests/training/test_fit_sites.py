@@ -1,4 +1,4 @@
-"""Training of PEP: three ways, what comes back, and what happens when it goes wrong."""
+"""Training of PEP: three optimizers, their results and failures."""
 
 import dataclasses
 import functools
@@ -104,7 +104,7 @@ def test_the_log_evidence_rises(model, way):
 
 
 class At:
-    """A callback that does something at an iteration."""
+    """Return a callback that acts at one iteration."""
 
     def __init__(self, iteration, action):
         self.iteration, self.action = iteration, action
@@ -115,7 +115,7 @@ class At:
 
 
 @pytest.mark.parametrize("way", some_slow(["adam", "minibatches"], 1))
-def test_a_parameter_that_becomes_nan(model, way):
+def test_restores_good_values_if_a_parameter_becomes_nan(model, way):
     """The next step stops."""
     variable = model.kernel.variance.unconstrained_variable
     result = fit(model, callback=At(4, lambda: variable.assign(np.nan)), **WAYS[way])
@@ -140,7 +140,7 @@ def test_a_mean_function_that_overflows(model):
 
 
 @pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
-def test_an_interrupt_restores_too(model, way):
+def test_restores_good_values_after_an_interrupt(model, way):
     def interrupt():
         model.kernel.variance.unconstrained_variable.assign(np.nan)
         raise KeyboardInterrupt
@@ -182,7 +182,7 @@ def test_progress(model, capsys):
 
 
 def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeypatch):
-    """There the energy may be anything; from the third evaluation on the status says so."""
+    """Their energy is meaningless; the status reports it from the third evaluation on."""
     look, calls = ConvergedSitesObjective.evaluate, []
     status = PEP.sites_status.fget
 
@@ -205,7 +205,7 @@ def test_steps_to_sites_that_are_far_from_converged_are_not_taken(model, monkeyp
 
 
 def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, monkeypatch):
-    """It is a failure, with the best parameters, though SciPy has reported convergence."""
+    """Training fails at the best parameters, although SciPy reports convergence."""
     evaluate, losses = ConvergedSitesObjective.evaluate, []
 
     def failing(objective, step):
@@ -222,7 +222,7 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
 
 
 def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
-    """They may be too low. The square root of a negative gain would be a warning of NumPy's."""
+    """They may be too low; NumPy would warn of the square root of a negative gain."""
     objective = ConvergedSitesObjective(model)
     objective.evaluate(0)
     objective.mark_best()
@@ -234,7 +234,7 @@ def test_energies_at_loose_sites_are_no_measure_of_a_gain(model):
 
 
 def test_the_options_of_the_model_are_used_and_stay(model):
-    """Its tolerance may be loosened on the way, not in the end; a limit of few sweeps is kept on the way."""
+    """The tolerance may be looser during training, not at the end; a small limit of sweeps holds during training."""
     model.tol, model.max_sweeps = 1e-8, 700
     result = fit(model, max_iterations=3)
     assert (model.tol, model.max_sweeps, model.damping) == (1e-8, 700, 1.0)
@@ -249,7 +249,7 @@ def test_the_options_of_the_model_are_used_and_stay(model):
 
 
 def test_a_second_training_traces_nothing(model):
-    """Of the same model, also for another number of rows."""
+    """The same model is not traced again, also with another number of rows."""
     calls = []
     covariance = gpflow.kernels.SquaredExponential.K
     options = {"max_iterations": 2}
@@ -270,7 +270,7 @@ def test_a_second_training_traces_nothing(model):
 
 
 def test_fixed_parameters_stay(model):
-    """Also where minibatches were compiled while it was trained."""
+    """This also holds for minibatches compiled while the parameter was trainable."""
     options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10}
     fit(model, **options)
     assert np.abs(model.inducing_variable.Z - Z).max() > 1e-3
@@ -323,7 +323,7 @@ def test_the_optimum_is_stationary(model):
 
 
 @pytest.mark.parametrize(("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.01)], quick=[(50.0, 0.01)]))
-def test_one_update_a_step(model, variance, rate):
+def test_sites_are_updated_once_per_step(model, variance, rate):
     """
     Training that does not wait for convergence (JMLR 2017, sec. 3.9): the sites keep up with it, also from a variance
     at which whole updates overshoot, and it arrives where one with converged sites does.
@@ -368,7 +368,7 @@ def misfit(**options):
 
 @pytest.mark.slow
 def test_training_leaves_a_start_where_the_sites_do_not_converge():
-    """The start has an energy of -146.7 or so; whatever training comes to is better by far, and told truly."""
+    """The initial energy is about -146.7; the final energy is far higher, and the status is correct."""
     model = misfit()
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
@@ -380,13 +380,13 @@ def test_training_leaves_a_start_where_the_sites_do_not_converge():
 
 @pytest.mark.slow
 def test_training_that_does_not_wait_finds_the_optimum_all_the_same():
-    """One sweep at a time, from where the sites do not converge at first."""
+    """One sweep per evaluation, from hyperparameters at which the sites do not converge."""
     result = fit(misfit(max_sweeps=1), max_iterations=60)
     assert result.sites.converged and result.objective[-1] > -110.0
 
 
 def test_divergence_is_reported(model, monkeypatch):
-    """The energies of sites that have not converged may mean nothing: the optimum found is none."""
+    """Energies of unconverged sites may be meaningless: the reported optimum is not an optimum."""
     converge = ConvergedSitesObjective.converge
 
     def ten_nats_less(objective):
@@ -399,8 +399,8 @@ def test_divergence_is_reported(model, monkeypatch):
     assert not result.converged
 
 
-def test_sites_that_are_of_no_use_in_the_end(model):
-    """They are converged from nothing."""
+def test_sites_converge_from_the_prior_if_final_update_fails(model):
+    """Sites converge again from the prior."""
 
     def spoil(iteration, _):
         if iteration == 3:

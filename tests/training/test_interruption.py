@@ -15,7 +15,7 @@ from gpflow_pep.training.history import recorded_interruption
 
 
 class At:
-    """A callback that does something at the count-th record."""
+    """Return a callback that acts at the count-th record."""
 
     def __init__(self, count, action):
         self.count, self.action, self.records = count, action, []
@@ -51,7 +51,7 @@ def stop():
         pytest.param("PEPClassifier", press, "interrupted", "Interrupted", marks=pytest.mark.slow),
     ],
 )
-def test_the_result_so_far(as_new, name, action, status, reason, tmp_path):
+def test_ctrl_c_returns_the_result_so_far(as_new, name, action, status, reason, tmp_path):
     options = {**options_for(name), "interval": 1, "max_iterations": 12}
     callback = At(3, action)
     model = as_new(name)
@@ -82,7 +82,7 @@ def test_errors_of_the_callback_are_raised(as_new, optimizer, error, arguments):
 
 
 def test_the_last_parameters_are_kept_not_the_best(as_new):
-    """With held-out scores, of which the first record has the best: what `patience` would restore."""
+    """The first record has the best held-out score, which `patience` would restore."""
     model, seen = as_new("PEPR"), []
 
     def stop_at_four(iteration, objective):
@@ -111,7 +111,7 @@ def test_resumption_after_ctrl_c_is_exact(as_new, tmp_path):
 
 
 def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
-    """Pressed within a line search: the parameters are the best ones evaluated."""
+    """Press Ctrl-C within a line search: training ends at the best parameters evaluated."""
     model = as_new("PEPR")
     start = float(model.maximum_log_likelihood_objective())
     evaluate, count = type(model).maximum_log_likelihood_objective, []
@@ -131,7 +131,7 @@ def test_an_evaluation_is_not_begun_after_ctrl_c(as_new):
     assert float(evaluate(model)) == pytest.approx(result.objective[-1], rel=1e-12)
 
 
-def test_a_second_ctrl_c_is_not_waited_for(as_new):
+def test_a_second_ctrl_c_raises_at_once(as_new):
     def twice():
         press()
         press()
@@ -181,7 +181,7 @@ def test_other_threads_get_no_signals():
     assert entered == [False]
 
 
-def test_fewer_iterations_than_done(as_new, tmp_path):
+def test_a_limit_below_the_iterations_done_trains_nothing(as_new, tmp_path):
     options = {**options_for("TSVGP"), "interval": 1, "checkpoint": tmp_path / "c.npz"}
     first = as_new("TSVGP")
     fit(first, data_for("TSVGP"), **{**options, "max_iterations": 6})

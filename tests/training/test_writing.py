@@ -1,4 +1,4 @@
-"""What cannot be written is found before training; what fails later is told, and the result comes back."""
+"""Unwritable paths are reported before training; later failures give a warning and the result."""
 
 import errno
 import math
@@ -30,7 +30,7 @@ def unreachable(tmp_path, kind):
         *(("tensorboard", kind) for kind in ("below a file", "name", "file")),
     ],
 )
-def test_found_before_training(as_new, tmp_path, argument, kind):
+def test_unwritable_paths_are_reported_before_training(as_new, tmp_path, argument, kind):
     path, steps = unreachable(tmp_path, kind), []
     with pytest.raises(ValueError, match=f"^{argument} must be ") as caught:
         fit(as_new("TSVGP"), (X, Y), callback=lambda *step: steps.append(step), **{**OPTIONS, argument: path})
@@ -80,15 +80,15 @@ def test_a_tensorboard_that_cannot_be_written_any_more(tmp_path, monkeypatch, er
     assert result.objective == expected.objective
 
 
-def test_seconds_that_are_refused(as_new, tmp_path):
+def test_rejects_invalid_checkpoint_seconds(as_new, tmp_path):
     for value in [None, -1.0, np.nan, "10", [1.0]]:
         with pytest.raises(ValueError, match="checkpoint_seconds must be a number of at least 0"):
             fit(as_new("TSVGP"), (X, Y), checkpoint=tmp_path / "c.npz", checkpoint_seconds=value, **OPTIONS)
 
 
 @pytest.mark.parametrize(("seconds", "count"), some_slow([(math.inf, 1), (np.float32(0.0), 5), (0, 5)], 2))
-def test_seconds_that_are_accepted(as_new, tmp_path, monkeypatch, seconds, count):
-    """With none between them there is one a record, and one in the end."""
+def test_accepts_valid_checkpoint_seconds(as_new, tmp_path, monkeypatch, seconds, count):
+    """With a minimum time of 0 there is one checkpoint per record and one at the end."""
     writes, save = [], arrays_file.save_arrays
     monkeypatch.setattr(checkpoints, "save_arrays", lambda *each: (writes.append(each), save(*each)))
     with warnings.catch_warnings():
@@ -98,7 +98,7 @@ def test_seconds_that_are_accepted(as_new, tmp_path, monkeypatch, seconds, count
 
 
 def test_a_link_is_followed(tmp_path):
-    """Also when a training goes on."""
+    """This also holds for a resumed run."""
     (tmp_path / "far").mkdir()
     (tmp_path / "c.npz").symlink_to(tmp_path / "far" / "c.npz")
     first = fit(MAKERS["TSVGP"](), (X, Y), checkpoint=tmp_path / "c.npz", **OPTIONS)
