@@ -39,7 +39,7 @@ def test_written_arrays_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("length", [0, 1, 21, 22, 100, 500])
-def test_truncated(tmp_path, length):
+def test_rejects_truncated_files(tmp_path, length):
     save_arrays(tmp_path / "a.npz", ARRAYS)
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[:length])
@@ -95,7 +95,7 @@ def test_compressed_zeros_are_not_unpacked(tmp_path):
     refused(tmp_path / "a.npz", "it is a compressed file")
 
 
-def test_members_that_overlap(tmp_path):
+def test_rejects_overlapping_members(tmp_path):
     """A directory that names the same bytes many times declares more than there is."""
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as file:
@@ -110,20 +110,20 @@ def test_members_that_overlap(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["readme.txt", "folder/", "numbers.npy.txt"])
-def test_other_members(tmp_path, name):
+def test_rejects_other_members(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
         file.writestr(name, b"")
     refused(tmp_path / "a.npz", "entries that are not arrays")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00" + struct.pack("<H", 9) + b"{'descr':"])
-def test_members_that_are_no_arrays(tmp_path, content):
+def test_rejects_members_that_are_no_arrays(tmp_path, content):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
         file.writestr("numbers.npy", content)
     refused(tmp_path / "a.npz", "cannot be used: ..")
 
 
-def test_a_wrong_sum(tmp_path):
+def test_rejects_a_wrong_checksum(tmp_path):
     save_arrays(tmp_path / "a.npz", {"numbers": np.arange(8.0)})
     data = (tmp_path / "a.npz").read_bytes()
     place = data.index(np.array(7.0).tobytes())
@@ -131,7 +131,7 @@ def test_a_wrong_sum(tmp_path):
     refused(tmp_path / "a.npz", "Bad CRC-32")
 
 
-def test_arrays_that_were_exchanged(tmp_path):
+def test_rejects_exchanged_arrays(tmp_path):
     """Of one shape and type, the zip file's sums right; files of earlier versions have no digest."""
     path = tmp_path / "a.npz"
     save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
@@ -194,7 +194,7 @@ def test_the_mode_of_an_earlier_file_stays(tmp_path, mode):
 
 
 def test_the_umask_is_left_alone(tmp_path, monkeypatch):
-    """It is that of all threads, and cannot be read without setting it."""
+    """The umask belongs to all threads and cannot be read without setting it."""
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
     save_arrays(tmp_path / "a.npz", ARRAYS)
 
@@ -209,7 +209,7 @@ def test_a_temporary_name_that_is_taken(tmp_path, monkeypatch):
 
 
 def test_a_file_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
-    """By another process: what was opened is read."""
+    """Another process replaces it: the open file is read."""
     path = tmp_path / "a.npz"
     save_arrays(path, ARRAYS)
 
@@ -236,7 +236,7 @@ def test_a_write_that_fails_names_the_path(tmp_path, monkeypatch, call):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_link_to_itself(tmp_path):
+def test_reports_a_link_to_itself(tmp_path):
     link = tmp_path / "a.npz"
     link.symlink_to(link.name)
     for use in (check_writable, lambda path: save_arrays(path, ARRAYS), lambda path: load_arrays(path, "the file")):

@@ -1,4 +1,4 @@
-"""A stream that is saved and restored goes on bit for bit; a file is whole or not there."""
+"""A saved and restored stream continues bit for bit; files are complete or absent."""
 
 import gpflow
 import numpy as np
@@ -79,7 +79,7 @@ def test_a_saved_stream_continues_bit_for_bit(name, tmp_path):
 
 
 def test_the_file_is_an_npz_file(tmp_path):
-    """With a digest besides the arrays."""
+    """The npz file has the arrays and a digest."""
     state = regression().state
     state.save(tmp_path / "stream.npz")
     with np.load(tmp_path / "stream.npz") as file:
@@ -132,7 +132,7 @@ def test_other_states_are_refused(tmp_path):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_state_under_another_kernel_is_refused(name):
-    """Of the same parameters."""
+    """The kernels have the same parameters."""
     make, parts, options, _ = MODELS[name]
     model = make()
     _, *others = parts()
@@ -159,7 +159,7 @@ def test_a_state_under_other_settings_is_refused():
 
 
 @pytest.mark.parametrize("missing", ["inducing.Z", "parts", "data.X", "alpha", "old.root"])
-def test_a_state_that_lacks_something(missing):
+def test_rejects_an_incomplete_state(missing):
     arrays = {key: value for key, value in regression().state.arrays.items() if key != missing}
     with pytest.raises(ValueError, match=f"state must .*{missing}"):
         StreamingSGPR.from_state(StreamState(arrays), kernel(), mean_function=gpflow.functions.Constant([0.0]))
@@ -176,19 +176,19 @@ def test_a_state_that_lacks_something(missing):
         ("old.linear", np.full((6, 1), "0"), "old.linear must be float64 of shape .*, got <U1"),
     ],
 )
-def test_a_state_with_other_values(name, value, message):
+def test_rejects_a_state_with_invalid_values(name, value, message):
     state = StreamState({**regression().state.arrays, name: value})
     with pytest.raises(ValueError, match=message):
         StreamingSGPR.from_state(state, kernel(), mean_function=gpflow.functions.Constant([0.0]))
 
 
-def test_a_state_of_another_model():
+def test_rejects_a_state_of_another_model():
     """Whose data the likelihood does not accept."""
     with pytest.raises(ValueError, match=r"^cannot make a StreamingPEP of this state and these parts: data\[1\] \(Y\)"):
         StreamingPEP.from_state(regression().state, kernel(), Probit())
 
 
-def test_a_file_that_is_no_state(tmp_path):
+def test_rejects_a_file_that_is_no_state(tmp_path):
     """One sentence, with the path."""
     path = tmp_path / "stream.npz"
     for content, reason in (
