@@ -1,4 +1,4 @@
-"""Choosing the power: scores against direct computation, which power wins where, and what is refused."""
+"""Selection of the power: scores against direct computation, known answers, invalid arguments."""
 
 import gpflow
 import numpy as np
@@ -25,7 +25,7 @@ KERNEL = gpflow.kernels.SquaredExponential()
 
 
 def untrained(*_):
-    """Leaves the hyperparameters as they are."""
+    """Keep the hyperparameters."""
 
 
 def test_leave_one_out_is_the_model_without_the_row():
@@ -45,7 +45,7 @@ def test_leave_one_out_is_the_model_without_the_row():
 
 
 def test_scores_and_errors():
-    """The mean over rows, its standard error, and those of the differences from the best, row by row."""
+    """Means over rows and standard errors of scores and of paired differences from the best."""
     found = select_alpha(make, (X, Y), [0.0, 0.5, 1.0], train=untrained)
     np.testing.assert_array_equal(found.alphas, [0.0, 0.5, 1.0])
     assert found.densities.shape == (3, N)
@@ -87,8 +87,8 @@ def test_enough_inducing_points_need_none():
     np.testing.assert_allclose(found.densities[0], found.densities[1], atol=1e-3)  # of a jitter of 1e-6 over 0.05
 
 
-def test_refitting():
-    """Every row is predicted by the model that was trained without its part; parts are those of the seed."""
+def test_folds_are_predicted_without_their_rows():
+    """The model trained without a fold predicts its rows; the seed determines the folds."""
     seen = []
 
     def make_and_note(data, alpha):
@@ -111,7 +111,7 @@ def test_refitting():
 
 
 def test_models_are_trained():
-    """By `train`; hyperparameters that were learned predict better than those one starts from."""
+    """`train` is called; trained hyperparameters predict better than initial ones."""
     trained = select_alpha(make, (X, Y), [0.5], train=lambda model: fit(model, max_iterations=20))
     start = select_alpha(make, (X, Y), [0.5], train=untrained)
     assert trained.scores[0] > start.scores[0] + 0.1
@@ -133,7 +133,7 @@ def test_labels():
 
 
 def test_models_of_minibatches():
-    """They have no leave-one-out densities, but can be refitted; `train` is given the rows."""
+    """Minibatch models have no leave-one-out densities, but can be refitted; `train` receives the rows."""
 
     def tied(data, alpha):
         kernel = gpflow.kernels.SquaredExponential()
@@ -158,7 +158,7 @@ class Told:
 
 
 def test_densities_that_are_infinite_or_no_numbers():
-    """A row of probability 0 rules a power out, and two such rows do not make a difference of them."""
+    """A row of probability 0 excludes a power; rows of probability 0 under both powers do not differ."""
     rows = {0.0: np.array([-np.inf, 1.0, *np.zeros(N - 2)]), 1.0: np.array([-np.inf, 0.0, *np.zeros(N - 2)])}
     rows[0.5] = np.zeros(N)
     with np.errstate(invalid="ignore"):  # of the standard errors
@@ -194,7 +194,7 @@ def test_bad_arguments_are_refused():
 
 
 def test_one_model_for_all_powers():
-    """A `make` that changes the model it has; the alpha it is given may be that of some rows."""
+    """A `make` that changes an existing model; alpha may be given per row."""
     model = make((X, Y), np.zeros(N))
 
     def change(data, alpha):

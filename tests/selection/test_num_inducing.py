@@ -1,4 +1,4 @@
-"""Choosing the number of inducing points: known answers, scores against direct computation, and what is refused."""
+"""Selection of the number of inducing points: known answers, scores, invalid arguments."""
 
 import gpflow
 import numpy as np
@@ -21,7 +21,7 @@ def make(data, Z, alpha=0.0, lengthscale=1.0, noise=0.1):
 
 
 def untrained(*_):
-    """Leaves the hyperparameters as they are."""
+    """Keep the hyperparameters."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_table_and_summary(found):
 
 
 def test_densities_decide_where_there_is_no_bound():
-    """At alpha = 1, with the gap of the bounds for information; of labels, where there are none."""
+    """At alpha = 1 bounds are reported only; models of labels have no bounds."""
     found = select_num_inducing(lambda data, Z: make(data, Z, alpha=1.0), (X, Y), (4, 8, 16, 32), train=untrained)
     assert found.criterion == "density" and found.status == "tolerance"
     assert found.densities[-1] - found.densities[-2] < 0.01 <= np.diff(found.densities[:-1]).min(initial=1.0)
@@ -133,7 +133,7 @@ def test_models_of_gpflow():
 
 
 class Told(gpflow.Module):
-    """Two latent functions with kernels and points of their own, and densities that grow with the number of points."""
+    """Two latent functions with separate kernels and points; densities increase with the number of points."""
 
     def __init__(self, data, Z):
         super().__init__()
@@ -148,7 +148,7 @@ class Told(gpflow.Module):
 
 
 def test_latent_functions_with_kernels_and_points_of_their_own():
-    """Points are chosen by the kernel that is shared, or by the first, and extended as they were chosen."""
+    """The shared or first kernel chooses the points; separate points are extended as they were chosen."""
 
     def shared(data, Z):
         return PEPR(data, SharedIndependent(SquaredExponential(lengthscales=0.5), 1), Z)
