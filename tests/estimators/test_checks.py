@@ -1,4 +1,4 @@
-"""All checks that scikit-learn has for estimators; none is skipped or expected to fail."""
+"""All of scikit-learn's estimator checks; none is skipped or expected to fail."""
 
 from unittest import SkipTest
 

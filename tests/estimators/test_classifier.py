@@ -82,13 +82,13 @@ def test_labels_of_any_type(X, labels, small, kind, classes):
         (pd.Series([None, *[True, False] * 29, True], dtype="boolean"), "Input y contains NaN"),
     ],
 )
-def test_refused_labels(X, small, given, message):
+def test_rejects_invalid_labels(X, small, given, message):
     with pytest.raises(ValueError, match=message):
         small.fit(X, given)
 
 
-def test_a_likelihood_of_ones_own(X, labels, small):
-    """It is copied, and refused if it is not one of labels."""
+def test_a_given_likelihood_is_copied(X, labels, small):
+    """The likelihood is copied, and rejected if it is not a likelihood of labels."""
     likelihood = Softmax(3)
     estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None, random_state=0).fit(X, labels)
     assert isinstance(estimator.model_.likelihood, Softmax) and estimator.model_.likelihood is not likelihood
@@ -107,8 +107,8 @@ def test_a_likelihood_of_ones_own(X, labels, small):
         (Probit(), 3, "Probit has 2"),
     ],
 )
-def test_likelihoods_of_another_number_of_classes(X, labels, likelihood, count, found):
-    """They would give probabilities for classes that there are not, or none for some."""
+def test_rejects_likelihoods_of_another_number_of_classes(X, labels, likelihood, count, found):
+    """They would give probabilities of too many or too few classes."""
     estimator = SparseGPClassifier(likelihood=likelihood, n_inducing=6, optimizer=None)
     labels = np.minimum(labels, count - 1)
     with pytest.raises(ValueError, match=f"likelihood {found} classes, but classes_ has {count}"):
@@ -118,7 +118,7 @@ def test_likelihoods_of_another_number_of_classes(X, labels, likelihood, count, 
 
 
 def test_batches(X, labels):
-    """All classes are named at the first call; a batch need not have them all."""
+    """The first call names all classes; a batch may lack some."""
     estimator = SparseGPClassifier(n_inducing=8, max_iterations=2, random_state=0)
     with pytest.raises(ValueError, match="classes must be given at the first call of partial_fit"):
         estimator.partial_fit(X, labels)
@@ -138,7 +138,7 @@ def test_batches(X, labels):
 
 
 def test_a_batch_after_a_fit(X, labels):
-    """At the same inputs and fixed parameters it is one fit of both; sites that went before are not updated again."""
+    """At the same inputs and fixed parameters it equals one fit of both batches; earlier sites are not updated."""
     options = {"n_inducing": 60, "optimizer": None, "alpha": 0.0}
     positive = labels > 0
     estimator = SparseGPClassifier(SquaredExponential(1.0, [2.0, 20.0]), **options).fit(X, positive)
@@ -152,14 +152,14 @@ def test_a_batch_after_a_fit(X, labels):
 
 @pytest.mark.slow
 def test_auto(X, labels):
-    """Leave-one-out densities decide."""
+    """Leave-one-out densities select the number of points."""
     estimator = SparseGPClassifier(n_inducing="auto", max_iterations=2).fit(X, labels > 0)
     found = estimator.num_inducing_selection_
     assert found.criterion == "density" and found.num_inducing == estimator.n_inducing_
     np.testing.assert_allclose(estimator.predict_proba(X)[:, 1:], found.model.predict_y(X)[0], **SAME)
 
 
-def test_before_a_fit(X):
+def test_raises_before_a_fit(X):
     for method in ("predict", "predict_proba"):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             getattr(SparseGPClassifier(), method)(X)

@@ -1,4 +1,4 @@
-"""SparseGPRegressor against the model built by hand and scikit-learn's GP, and as pipelines and searches use it."""
+"""SparseGPRegressor against the model, against scikit-learn's GP, and in pipelines and searches."""
 
 import gpflow
 import numpy as np
@@ -133,7 +133,7 @@ def test_rows_that_are_copies(X, y):
 
 
 def test_auto(X, y):
-    """The number of points is that of the selection, whose path is kept; another fit forgets it."""
+    """The estimator uses the selected number and stores the selection; a fit with a given number removes it."""
     estimator = SparseGPRegressor(n_inducing="auto", alpha=0.0, max_iterations=15).fit(X, y)
     found = estimator.num_inducing_selection_
     assert found.num_inducing == estimator.n_inducing_ in (16, 32, 60)
@@ -190,7 +190,7 @@ def test_search_over_a_pipeline(X, y):
 
 
 def test_weights_are_refused(X, y):
-    """Where scikit-learn looks, and by Python: `fit` has no such argument; scores may be weighted."""
+    """`fit` has no `sample_weight`, for scikit-learn and for Python; `score` has."""
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3, random_state=0)
     assert not has_fit_parameter(estimator, "sample_weight")
     with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
@@ -200,7 +200,7 @@ def test_weights_are_refused(X, y):
     assert estimator.fit(X, y).score(X, y, sample_weight=np.arange(60)) > 0.5
 
 
-def test_refused_parameters(X, y):
+def test_rejects_invalid_parameters(X, y):
     for parameters, message in [
         ({"kernel": "rbf"}, r"kernel must be a gpflow\.kernels\.Kernel or None, got str"),
         ({"n_inducing": "some"}, "n_inducing must be a whole number of at least 1, or \"auto\", got 'some'"),
@@ -214,7 +214,7 @@ def test_refused_parameters(X, y):
             SparseGPRegressor(**parameters).fit(X, y)
 
 
-def test_before_a_fit(X):
+def test_raises_before_a_fit(X):
     estimator = SparseGPRegressor()
     with pytest.raises(NotFittedError, match="not fitted yet"):
         estimator.predict(X)
@@ -230,14 +230,14 @@ def test_the_limit_of_iterations_is_a_warning(X, y):
 
 @pytest.mark.parametrize("factor", [1e-170, 1e160, 1e306])
 def test_targets_whose_normalization_is_out_of_range(X, y, factor):
-    """Their squares are, or their sum."""
+    """The squares or the sum of the targets are out of range."""
     with pytest.raises(ValueError, match=r"y must have mean and standard deviation within .* got values up to 1\.\d+e"):
         SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, factor * y)
 
 
 @pytest.mark.filterwarnings("ignore:Stopped, and the last good parameters restored")
 def test_a_first_step_that_fails(X, y):
-    """The initial parameters are restored and kept, and the warning says why."""
+    """The initial parameters are restored, and the warning gives the reason."""
     estimator = SparseGPRegressor(n_inducing=6, optimizer="adam", learning_rate=1e5, max_iterations=5, random_state=0)
     with pytest.warns(ConvergenceWarning, match="Training failed: ") as warned:
         estimator.fit(X, y)
@@ -249,7 +249,7 @@ def test_a_first_step_that_fails(X, y):
 
 
 def test_a_large_default_jitter(X, y):
-    """The largest jitter is above it."""
+    """The largest jitter exceeds the default jitter."""
     config = gpflow.config.Config(jitter=1e-2)
     with gpflow.config.as_context(config):
         estimator = SparseGPRegressor(n_inducing=6, optimizer=None).fit(X, y)
@@ -257,7 +257,7 @@ def test_a_large_default_jitter(X, y):
 
 
 def test_masks_are_refused(X, y):
-    """They would be ignored."""
+    """scikit-learn would ignore masks."""
     estimator = SparseGPRegressor(n_inducing=6, optimizer=None)
     with pytest.raises(ValueError, match="X must be an array without a mask, got a masked array"):
         estimator.fit(np.ma.masked_greater(X, 5.0), y)
@@ -268,7 +268,7 @@ def test_masks_are_refused(X, y):
 
 
 def test_constant_columns_and_targets(X):
-    """Their spread is taken to be 1."""
+    """Their scale is 1."""
     rows = np.stack([X[:, 0], np.full(60, 7.0)], axis=1)
     estimator = SparseGPRegressor(n_inducing=6, max_iterations=3).fit(rows, np.full(60, 40.0))
     np.testing.assert_allclose(estimator.predict(rows), 40.0, rtol=1e-6)

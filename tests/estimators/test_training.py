@@ -1,4 +1,4 @@
-"""Fits that share what was compiled: they find what a new model finds, and leave nothing behind in each other."""
+"""Fits that share a compiled model give the results of new models and do not affect each other."""
 
 import copy
 import pickle
@@ -71,7 +71,7 @@ def test_structures_have_models_of_their_own(X, y):
 
 
 class Scaled(SquaredExponential):
-    """A kernel with an object of its own, which is neither a setting nor a parameter."""
+    """A kernel with an attribute that is neither a setting nor a parameter."""
 
     def __init__(self, factor):
         super().__init__()
@@ -105,7 +105,7 @@ def repeated(number):
     ],
 )
 def test_kernels_that_cannot_be_compared_are_not_confused(X, y, kernels):
-    """They are trained in place: subclasses, and kernels of shared parameters or parts."""
+    """Subclasses and kernels with shared parameters or parts are trained in place."""
     found = [regressor(kernel=kernel, optimizer=None).fit(X, y) for kernel in kernels]
     assert not reuse._kept
     objectives = [estimator.log_marginal_likelihood_value_ for estimator in found]
@@ -122,7 +122,7 @@ def with_prior(loc, on):
 
 
 class Softened(tfp.bijectors.Softplus):
-    """A transform of one's own."""
+    """A user-defined transform."""
 
 
 def with_transform():
@@ -159,7 +159,7 @@ def test_settings_describe_kernels():
 
 
 def test_threads(X, y):
-    """Four at a time, in models of their own."""
+    """Four threads train four separate models."""
     estimators = [regressor(alpha=alpha) for alpha in (0.0, 0.3, 0.6, 1.0)]
     expected = [clone(estimator).fit(X, y).predict(X) for estimator in estimators]
     threads = [threading.Thread(target=estimator.fit, args=(X, y)) for estimator in estimators]
@@ -209,7 +209,7 @@ np.save(sys.argv[3], estimator.predict(np.load(sys.argv[2]), return_std=True))
 
 @pytest.mark.slow
 def test_other_processes(X, y, tmp_path):
-    """A fresh process predicts what this one does, bit for bit; two processes search as one does."""
+    """A new process gives the same predictions bit for bit; two processes search like one."""
     estimator = regressor().fit(X, y)
     joblib.dump(estimator, tmp_path / "estimator")
     np.save(tmp_path / "X.npy", X)
