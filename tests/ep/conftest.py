@@ -1,4 +1,4 @@
-"""What the tests of the loop share: its state after every sweep."""
+"""Shared by tests of the solver: its state after every sweep."""
 
 from typing import NamedTuple
 

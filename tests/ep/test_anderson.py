@@ -21,7 +21,7 @@ def sites(x):
 
 
 def normalized(change):
-    """Of one change or of all secants."""
+    """Sum one change or all secants."""
     return WEIGHTS * change
 
 
@@ -72,7 +72,7 @@ def test_the_oldest_is_replaced():
 
 
 def test_no_change_of_the_update_is_no_secant():
-    """Twice the same update, as at a fixed point: nothing is divided by 0."""
+    """Equal consecutive updates, as at a fixed point, cause no division by 0."""
     secants = Secants.none(DEPTH, sites(FIXED)).updated(sites(FIXED), 0.0 * sites(FIXED), add=YES, forget=NO)
     move = secants.step(sites(FIXED), normalized).move(constant(0.5))
     np.testing.assert_allclose(move, 0.5 * sites(FIXED), rtol=1e-12)

@@ -1,4 +1,4 @@
-"""Marginals, cavities, matching sites, against what they stand for, by numpy: a few products of order 1, so 1e-12."""
+"""Marginals, cavities and matching sites against NumPy: a few products of order 1, so 1e-12."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_rows_given_the_inducing_variables():
 
 @pytest.mark.parametrize("parts", ["shared", "separate"])
 def test_posterior_and_marginals(parts):
-    """Also where each latent function has a V of its own."""
+    """This includes a separate V for each latent function."""
     shared = tf.constant(V)
     found = marginals(posterior(), shared if parts == "shared" else tf.stack([shared] * C))
     for c in range(C):
@@ -64,7 +64,7 @@ def test_posterior_and_marginals(parts):
 
 @pytest.mark.parametrize("power", POWERS)
 def test_cavities(power):
-    """Without the fraction α of each site, one at a time."""
+    """Remove the fraction α of each site, one at a time."""
     alpha = np.broadcast_to(POWERS[power], N)
     w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))
     f = cavity_of_f(w, rows())
@@ -80,7 +80,7 @@ def test_cavities(power):
 
 
 def test_improper_cavities_are_flagged_and_replaced():
-    """Where 1 - α τ s is not positive the marginal stands in."""
+    """The marginal replaces the cavity if 1 - α τ s is not positive."""
     marginal = Marginals(*(tf.constant([[value]], tf.float64) for value in (0.7, 2.0)))
     site = Site(*(tf.constant([[value]], tf.float64) for value in (1.5, -3.0)))
     w = cavity_of_w(marginal, site, tf.constant(0.5, tf.float64))

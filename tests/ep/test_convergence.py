@@ -1,4 +1,4 @@
-"""The loop: its status, that it converges from where it starts, and that nothing improper or worse is left behind."""
+"""The solver: status, convergence from any start, and no improper or worse sites as a result."""
 
 import os
 
@@ -41,7 +41,7 @@ def _shared():
 
 @pytest.fixture
 def model(_shared):
-    """Compiled once; always the same, with sites that say nothing."""
+    """A model compiled once, with empty sites."""
     _shared.kernel.variance.assign(4.0)
     _shared.kernel.lengthscales.assign(1.0)
     _shared.alpha, _shared.tol, _shared.max_sweeps, _shared.damping = 0.5, 1e-6, 1000, 1.0
@@ -76,7 +76,7 @@ def test_reports_of_batches(model):
 
 
 def test_the_change_in_the_status_is_that_of_an_update(model, trace):
-    """The change that an update would make, by numpy from q(u) = N(m, S) and the tilted moments that are matched."""
+    """Return the change of an update, by NumPy from q(u) = N(m, S) and the tilted moments."""
     model.tol = 1e-3
     found = trace(model).result
     assert int(found.status) == solver.CONVERGED
@@ -109,7 +109,7 @@ def test_warns_when_not_converged(model, batch_size):
 
 
 def test_a_short_memory_leads_to_the_same_sites(model, trace):
-    """Of ten million sites hardly a secant is remembered."""
+    """For ten million sites, few secants are stored."""
     model.tol = 1e-9
     many = trace(model, num_data=10_000_000).result
     assert many.status == solver.CONVERGED
@@ -135,7 +135,7 @@ def test_few_sweeps_at_a_time(model, variance, alpha):
 
 
 def test_the_best_sites_are_kept(model, trace):
-    """Where the loop ends without convergence, with those of the smallest change that it saw, or began with."""
+    """Without convergence, the solver returns the sites of the smallest change, initial sites included."""
     model.kernel.variance.assign(400.0)
     model.tol, model.max_sweeps = 1e-12, 11
     run = trace(model)
@@ -168,7 +168,7 @@ JUMPS = [(4.0, 1.0), (400.0, 0.3), (0.01, 3.0), (1e4, 0.5), (50.0, 10.0), (4.0, 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.filterwarnings("error")
 def test_hyperparameters_that_jump(model, alpha):
-    """From the sites of other hyperparameters, which may be improper here, to the same sites as from none."""
+    """Sites of other hyperparameters, possibly improper, lead to the same sites as empty sites."""
     model.alpha, model.tol = alpha, 1e-8
     evidence = {}
     for variance, lengthscales in JUMPS:
@@ -204,7 +204,7 @@ def test_sites_that_are_improper(model, trace, precision):
 
 
 def test_nothing_improper_is_accepted(trace):
-    """At no sweep, though candidates are: of a likelihood with two modes, whose sites have negative precision."""
+    """No sweep accepts improper candidates, which occur for a bimodal likelihood with negative site precisions."""
     likelihood, observed = HARD["Poisson square"]
     kernel = gpflow.kernels.SquaredExponential(1.0)
     model = PEP((LINE[:, None], observed), kernel, likelihood(), LINE[1::4, None].copy(), alpha=0.5)
@@ -225,7 +225,7 @@ def test_nothing_improper_is_accepted(trace):
 
 
 @pytest.mark.parametrize("sweep", [1, 3])
-def test_an_interrupt(model, sweep):
+def test_ctrl_c_leaves_proper_sites(model, sweep):
     """By hand, between two sweeps in batches: the sites are proper, the options as they were, and it goes on."""
     left, model.tol = [sweep + 1], 1e-10
 
@@ -304,7 +304,7 @@ ALPHAS = (0.0, 0.2, 0.5, 0.8, 1.0)
 
 
 def converges_on(X, Y):
-    """From nothing and with default settings, for small and large variance, M = 30."""
+    """Empty sites and default settings, small and large variance, M = 30."""
     X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
     Z = MiniBatchKMeans(30, random_state=0, n_init=1).fit(X).cluster_centers_
     kernel = gpflow.kernels.SquaredExponential(1.0, lengthscales=np.sqrt(X.shape[1]))
@@ -419,7 +419,7 @@ def test_hard_problems_converge_or_say_so(case):
 
 
 def test_an_update_that_overflows_is_an_error():
-    """Not even under the prior; the sites stay what they were."""
+    """The update overflows even under the prior; the sites are unchanged."""
     kernel = gpflow.kernels.SquaredExponential(1.0)
     likelihood = gpflow.likelihoods.Poisson()
     observed = np.full((24, 1), 2.0)

@@ -1,4 +1,4 @@
-"""How the loop decides: what it accepts, keeps, forgets and tries next, from one state of it at a time."""
+"""Decisions of the solver (accept, store, drop, next step), from one state at a time."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def compared(run, is_bound):
 
 
 def test_a_small_fraction_may_lower_a_bound(run, options, loop):
-    """By what only rounding does; a larger one may not, unless the energy is no bound."""
+    """A step may lower a bound by rounding errors only; there is no such limit if the energy is not a bound."""
     lower = loop.iterate._replace(log_evidence=loop.iterate.log_evidence - 1.0)
     for fraction, is_bound, keeps in ((2e-3, True, False), (5e-4, True, True), (2e-3, False, True)):
         state = loop._replace(anderson=loop.anderson._replace(fraction=constant(fraction * DAMPING)))
@@ -72,7 +72,7 @@ def test_a_small_fraction_may_lower_a_bound(run, options, loop):
 
 
 def test_secants_are_forgotten_where_the_change_grows(run, loop):
-    """To more than twice what it was."""
+    """Secants are dropped if the change more than doubles."""
     change = float(run.step(loop).iterate.change)
     assert change < 0.1
     for growth, count in ((1.8, int(loop.anderson.secants.count) + 1), (2.2, 0)):
@@ -81,7 +81,7 @@ def test_secants_are_forgotten_where_the_change_grows(run, loop):
 
 
 def test_secants_are_forgotten_where_the_change_is_large(run):
-    """Above a fifth of a standard deviation, though it does not grow."""
+    """Secants are dropped above a fifth of a standard deviation, even if the change does not grow."""
     kept, forgotten = [], []
     for before in run.loops[:-1]:
         large = before._replace(iterate=before.iterate._replace(change=constant(1e3)))
@@ -100,7 +100,7 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
 
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
 def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
-    """With preliminary sweeps the first time; then without, and then with smaller and smaller steps."""
+    """The first restart has preliminary sweeps, later restarts have smaller and smaller steps."""
     stuck = loop._replace(attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK))
     again = solver._end(options, stuck)
     assert int(again.status) == int(again.final_status) == solver.RUNNING

@@ -1,4 +1,4 @@
-"""The energy against its definition where the sites are anything, and where it must stop."""
+"""The energy against its definition for arbitrary sites, and its errors."""
 
 import gpflow
 import numpy as np
@@ -54,7 +54,7 @@ def by_definition(V, d, sites, alpha, scale):
 
 
 @pytest.mark.parametrize(("alpha", "scale"), CASES)
-def test_any_sites(alpha, scale):
+def test_energy_equals_its_definition_at_any_sites(alpha, scale):
     """By what it is made of: the integral over v, the terms of a sweep, and those of the scale."""
     kernel = gpflow.kernels.Matern52(3.0)
     model = PEP((X, Y), kernel, Probit(), Z.copy(), alpha=alpha, scale=scale)
@@ -111,7 +111,7 @@ def energy_of():
 
 
 def test_second_derivatives_are_refused(model):
-    """Where a tape looks at the first ones."""
+    """A second derivative raises an error."""
     variable = model.kernel.variance.unconstrained_variable
 
     def second():
@@ -127,7 +127,7 @@ def test_second_derivatives_are_refused(model):
 
 @pytest.mark.parametrize("compile", [True, False])
 def test_persistent_tapes(compile):
-    """They do not record the sweeps, of which each function would be differentiated several times over."""
+    """Persistent tapes do not record the sweeps, whose functions would be differentiated repeatedly."""
     model = PEP((X, Y), gpflow.kernels.Matern52(3.0), Probit(), X.copy(), alpha=1.0)
     variables = model.trainable_variables
 

@@ -1,4 +1,4 @@
-"""Where sweeps alone come to nothing: classes that shift together, and fixed points that no damping makes stable."""
+"""Stalled sweeps: classes that shift together, and unstable fixed points."""
 
 import functools
 
@@ -26,7 +26,7 @@ LIKELIHOODS = {
 
 @functools.cache
 def models():
-    """One of each kind, which all tests share."""
+    """One model of each kind, shared by all tests."""
     return Models()
 
 
@@ -98,7 +98,7 @@ def test_sums_are_those_of_the_sites(make, trace):
 
 
 def test_no_shift_where_q_is_wider_than_the_prior():
-    """There B^-1 has eigenvalues above 1, and what is shifted would grow: b stays what it is."""
+    """B^-1 has eigenvalues above 1 and a shift would grow: b is unchanged."""
     eye = tf.eye(2, dtype=tf.float64)
     LB = tf.linalg.cholesky(0.2 * tf.stack([eye] * CLASSES))
     b = tf.constant(np.random.default_rng(3).normal(size=(CLASSES, 2, 1)))

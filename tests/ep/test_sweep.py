@@ -1,4 +1,4 @@
-"""Sweeps over chunks and minibatches, against what they are made of, by numpy: a few products of order 1, so 1e-12."""
+"""Sweeps over chunks and minibatches against NumPy: a few products of order 1, so 1e-12."""
 
 import gpflow
 import numpy as np
@@ -131,7 +131,7 @@ def test_gaussian_sites_are_found_at_once(power):
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("chunk_size", [1, 4, 11, 100])
 def test_chunks_change_nothing(chunk_size, keep):
-    """All that a sweep returns, of a likelihood whose sites depend on the cavities."""
+    """Compare all results of a sweep, for a likelihood whose sites depend on the cavities."""
     sites, rule = some_sites(), rule_for(gpflow.likelihoods.StudentT(scale=0.4), "kl")
     results = []
     for size, kept in ((None, False), (chunk_size, keep)):
@@ -199,8 +199,8 @@ class Explosive(Recorded):
 
 
 @pytest.mark.parametrize(("d2", "moves"), [(30.0, True), (np.inf, False)])
-def test_an_update_that_would_be_improper(d2, moves):
-    """It is halved until B is positive definite; of what is not finite nothing is taken."""
+def test_improper_updates_are_halved(d2, moves):
+    """The update is halved until B is positive definite; a non-finite update is skipped."""
     sites, rule = Sites(N, C, tf.float64), Explosive()
     rule.d2 = d2
     after = update(sites, tf.range(N), rule, 0.0, 1.0)
@@ -214,7 +214,7 @@ def test_an_update_that_would_be_improper(d2, moves):
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_a_row_whose_update_is_not_finite_stops_no_other(bad):
-    """It stays as it is, in all of its latent functions; the others are updated as if it were not there."""
+    """The row keeps its sites in all latent functions; the updates of all other rows do not depend on it."""
 
     class Partly(Recorded):
         def moments(self, cavity, observations, alpha, accurate=True):
