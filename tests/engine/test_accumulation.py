@@ -55,7 +55,7 @@ def powers_of(request):
 
 
 def collected(dense, problem, chunks, sites, powers, scale):
-    """The engine's sums, and what they are differentiated by."""
+    """The engine's sums and the variables of their derivatives."""
     rows = dense.TensorRows(chunks, problem.Kuf, problem.Kff, problem.noise, problem.residual)
     Kuu, scale = tf.constant(problem.Kuu), tf.constant(scale, tf.float64)
     sources = [Kuu, scale, *rows.inputs]
@@ -110,7 +110,7 @@ def test_sums_and_derivatives_equal_the_dense_ones(dense, kind, powers_of, scale
 
 @pytest.mark.parametrize("kind", ["equal", "unequal", "shared"])
 def test_structured_blocks_equal_the_dense_ones(dense, kind):
-    """A shared block instead sums the relative variances."""
+    """A shared block sums the relative variances instead."""
     problem = dense.problem(seed=2, N=12)
     shared = kind == "shared"
     sites = SharedBlockSites(4) if shared else StructuredBlockSites()

@@ -1,4 +1,4 @@
-"""Chunks visit each row and each block once, with what belongs to it; partitions can change under a compiled graph."""
+"""Chunks visit each row and block once; partitions can change without retracing."""
 
 import itertools
 import sys
@@ -103,7 +103,7 @@ def test_a_chunk_may_be_larger_than_anything():
 @pytest.mark.parametrize("chunks", [SingleRows(4), AllRows()], ids=["in chunks", "at once"])
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["", "XLA"])
 def test_sums_and_rows_are_complete(N, chunks, jit_compile):
-    """For any number of rows, also none, and with XLA, which wants chunks of one shape in a loop."""
+    """Any number of rows, also none, and XLA, which needs chunks of one shape in a loop."""
     X = tf.reshape(tf.range(2.0 * N), [N, 2])
 
     @tf.function(jit_compile=jit_compile, autograph=False, reduce_retracing=True)

@@ -1,4 +1,4 @@
-"""The old posterior as a site; what streams make of it is tested with the models."""
+"""The old posterior as a site; the tests of models cover its use in streams."""
 
 import numpy as np
 import pytest
