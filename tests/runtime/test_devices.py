@@ -25,7 +25,7 @@ def test_chunks_are_divided_evenly(count):
 @pytest.mark.parametrize("N", [2, 13])
 @pytest.mark.parametrize("name", ["single rows", "blocks"])
 def test_shares_have_the_rows_of_all(name, N, eagerly):
-    """Sums, what is put together in order, and what is kept and read again."""
+    """Sums, concatenations, and stored and reread chunks."""
     rng = np.random.default_rng(0)
     sizes = np.array([1, N - 1]) if N < 5 else np.array([2, 3, 2, N - 7])
     chunks = SingleRows(4, HERE) if name == "single rows" else Blocks(rng.permutation(N), sizes, 4, HERE)
@@ -67,7 +67,7 @@ def test_loops_with_checks_are_not_ordered():
 
 
 def orders(function):
-    """How many loops of a function wait for another one."""
+    """Count the loops of a function that wait for another loop."""
     operations = tf.function(function).get_concrete_function().graph.get_operations()
     loops = [operation for operation in operations if operation.type == "While"]
     assert len(loops) == 2

@@ -31,7 +31,7 @@ def registered():
 
 
 def existing():
-    """How many graphs there are, and the custom gradients."""
+    """Count graphs and custom gradients."""
     release_graphs()
     for _ in range(2):  # what is kept for an object goes after it
         gc.collect()
@@ -274,7 +274,7 @@ def test_each_instance_compiles_its_own():
 
 
 def test_many_instances_are_no_reason_for_a_warning(caplog):
-    """Of too many traces, of which each instance makes one."""
+    """TensorFlow warns of too many traces; each instance makes one."""
     for each in [Scaled(float(number)) for number in range(1, 9)]:
         each.total(tf.ones([3]))
     assert not caplog.records
@@ -330,7 +330,7 @@ def test_an_instance_that_its_graph_refers_to_is_released():
 
 @pytest.fixture
 def seen():
-    """What :func:`in_xla` says, wherever it is asked in `everywhere`."""
+    """Return the results of :func:`in_xla` at all positions in `everywhere`."""
     return {}
 
 

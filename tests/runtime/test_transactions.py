@@ -1,4 +1,4 @@
-"""Ctrl-C between any two assignments of a change: the model is as it was, and the change can be made again."""
+"""Ctrl-C between any two assignments of a change leaves the model unchanged, and the change can be repeated."""
 
 import gpflow
 import numpy as np
