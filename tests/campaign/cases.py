@@ -19,7 +19,7 @@ KERNELS = {
 
 
 class Case(NamedTuple):
-    """What a model is made of, before it is given its flaw."""
+    """The parts of a valid model, before a flaw is added."""
 
     seed: int
     model: str
@@ -89,7 +89,7 @@ class Flaw(NamedTuple):
     """A flaw of the arguments of a model."""
 
     names: str
-    """What the message of the error must name."""
+    """A text that the error message must contain."""
     put: Callable[[Arguments], Arguments]
 
 

@@ -37,12 +37,12 @@ NUM_BATCHES = 6
 
 
 class Ended(NamedTuple):
-    """How a child ended."""
+    """The outcome of a child process."""
 
     code: int
     """Its exit code, or minus the signal that ended it."""
     value: Any
-    """What its task returned, if it did."""
+    """The return value of its task, if any."""
     said: str
     """The end of what it wrote to standard error."""
 
@@ -163,7 +163,7 @@ TRAININGS = {
 
 
 class Trained(NamedTuple):
-    """What a training gave."""
+    """Results of a training run."""
 
     values: dict[str, AnyNDArray]
     objective: tuple[float, ...]
@@ -245,7 +245,7 @@ def _batch(name: str, number: int) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def stream_parts(name: str) -> list[Any]:
-    """What a state does not hold."""
+    """Parts of a model that its state does not contain."""
     ours = gpflow.kernels.SquaredExponential(1.1, [0.9, 1.2])
     return [ours] if name == "StreamingSGPR" else [ours, Probit()]
 
@@ -302,7 +302,7 @@ def follow(
 
 @cache
 def undisturbed_stream(name: str) -> tuple[dict[str, AnyNDArray], bytes]:
-    """What a stream carries in the end, and its file half way."""
+    """The final state of a stream, and its file half way."""
     found: tuple[dict[str, AnyNDArray], bytes] = apart(_undisturbed_stream, name)
     return found
 
@@ -369,5 +369,5 @@ def download(folder: Path, address: str) -> bytes:
 
 
 def cached_path(folder: Path) -> Path:
-    """Where :func:`download` keeps the file."""
+    """The path at which :func:`download` stores the file."""
     return folder / "cache" / "gpflow_pep" / PUBLISHED.relative_path

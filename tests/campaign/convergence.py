@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How it ended."""
+    """The outcome."""
 
     status: str
     """"converged", "not converged", or the name of an exception."""

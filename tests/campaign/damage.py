@@ -1,4 +1,4 @@
-"""What may happen to files: writes that fail or die, disks that are full or read-only, contents that are damaged."""
+"""Damage to files: failing or killed writes, full or read-only disks, altered contents."""
 
 import ctypes
 import errno
@@ -43,7 +43,7 @@ class Disturbed:
     def __init__(self, call: str, count: int, action: Callable[[], None], lasting: bool = False):
         self._call, self._left, self._action, self._lasting = call, count, action, lasting
         self.times = 0
-        """How often it has acted."""
+        """The number of interventions so far."""
         self._before = (os.open, os.fdopen, os.fsync, os.replace)
 
     def __enter__(self) -> "Disturbed":

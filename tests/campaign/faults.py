@@ -176,7 +176,7 @@ def _train_on_disk(case: Case, folder: Path) -> list[Outcome]:
 
 
 def _left(folder: Path, path: Path) -> list[Outcome]:
-    """What is wrong with what there is in a folder."""
+    """Return the errors found in a folder."""
     others = [each.name for each in folder.iterdir() if each not in (path, folder / "filler")]
     torn = whole(path)
     return ([] if torn is None else [torn]) + ([wrong("left behind", others)] if others else [])
@@ -433,7 +433,7 @@ def _in_rounds(case: Case) -> list[Outcome]:
 
 
 def _at_once(model: Any, asked: list[str], Xnew: AnyNDArray) -> list[Any]:
-    """What each thread gets, or the error."""
+    """Return the result of each thread, or the error."""
     start, answers = threading.Barrier(len(asked)), list[Any]([None] * len(asked))
 
     def ask(place: int) -> None:
@@ -479,7 +479,7 @@ def case_of(seed: int, only: str | None = None) -> Case:
 
 
 def run(case: Case) -> list[Outcome]:
-    """Do it in a folder of its own, and judge each thing that comes of it."""
+    """Run the case in a separate folder and judge each result."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         try:
             return KINDS[case.kind][0](case, Path(folder))

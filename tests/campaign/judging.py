@@ -1,4 +1,4 @@
-"""What must be true after a fault: what was trained, written or refused is judged here, for all kinds of faults."""
+"""Judge results, files and errors after a fault, for all kinds of faults."""
 
 import signal
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _ELSEWHERE = 1e-4  # between the ends of two searches at converged sites, whose 
 
 
 class Case(NamedTuple):
-    """What is done to what."""
+    """A fault and its subject."""
 
     seed: int
     kind: str
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
     @property
     def rng(self) -> np.random.Generator:
-        """For all that is random in it."""
+        """The seed of all random choices."""
         return np.random.default_rng([self.seed, 1])
 
 
@@ -36,7 +36,7 @@ def right(error: float = 0.0, message: str = "") -> Outcome:
 
 
 def wrong(verdict: str, message: object = "") -> Outcome:
-    """What must not be."""
+    """Judge a condition that must not hold."""
     return Outcome(verdict, np.nan, str(message)[-300:])
 
 

@@ -92,7 +92,7 @@ _Edit = tuple[str, ast.AST]
 
 
 def _edits(node: Any) -> Iterator[_Edit]:
-    """What may stand in the place of a node, each with its kind."""
+    """Return replacements of a node, each with its kind."""
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         yield "operator", ast.BinOp(node.left, _OPERATORS[type(node.op)](), node.right)
         if isinstance(node.op, ast.Add | ast.Sub):

@@ -17,7 +17,7 @@ _RUN = {"dataset": "diabetes", "M": 4, "max_train": 60, "maxiter": 8, "log_inter
 
 
 def records(case: Case, folder: Path) -> list[Outcome]:
-    """What is recorded is whole, or there is a warning; what is trained is the same in any case."""
+    """Check that records are complete or a warning was given, and that training is unaffected."""
     return (_watched if case.subject == "TensorBoard" else _recorded)(case, folder)
 
 
@@ -36,7 +36,7 @@ def _watched(case: Case, folder: Path) -> list[Outcome]:
 
 
 def _watched_on_disk(name: str, folder: Path, case: Case) -> Any:
-    """Return what was trained, and whether the disk was full at a record (the training may have fewer)."""
+    """Return the trained values, and whether the disk was full at a record (the training run may have fewer)."""
     space = small_disk(folder, case.rng)
     full = damage.Disturbed("record", int(case.rng.integers(1, 15)), space.fill)
     trained = train(name, None, lambda *_: full.act(), tensorboard=folder)

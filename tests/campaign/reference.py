@@ -12,7 +12,7 @@ Numbers = list[mpmath.mpf]
 
 
 class Reference(NamedTuple):
-    """What the dense computation gives, rounded to doubles."""
+    """Results of the dense computation, rounded to doubles."""
 
     objective: float
     mean: AnyNDArray

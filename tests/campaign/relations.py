@@ -44,7 +44,7 @@ _NAMED = r"factorization of .* failed|variance of f given u|lengthscales of thei
 
 
 class Case(NamedTuple):
-    """What a model is made of."""
+    """The parts of a model."""
 
     seed: int
     model: str
@@ -63,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What is compared."""
+    """The compared results."""
 
     objective: AnyNDArray
     mean: AnyNDArray

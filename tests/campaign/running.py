@@ -1,4 +1,4 @@
-"""What the campaigns have in common: how a case ends, how many are run and for how long, and how they are counted."""
+"""Shared by the campaigns: outcomes of cases, options, time limits and counts."""
 
 import argparse
 import time
@@ -15,7 +15,7 @@ _Item = TypeVar("_Item")
 
 
 class Outcome(NamedTuple):
-    """How a case ended."""
+    """The outcome of a case."""
 
     verdict: str
     """"right", "refused" or another true answer, or what is wrong."""

@@ -1,4 +1,4 @@
-"""A small share of the campaign of faults, and that it finds what is wrong."""
+"""A small part of the faults campaign; it finds wrong results."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_damaged_files_are_found(tmp_path):
         assert whole(path) is not None, way
 
 
-def test_children_that_die_or_hang():
+def test_detects_children_that_die_or_hang():
     """They run nothing of TensorFlow, which this process may have run."""
     assert Child(lambda: 3).ended()[:2] == (0, 3)
     assert Child(damage.die).ended().code == -9

@@ -1,4 +1,4 @@
-"""The campaign of memory: what it counts."""
+"""The memory campaign counts resident memory."""
 
 import pytest
 

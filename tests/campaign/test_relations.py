@@ -1,4 +1,4 @@
-"""A small share of the campaign of relations, and that it finds what is wrong."""
+"""A small part of the relations campaign; it finds wrong results."""
 
 import numpy as np
 import pytest
