@@ -224,11 +224,11 @@ def refused(function):
         tf.function(function, jit_compile=True, autograph=False)()
 
 
-def test_datasets_are_refused():
+def test_rejects_datasets():
     refused(PEPR(tf.data.Dataset.from_tensor_slices((X, Y)).batch(20), kernel(), Z).training_loss)
 
 
-def test_models_with_sites_are_refused():
+def test_rejects_models_with_sites():
     model = classifier()
     for function in (model.training_loss, lambda: model.predict_f(X_NEW), model.loo_log_predictive_density):
         refused(function)
@@ -244,7 +244,7 @@ def test_blocks_are_refused(make):
 
 
 @pytest.mark.parametrize("name", some_slow(list(REFUSED), quick=["ARPEP of robust-max", "RPAPEP of GPflow's probit"]))
-def test_quadrature_is_refused(name):
+def test_rejects_quadrature(name):
     """Its number of points depends on the data."""
     model, data = made(name)
     refused(lambda: model.training_loss(*data))
