@@ -22,7 +22,7 @@ from gpflow_pep.inducing import k_means
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-# Of the same operations in the same order; sums may be rounded in another order, which Kuu's condition number (its
+# Both run the same operations in order; sums may be rounded in another order, which Kuu's condition number (its
 # jitter is 1e-6) takes from 1e-16 to 1e-10.
 SAME = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -57,7 +57,7 @@ def test_predictions_are_those_of_the_model(X, y, outputs, alpha):
 
 @pytest.mark.parametrize("normalize", [True, False])
 def test_all_rows_as_inducing_points_are_the_exact_gp(X, y, normalize):
-    """Of scikit-learn, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1, changes 1e-4."""
+    """scikit-learn's GP, with joint covariances; the jitter, 1e-6 of variances of 1 and noise of 0.1, changes 1e-4."""
     y = y if normalize else (y - y.mean()) / y.std()
     ours = SparseGPRegressor(
         SquaredExponential(1.5, [2.0, 20.0]), noise_variance=0.1, optimizer=None, normalize_y=normalize

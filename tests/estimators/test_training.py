@@ -173,7 +173,7 @@ def test_threads(X, y):
 
 @pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_copies_and_pickles(X, y, make, tmp_path):
-    """Of an estimator before and after a fit, and after a batch more; predictions are the same bit for bit."""
+    """Estimators before and after a fit, and after another batch; predictions are equal bit for bit."""
     targets = y if make is regressor else y > 100.0
     method = "predict" if make is regressor else "predict_proba"
     kernel = SquaredExponential(1.0, [1.0, 10.0])
