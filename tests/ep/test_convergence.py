@@ -226,7 +226,7 @@ def test_nothing_improper_is_accepted(trace):
 
 @pytest.mark.parametrize("sweep", [1, 3])
 def test_ctrl_c_leaves_proper_sites(model, sweep):
-    """By hand, between two sweeps in batches: the sites are proper, the options as they were, and it goes on."""
+    """Interrupt between two sweeps in batches: sites are proper, options are unchanged, and the next call continues."""
     left, model.tol = [sweep + 1], 1e-10
 
     def interrupt(status):
@@ -260,7 +260,7 @@ def test_no_sweep_lowers_a_bound(trace):
 
 @pytest.mark.slow
 def test_a_bound_in_single_precision():
-    """What rounding takes of it rejects no sweep: there are as many as in double precision, but for a few."""
+    """Rounding of the bound rejects no sweep: the number of sweeps is about the same as in double precision."""
 
     def sweeps(dtype, seed):
         generator = np.random.default_rng(seed)
@@ -381,7 +381,7 @@ CERTAIN = ("separable", "one label only", "logit separable", "Poisson exp")  # l
 
 
 def ends_well(model):
-    """Whether the sites converge; an error must say what is not finite, and leave them empty."""
+    """Return whether the sites converge; an error must name the non-finite value and leave the sites empty."""
     try:
         return model.update_sites().converged
     except tf.errors.InvalidArgumentError as error:

@@ -139,7 +139,7 @@ def test_a_step_of_newton_is_halved(options, loop):
     ("step_size", "left", "is_nearer"), [(1.0, 0.985, True), (1.0, 0.995, False), (0.1, 0.995, True), (0.1, 1.0, False)]
 )
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
-    """By a hundredth of the fraction of it that is taken; or it must make a bound larger."""
+    """The update must shrink by a hundredth of the step's fraction, or a bound must increase."""
     size = constant(step_size)
     found = loop.iterate._replace(update=left * loop.iterate.update)
     assert bool(is_acceptable(*compared(run, False), size, loop.iterate, found)) == is_nearer
@@ -149,7 +149,7 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
 
 @pytest.mark.parametrize(("depth", "kind"), [(4, solver.SWEEPING), (5, solver.NEWTON_STEP)])
 def test_newton_needs_secants(run, options, loop, depth, kind):
-    """Where sweeps have not helped for long, and five secants can be remembered."""
+    """Newton steps start after stalled sweeps, if at least five secants can be stored."""
     stalled = loop._replace(
         anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.sites)),
         attempt=loop.attempt._replace(stalled=loop.attempt.patience, change=loop.iterate.change),

@@ -55,7 +55,7 @@ def by_definition(V, d, sites, alpha, scale):
 
 @pytest.mark.parametrize(("alpha", "scale"), CASES)
 def test_energy_equals_its_definition_at_any_sites(alpha, scale):
-    """By what it is made of: the integral over v, the terms of a sweep, and those of the scale."""
+    """Sum the integral over v, the terms of a sweep and the terms of the scale."""
     kernel = gpflow.kernels.Matern52(3.0)
     model = PEP((X, Y), kernel, Probit(), Z.copy(), alpha=alpha, scale=scale)
     rng = np.random.default_rng(81)
@@ -142,7 +142,7 @@ def test_persistent_tapes(compile):
 
 
 class Narrower(gpflow.kernels.Matern52):
-    """Of prior variances that are smaller by a part than the covariances say, by as little as may be rounding."""
+    """Prior variances are smaller than the covariances imply, by as little as rounding may cause."""
 
     def __init__(self):
         super().__init__(3.0)

@@ -153,7 +153,7 @@ def test_an_unstable_fixed_point(trace):
 @pytest.mark.parametrize("seed", some_slow([11, 12], 1))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
 def test_labels_at_random(seed):
-    """Of three classes, which contradict a smooth kernel: they converge where powers are small, or it is said."""
+    """Random labels contradict a smooth kernel: sites converge for small powers, otherwise the status is correct."""
     rng = np.random.default_rng(seed)
     X, Y = rng.uniform(-1.0, 1.0, (40, 2)), rng.integers(0, CLASSES, (40, 1)).astype(float)
     kernel = gpflow.kernels.SquaredExponential()
