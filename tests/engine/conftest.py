@@ -1,4 +1,4 @@
-"""What the tests of the engine share: rows held as tensors, and the same sums written densely, without chunks.
+"""Shared by tests of the engine: rows held as tensors, and the same sums written densely, without chunks.
 
 The dense forms stand on other operations than the engine (inverses and log-determinants of whole blocks, one block
 after another), once in numpy for values and once in plain TensorFlow for derivatives.

@@ -83,7 +83,7 @@ def expected_gradients(dense, problem, blocks, powers, scale, shared=False):
 
 
 def with_symmetric_covariances(gradients):
-    """Of derivatives in Kuu and Kff, first and fourth, only the symmetric part has a meaning."""
+    """Symmetrize the derivatives in Kuu and Kff (first and fourth): only their symmetric part is defined."""
     return [0.5 * (g + tf.transpose(g)) if place in (0, 3) else g for place, g in enumerate(gradients)]
 
 
@@ -137,7 +137,7 @@ def test_structured_blocks_equal_the_dense_ones(dense, kind):
     ],
 )
 def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
-    """What follows the sums may use A in a product, so that its derivative is not symmetric, as in tr(R A)."""
+    """Functions of the sums may use A in a product, as in tr(R A), so that the derivative is not symmetric."""
     powers = POWERS[method]
     problem = dense.problem(seed=3)
     kind = "rows" if isinstance(sites, IndependentSites) else "unequal"
@@ -170,7 +170,7 @@ def test_a_derivative_in_A_need_not_be_symmetric(dense, sites, method):
 
 
 def test_derivatives_equal_finite_differences(dense, kind):
-    """Of the engine itself, in one random direction of everything at once."""
+    """Finite differences of the engine in one random direction of all inputs."""
     problem = dense.problem(seed=4)
     rng = np.random.default_rng(6)
     blocks = dense.blocks(kind, 13)
@@ -227,7 +227,7 @@ def test_a_partition_and_its_power_stay_together_in_any_order(dense):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
-    """By one product, by two triangular solves and a product, and the general one, which one chunk of all rows uses."""
+    """One product, two triangular solves and a product, and the general adjoint, which one chunk of all rows uses."""
     problem = dense.problem(seed)
     used = []
     linear = ENGINE.LinearAdjoint.of

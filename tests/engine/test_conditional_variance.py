@@ -21,7 +21,7 @@ def parts(Z, X, kernel, jitter):
 @pytest.mark.parametrize("count", [20, 300])
 @pytest.mark.parametrize("kind", [gpflow.kernels.SquaredExponential, gpflow.kernels.Matern52])
 def test_nearly_coincident_inducing_points_are_accepted(kind, count):
-    """And rows at them, where next to nothing is left; for any jitter and lengthscale."""
+    """Rows at inducing points, with almost no remaining variance, are accepted for any jitter and lengthscale."""
     rng = np.random.default_rng(2)
     Z = rng.uniform(size=(count, 1))
     Z[count // 2 :] = Z[: count - count // 2] + 1e-9 * rng.normal(size=(count - count // 2, 1))

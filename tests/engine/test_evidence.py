@@ -36,7 +36,7 @@ def test_values_against_scipy(case):
 
 
 def test_derivatives_against_autodiff(case):
-    """Of the closed-form derivatives in A and c; also with a factor in front, and compiled."""
+    """The closed-form derivatives in A and c, also with a factor in front, and compiled."""
     _, sums, _ = case
     P = float(sums.c.shape[-1])
 

@@ -118,7 +118,7 @@ def log_det_reference(power, X):
 
 
 def test_log_det_ratio_of_matrices():
-    """And one power for each matrix."""
+    """This includes one power for each matrix."""
     X = matrices()
     for power in POWERS:
         k = tf.constant(power, tf.float64)
@@ -151,7 +151,7 @@ def test_blocks_of_one_are_rows():
 
 
 def test_squares_that_rounding_made_negative():
-    """Of a matrix that is all but 0: at the power 0 the trace, too, not log det I."""
+    """A matrix that is nearly 0: the power 0 also gives the trace, not log det I."""
     for power in (0.0, 0.5):
         eye, k, trace, squares = (tf.constant(value, tf.float64) for value in (np.eye(2), power, 1e-9, -1e-20))
         assert float(factored_log_det_ratio(eye, k, trace, squares)) == pytest.approx(1e-9, rel=1e-10)

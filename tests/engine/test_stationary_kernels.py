@@ -173,7 +173,7 @@ def test_points_far_apart():
 
 @pytest.mark.parametrize("kernel", CLASSES)
 def test_tiny_and_huge_lengthscales(kernel):
-    """Of tiny ones only what coincides is correlated, with an error of eps S; of huge ones everything is."""
+    """Tiny lengthscales correlate coinciding points only, with an error of eps S; huge lengthscales all points."""
     for lengthscale in [1e-3, 1e8, 1e100, 1e200]:
         made = kernel(1.3, lengthscale)
         near = np.concatenate([Z, X])
