@@ -119,7 +119,7 @@ def test_adam_resumes_exactly(as_new, tmp_path, name, options):
 
 @pytest.mark.slow
 def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
-    """Not the same way, but to the same objective: a search ends where 20 iterations gain less than 0.001 nats."""
+    """L-BFGS reaches the same objective on another path: a search ends if 20 iterations gain less than 0.001 nats."""
     expected = fit(as_new("PEPClassifier"), max_iterations=100)
     _, result = interrupted(as_new, "PEPClassifier", tmp_path / "c.npz", [4], max_iterations=100)
     assert expected.converged and result.converged

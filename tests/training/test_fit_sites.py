@@ -323,7 +323,7 @@ def test_the_optimum_is_stationary(model):
 
 
 @pytest.mark.parametrize(("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.01)], quick=[(50.0, 0.01)]))
-def test_sites_are_updated_once_per_step(model, variance, rate):
+def test_one_sweep_per_step_ends_like_converged_sites(model, variance, rate):
     """
     Training that does not wait for convergence (JMLR 2017, sec. 3.9): the sites keep up with it, also from a variance
     at which whole updates overshoot, and it arrives where one with converged sites does.
