@@ -132,7 +132,7 @@ def test_rejects_a_wrong_checksum(tmp_path):
 
 
 def test_rejects_exchanged_arrays(tmp_path):
-    """Of one shape and type, the zip file's sums right; files of earlier versions have no digest."""
+    """The arrays have one shape and type, and the zip checksums are valid; files of early versions have no digest."""
     path = tmp_path / "a.npz"
     save_arrays(path, {"a": np.ones(3), "b": np.zeros(3)})
     with np.load(path) as file:

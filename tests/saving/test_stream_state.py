@@ -144,7 +144,7 @@ def test_a_state_under_another_kernel_is_refused(name):
 
 
 def test_a_state_under_other_settings_is_refused():
-    """Of a kernel, and of a likelihood."""
+    """Settings of a kernel and of a likelihood."""
     model = regression()
     with pytest.raises(ValueError, match=r"same kernel.*differ in kernel\.active_dims"):
         StreamingSGPR.from_state(
