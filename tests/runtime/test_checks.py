@@ -25,7 +25,7 @@ def message_of(function):
     return error.value.message
 
 
-def test_raises_for_a_check_without_a_value():
+def test_a_failed_check_reports_its_value():
     assert message_of(lambda: check(tf.constant(False), "a is", tf.constant(3))) == "a is 3"
     dependencies = check(tf.constant(True), "never")
     assert len(dependencies) == 1
