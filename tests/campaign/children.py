@@ -75,7 +75,7 @@ class Child:
         os.kill(self.number, signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Whether it has, without waiting or taking notice."""
+        """Return whether the process has ended, without waiting."""
         return os.waitid(os.P_PID, self.number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def ended(self, seconds: float = SECONDS) -> Ended:
@@ -138,7 +138,7 @@ class Training(NamedTuple):
     rows: tuple[AnyNDArray, AnyNDArray] | None
     options: dict[str, Any]
     exact: bool
-    """Whether one that is taken up again ends as if nothing had happened; else with the same objective."""
+    """True if a resumed run ends bit for bit like an undisturbed run; False: with the same objective."""
 
 
 _IN_MINIBATCHES = {"max_iterations": 120, "interval": 5, "batch_size": 7, "learning_rate": 0.05}

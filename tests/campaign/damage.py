@@ -140,7 +140,7 @@ class Disk:
 
 
 class Limit:
-    """What can be had instead of a disk anywhere: files of this process may not be longer than so many bytes."""
+    """A substitute for a full disk: a limit on the size of files that this process writes."""
 
     def __init__(self, size: int):
         self._size = size

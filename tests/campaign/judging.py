@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 def right(error: float = 0.0, message: str = "") -> Outcome:
-    """What it must be; of numbers if they are not further off than tolerated."""
+    """Judge a value against the expected value; numbers within a tolerance."""
     return Outcome("right" if error <= 1.0 else "wrong numbers", error, message)
 
 
@@ -73,7 +73,7 @@ def compared(name: str, trained: Trained, least: float = -np.inf) -> Outcome:
 
 
 def whole(path: Path) -> Outcome | None:
-    """What is wrong with a file that is there; None: nothing."""
+    """Return the error of an existing file; None if it is valid."""
     try:
         load_arrays(path, "the file")
     except FileNotFoundError:

@@ -122,7 +122,7 @@ def _edits(node: Any) -> Iterator[_Edit]:
 
 
 def _may_be_left_out(node: Any) -> bool:
-    """Whether a statement is a call, or gives names a value that depends on them, so that they have one without it."""
+    """Return whether a statement is a call or reassigns names from their old values."""
     if isinstance(node, ast.Assign):
         names = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
         return bool(names) and names <= {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
@@ -130,7 +130,7 @@ def _may_be_left_out(node: Any) -> bool:
 
 
 def _places(node: ast.AST) -> Iterator[tuple[Any, Any, Any]]:
-    """Where nodes are, as (object, attribute or number, node), but for what says nothing: types and messages."""
+    """Yield positions of nodes as (object, attribute or index, node), without types and messages."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue

@@ -1,4 +1,4 @@
-"""A small share of the campaign of calls, and that what it compares with, and how it judges, can be trusted."""
+"""A small part of the calls campaign, and tests of its reference and its judgments."""
 
 import gpflow
 import numpy as np
@@ -30,7 +30,7 @@ def test_the_reference_is_gpflow_at_the_ends(alpha, kernel):
 
 
 def test_wrong_numbers_are_found(monkeypatch):
-    """Of a model that is not the one of the case: the objective, a prediction or all of them."""
+    """The objective, a prediction or all results come from a model of another case."""
     model = make(SOUND)
     assert compare(SOUND, model).verdict == "right"
     model.alpha = 0.49
