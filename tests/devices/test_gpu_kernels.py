@@ -48,7 +48,7 @@ def types(node):
 
 
 def has_gpu_kernel(node):
-    """Whether there is one for the types of the node."""
+    """Return whether a kernel exists for the types of the node."""
     used = types(node)
     if tf.string.as_datatype_enum in used.values():  # texts are the host's
         return True

@@ -27,7 +27,7 @@ SLOW = (
 
 
 def printed(log, *tasks):
-    """What a process with two devices found, and what it wrote to its log, with every operation's device if asked."""
+    """Return results and log of a process with two devices; the log can name the device of every operation."""
     paths = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
     command = [sys.executable, str(SCRIPT), "log" if log else "no log", *tasks]
     environment = os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "0"}
