@@ -50,7 +50,7 @@ def started(folder, *tasks):
 
 
 def results(processes):
-    """What the workers printed; None of those that were killed."""
+    """Return the output of each worker; None if it was killed."""
     printed = [process.communicate(timeout=500) for process in processes]
     for process, (_, errors) in zip(processes, printed, strict=True):
         assert process.returncode in (0, -9), errors[-3000:]
