@@ -65,7 +65,7 @@ class Checkpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether the minimum time since the last write has passed."""
+        """True if the minimum time since the last write has passed."""
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
