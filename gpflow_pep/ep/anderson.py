@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Secants(NamedTuple):
-    """Ring buffer of the last K secants, and a scratch slot for rejected ones."""
+    """Ring buffer of the last K secants, and a scratch slot for rejected secants."""
 
     steps: tf.Tensor  # Δx, [K + 1, N, 2, C]
     changes: tf.Tensor  # Δf, [K + 1, N, 2, C]

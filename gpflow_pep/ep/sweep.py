@@ -227,7 +227,7 @@ class Iterate(NamedTuple):
     c: tf.Tensor  # V h, [C, M, 1]
     mean: tf.Tensor  # μ of the marginals of w, [N, C]
     variance: tf.Tensor  # s of the marginals of w, [N, C]
-    change: tf.Tensor  # the largest change of a marginal by the update of its own site, []
+    change: tf.Tensor  # the largest change of a marginal by the update of its site, []
     log_evidence: tf.Tensor  # the energy, []
     canceling: tf.Tensor  # the size of the terms that cancel in it, []
 

@@ -56,7 +56,7 @@ class PEPClassifier(PEP):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEP`; only `likelihood` differs.
+        Take the arguments of :class:`PEP`, with another default of `likelihood`.
 
         :param likelihood: a likelihood of class labels; None chooses one from the labels.
         :raises ValueError: naming the argument that cannot be used.

@@ -163,7 +163,7 @@ def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray
     """
     Return new inducing points as an array [1 or C, M, D].
 
-    :raises ValueError: if they cannot replace the current ones.
+    :raises ValueError: if they cannot replace the current points.
     """
     if isinstance(Z, InducingVariables):
         Z = inducing_points(Z).numpy()

@@ -38,7 +38,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
         q(u) \propto p(u) \prod_n N(y_n; \mu(x_n) + K_{nu} K_{uu}^{-1} u, v_n) \, t_{old}(u)
 
-    Its objective is the online log evidence of the batch, given the earlier ones: at alpha = 0 a lower bound, with the
+    Its objective is the online log evidence of the batch given earlier batches: at alpha = 0 a lower bound, with the
     old posterior treated as exact. If hyperparameters and inducing points stay fixed, the objectives of all batches add
     up to the objective of PEPR on all data, and q(u) equals its posterior.
 

@@ -81,7 +81,7 @@ def may_be_recorded() -> bool:
 
 
 def recording_is_stopped() -> bool:
-    """Return whether recording is stopped for all tapes in this thread, including new ones."""
+    """Return whether recording is stopped for all tapes in this thread, including new tapes."""
     return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
 
 
