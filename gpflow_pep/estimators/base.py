@@ -48,6 +48,8 @@ class SparseGPEstimator(BaseEstimator):
     kernel: Kernel | None
     n_inducing: int | str
     optimizer: str | None
+    max_iterations: int | None
+    learning_rate: float
     random_state: Any
 
     model_: GPModel
@@ -203,7 +205,12 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        return {name: getattr(self, name) for name in ("optimizer", "max_iterations", "learning_rate")}
+        steps = self.max_iterations
+        return {  # checked here too: a stream absorbs its batch before `fit` would refuse them
+            "optimizer": self.optimizer,
+            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
+            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
+        }
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:

@@ -121,7 +121,7 @@ class StreamState:
             )
 
     def assign_to(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Assign the arrays to the variables of these names; see :func:`.arrays_file.assign_arrays`."""
+        """Assign the arrays to the variables of these names; raise an error if one does not fit."""
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)
 
 

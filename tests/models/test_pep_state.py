@@ -501,7 +501,7 @@ def test_bad_arguments_are_refused():
 
 
 def test_likelihoods_without_a_rule():
-    message = "likelihood must be a gpflow ScalarLikelihood, .*Softmax.*of HeteroskedasticTFPConditional are"
+    message = "likelihood must be a gpflow ScalarLikelihood, .*Softmax.* of HeteroskedasticTFPConditional"
     with pytest.raises(ValueError, match=message):
         PEP((X, Y), SquaredExponential(), HeteroskedasticTFPConditional(), Z)
 
