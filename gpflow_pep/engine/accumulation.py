@@ -1,7 +1,7 @@
-"""Rows -> sums in chunks, forward and backward: compiled, in memory that does not depend on the number of rows.
+"""Sums over rows in chunks, forward and backward, in memory that does not depend on the number of rows.
 
-The objective is a function of the sums. The backward pass computes each chunk again rather than keep it: the sites give
-the derivatives in its rows, and automatic differentiation the rest: kernel, inducing variable, likelihood and mean.
+The objective is a function of the sums. The backward pass recomputes each chunk instead of storing it: the sites give
+the derivatives in its rows, and automatic differentiation gives the rest (kernel, inducing variable, likelihood, mean).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ from .rows import RegressionRows, Rows, RowSource, cast, watched
 from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteAlgebra
 
 # Estimated relative change of the site noise. Of 576 settings (four kernels, six lengthscales, four noises, alpha 0,
-# 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; there the objective errs by 2e-6 of itself at
-# most, the gradient in each parameter by 2e-3 of itself, and the gradient as a whole by 1e-4.
+# 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their relative errors are at most 2e-6 in the
+# objective, 2e-3 in the gradient of each parameter, and 1e-4 in the norm of the gradient.
 _MAX_ERROR = 0.02
-# Below this condition number the rounding of Kff - diag(V'V) itself dominates, about eps k.
+# Below this condition number the rounding error of Kff - diag(V'V) dominates, about eps k.
 _LEAST_CONDITION = 200.0
 _LARGEST = 1e8  # of residuals, variances and precisions, whose products must not overflow
 # LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
@@ -44,18 +44,18 @@ def accumulate_sums(
     """
     Compute the sums over all rows, and the terms that only the evidence needs.
 
-    Both are differentiable, once, in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
+    Both are differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
 
     :param rows: source of the rows, chunk by chunk.
     :param sites: the algebra of the sites.
-    :param powers: which sites and which penalty; not differentiated.
+    :param powers: define sites and penalty; not differentiated.
     :param Kuu: covariance of the inducing variables, [..., M, M].
     :param scale: m of the structured conditional M = m I, [].
     :param factorize: Cholesky factorization of Kuu.
     :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
-        accurate enough (:class:`MixedPrecisionRows`), rows are blocks of their own and not all in one chunk.
+        accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are several chunks.
     """
-    factor = factorize(Kuu)  # differentiable by itself, for its other uses
+    factor = factorize(Kuu)  # differentiable separately, for its other uses
     L = tf.stop_gradient(factor)
     if (chunk := rows.only_chunk) is not None:
         sources, forward = tuple(rows(chunk, *rows.inputs)), partial(_one_chunk, sites, powers, L)
@@ -63,8 +63,8 @@ def accumulate_sums(
         if mixed_precision and isinstance(sites, IndependentSites) and L.dtype == tf.float64:
             rows = MixedPrecisionRows(rows, L, tf.stop_gradient(scale))
         fixed = tuple(variable for variable in rows.variables if not variable.trainable)
-        # TensorFlow hands trainable variables to the gradient; without the rest among the arguments, a tape that
-        # watches them would get the derivative through Kuu alone.
+        # TensorFlow passes trainable variables to the gradient. Fixed variables must be arguments: otherwise a tape
+        # that watches them would get the derivative through Kuu only.
         sources = (*rows.inputs, *map(tf.convert_to_tensor, fixed))
         forward = partial(_many_chunks, sites, powers, L, rows, fixed)
 
@@ -76,10 +76,10 @@ def accumulate_sums(
             bar = RowSums(*sums_bar)
             bar = bar._replace(A=0.5 * (bar.A + tf.linalg.matrix_transpose(bar.A)))  # A is symmetric
             VDV, scale_bar, *sources_bar = pull_back(bar, variables)
-            # V = L^-1 Kuf makes the derivative in L: -L^-T sum V_bar V', of which L' is taken next.
+            # With V = L^-1 Kuf the derivative in L is -L^-T sum V_bar V'; here it is multiplied by L'.
             LtL_bar = 2.0 * (VDV - tf.matmul(bar.A, sums.A)) - tf.matmul(bar.c, sums.c, transpose_b=True)
             Kuu_bar, *sources_bar = once_differentiable(cholesky_adjoint(L, LtL_bar), *sources_bar)
-            (scale_bar,) = once_differentiable(scale_bar)  # by itself: nobody may ask for it
+            (scale_bar,) = once_differentiable(scale_bar)  # separately: its gradient may be unused
             return (Kuu_bar, scale_bar, *sources_bar[: len(sources)]), list(sources_bar[len(sources) :])
 
         return tuple(sums), gradient
@@ -95,7 +95,7 @@ PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 def _one_chunk(
     sites: SiteAlgebra, powers: Powers, L: tf.Tensor, scale: tf.Tensor, sources: Sequence[tf.Tensor]
 ) -> tuple[RowSums, PullBack]:
-    """Sum all rows, `sources`, at once; V and D are kept for the backward pass."""
+    """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
     rows = Rows(*sources)
     V, D = sites.given_u(L, rows)
 
@@ -116,7 +116,7 @@ def _many_chunks(
     sources: Sequence[tf.Tensor],
 ) -> tuple[RowSums, PullBack]:
     """
-    Sum chunk after chunk; the backward pass computes each chunk again.
+    Sum chunk after chunk; the backward pass recomputes each chunk.
 
     :param sources: ``rows.inputs`` and the values of the `fixed` variables.
     """
@@ -172,7 +172,7 @@ def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
 
 
 def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:
-    """The values in the precision of a chunk."""
+    """Cast values to the precision of a chunk."""
     return values if chunk.dtype is None else cast(values, chunk.dtype)
 
 
@@ -181,7 +181,7 @@ def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
 
 
 class MixedPrecisionRows(RowSource):
-    """Rows that are computed in single precision if V = L^-1 Kuf, rounded to it, changes the site noise little."""
+    """Rows that are computed in single precision if rounding V = L^-1 Kuf to it hardly changes the site noise."""
 
     def __init__(self, rows: RowSource, L: tf.Tensor, scale: tf.Tensor):
         """
@@ -210,10 +210,10 @@ class MixedPrecisionRows(RowSource):
 
     def suffices(self, rows: Rows) -> tf.Tensor:
         """
-        Return whether single precision changes the site noise s + m diag(Kff - V'V) of a chunk of rows little, [].
+        Return whether single precision hardly changes the site noise s + m diag(Kff - V'V) of a chunk, [].
 
-        Rounding errors are relative to the largest prior variance k of u and of the rows, and V amplifies them by the
-        condition of Kuu, which k tr Kuu^-1 estimates. Single precision does not suffice for numbers that may overflow.
+        Rounding errors are relative to the largest prior variance k of u and of the rows; V amplifies them by the
+        condition number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
         """
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
         noise, largest_noise = tf.reduce_min(rows.noise), tf.reduce_max(rows.noise)
@@ -231,9 +231,10 @@ def collapsed_leave_one_out(
     rows: RegressionRows, sites: SiteAlgebra, powers: Powers, sums: SiteSums, scale: tf.Tensor
 ) -> tf.Tensor:
     """
-    Compute log N(y_n; mean, variance) of every row given the others, hyperparameters held, summed over outputs, [N].
+    Compute log N(y_n; mean, variance) of every row given the other rows, at fixed hyperparameters, summed over outputs,
+    [N].
 
-    Without row n, B is less by e e'/v and c by e r/v (:class:`LeaveOneOutTerms`). With s_VV = V'B^-1 V and so on
+    Leaving row n out subtracts e e'/v from B and e r/v from c (:class:`LeaveOneOutTerms`). With s_VV = V'B^-1 V etc.
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """

@@ -1,7 +1,7 @@
-"""Sites of blocks: the matrix form of `sites.py`, in which the precision 1/v becomes the inverse of Sigma.
+"""Sites of blocks: the matrix form of `sites.py`, in which the inverse of Sigma replaces the precision 1/v.
 
-Notation, G blocks of b rows, n in all, in a chunk: V = L^-1 Kuf [M, n], also as Vt [G, b, M], D = Kff - V'V [G, b, b],
-S the diagonal noise, Sigma = S + noise m D, X = S^-1/2 D S^-1/2 [G, b, b].
+Notation for a chunk of G blocks of b rows, n rows in all: V = L^-1 Kuf [M, n], also as Vt [G, b, M],
+D = Kff - V'V [G, b, b], S the diagonal noise, Sigma = S + noise m D, X = S^-1/2 D S^-1/2 [G, b, b].
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from .sites import LeaveOneOutTerms, Powers, RowSums, SiteAlgebra, weighted_gram
 
 
 class BlockSites(SiteAlgebra):
-    """One site a block; any noise, any penalty, one latent function."""
+    """One site per block; any noise, any penalty, one latent function."""
 
     @override
     def given_u(self, L: tf.Tensor, rows: Rows) -> tuple[tf.Tensor, tf.Tensor]:
@@ -48,7 +48,7 @@ class BlockSites(SiteAlgebra):
 
     @override
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        """With Sigma^-1 = [..., p_n, ...], without row n it is less by p_n p_n' / p_nn."""
+        """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = self.given_u(L, rows)
         precision = inverse_of_product(self._factor_of_noise(D, rows, powers, scale))  # [G, b, b]
         noise = 1.0 / tf.linalg.diag_part(precision)  # [G, b]
@@ -70,7 +70,7 @@ class StructuredBlockSites(BlockSites):
     """
     Sites of single rows, v = s, and a penalty on the blocks of D: the sum of weight log|I + X|.
 
-    The noise power is 0, the penalty's and the scale m are 1.
+    The noise power is 0; the penalty power and the scale m are 1.
     """
 
     @override
@@ -91,8 +91,9 @@ class StructuredBlockSites(BlockSites):
 
 class SharedBlockSites(StructuredBlockSites):
     """
-    Blocks of one size b that share one structured conditional M: the penalty is the sum of X_b [b, b], of which the
-    bound takes one log det.
+    Blocks of one size b that share one structured conditional M.
+
+    The penalty is the sum of X_b, [b, b]; the bound takes a single log det of it.
     """
 
     def __init__(self, size: int):

@@ -1,4 +1,4 @@
-"""Partitions of the rows into blocks that share a site, and of the blocks into chunks that are computed together."""
+"""Partition the rows into blocks, which share a site, and the blocks into chunks, which are computed together."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from ..runtime.devices import side_by_side
 from ..runtime.distribution import local_variable
 from ..runtime.tracing import in_xla, refuse_xla
 
-CHUNKS_IN_FLIGHT = 3  # computed at the same time: a triangular solve uses one core only
+CHUNKS_IN_FLIGHT = 3  # computed in parallel: a triangular solve uses one core only
 ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
-_GPU_BYTES = 2**28  # of V [M, n] in a chunk: a GPU waits for small operations in a loop to be started
+_GPU_BYTES = 2**28  # of V [M, n] in a chunk: launching many small operations would leave a GPU idle
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 Part = Callable[["Chunk"], Sequence[tf.Tensor]]
@@ -24,7 +24,7 @@ Step = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
 
 
 class Chunk(NamedTuple):
-    """The rows of some whole blocks."""
+    """The rows of one or more whole blocks."""
 
     data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
     take: Callable[[tf.Tensor], tf.Tensor]  # From values [N, ...] to the chunk's rows of them, [n, ...]
@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
     dtype: tf.DType | None = None  # Precision of computations with the rows; None: the precision of the data
 
     def take_blocks(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the values of the chunk's blocks: [G] from one per block [B], [] from a single one []."""
+        """Return the values of the chunk's blocks: [G] from values per block [B]; a single value [] is unchanged."""
         return values if values.shape.rank == 0 else (self.blocks or self.take)(values)
 
     def as_blocks(self, values: tf.Tensor) -> tf.Tensor:
@@ -86,12 +86,12 @@ class ChunkedData:
 
     @property
     def only_chunk(self) -> Chunk | None:
-        """The single chunk of all rows; None if there may be more."""
+        """The single chunk of all rows; None if there may be several."""
         single = len(self._loops) == 1 and isinstance(self._loops[0].count, int) and self._loops[0].count == 1
         return self._loops[0].chunk(0) if single else None
 
     def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Sum what `part` returns for each chunk, tensors of the shapes of `zero`."""
+        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
 
         def add(_: Any, chunk: Chunk, total: Any) -> tuple[tf.Tensor, ...]:
             added = zip(total, part(chunk), strict=True)
@@ -103,7 +103,7 @@ class ChunkedData:
         return totals[0] if len(totals) == 1 else tuple(map(tf.add_n, zip(*totals, strict=True)))
 
     def concatenate(self, part: Part, dtype: tf.DType, shapes: Sequence[Any]) -> tuple[tf.Tensor, ...]:
-        """Concatenate what `part` returns for each chunk, tensors of n rows; `shapes` are static."""
+        """Concatenate the results of `part`, tensors of n rows, over the chunks; `shapes` are static."""
         if (only := self.only_chunk) is not None:
             return tuple(part(only))
         shapes = [tf.TensorShape(shape) for shape in shapes]
@@ -115,13 +115,13 @@ class ChunkedData:
         parts = [
             [_joined(array, shape) for array, shape in zip(arrays, shapes, strict=True)]
             for loop, arrays in zip(self._loops, written, strict=True)
-            if tf.get_static_value(loop.count) != 0  # TensorFlow does not concatenate nothing when it runs eagerly
+            if tf.get_static_value(loop.count) != 0  # eager concat fails for an empty TensorArray
         ]
         return tuple(tf.ensure_shape(tf.concat(some, 0), shape) for *some, shape in zip(*parts, shapes, strict=True))
 
     def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
         """
-        Compute what `part` returns for each chunk, `count` tensors [..., n], and return a function that reads it.
+        Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them.
 
         :raises TypeError: if the data are a dataset.
         """
@@ -160,7 +160,7 @@ class ChunkedData:
 
 
 def _writing(part: Part) -> Step:
-    """Write what `part` returns for each chunk to arrays."""
+    """Return the step that writes the results of `part` to arrays."""
 
     def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
         return tuple(array.write(number, value) for array, value in zip(arrays, part(chunk), strict=True))
@@ -174,12 +174,12 @@ def _array(dtype: tf.DType, count: Any, shape: Any) -> tf.TensorArray:
 
 
 def _any_rows(shape: tf.TensorShape) -> tf.TensorShape:
-    """The static shape of any number of rows, which TensorFlow needs if there are no chunks."""
+    """Return the static shape with any number of rows, which TensorFlow needs if there are no chunks."""
     return shape if shape.rank is None else tf.TensorShape([None]).concatenate(shape[1:])
 
 
 def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
-    """Concatenate the rows of a loop's chunks, which have one number of rows under XLA."""
+    """Concatenate the rows of a loop's chunks, which are of equal size under XLA."""
     if not in_xla():
         return tf.ensure_shape(array.concat(), _any_rows(shape))
     stack = array.stack()  # [chunks, n, ...]
@@ -188,9 +188,9 @@ def _joined(array: tf.TensorArray, shape: tf.TensorShape) -> tf.Tensor:
 
 class Chunks(tf.Module):
     """
-    A partition of N rows into blocks, visited some whole blocks at a time: a chunk.
+    A partition of N rows into blocks, visited in chunks of whole blocks.
 
-    Nothing that is computed from all chunks depends on the order of rows or blocks, or on how many rows a chunk has.
+    Results do not depend on the order of rows and blocks, nor on the chunk size.
     """
 
     def num_blocks(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -199,11 +199,11 @@ class Chunks(tf.Module):
 
     @abstractmethod
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
-        """Split X [N, D] and Y [N, P] into chunks, whose loops are divided among the devices if there are several."""
+        """Split X [N, D] and Y [N, P] into chunks, in one loop per device if there are several."""
 
 
 class AllRows(Chunks):
-    """Every row is a block, and all of them are one chunk, however many there are: nothing loops."""
+    """Every row is a block; all rows are one chunk, without a loop."""
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
@@ -224,14 +224,14 @@ class _Divided(Chunks):
 
     @abstractmethod
     def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Number of rows visited before a chunk, and up to its end, [] each; the latter may exceed N."""
+        """Number of rows visited before a chunk, and up to its end, [] each; the end may exceed N."""
 
     @abstractmethod
     def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
-        """Rows `begin` to `end` of `values` [N, ...], in the order in which they are visited: [n, ...]."""
+        """Rows `begin` to `end` of `values` [N, ...] in the order of visits, [n, ...]."""
 
     def _order(self, values: tf.Tensor) -> tf.Tensor:
-        """Return values in the order in which rows are visited, [N], in the order of the data."""
+        """Reorder values [N] from the order of visits to the order of the data."""
         return values
 
     @override
@@ -251,7 +251,7 @@ class _Divided(Chunks):
         return Chunk(tuple(map(take, data)), take)
 
     def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> Loop:
-        """The loop over chunks `first` to `stop` on a device, which gets their rows once."""
+        """Return the loop over chunks `first` to `stop` on a device, to which their rows are copied once."""
         before, end = (tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0) for number in (first, stop))
         shard = [self._visited(values, before, end) for values in data]
 
@@ -281,7 +281,7 @@ class SingleRows(_Divided):
         if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
             return AllRows().split(data)
         num_data = tf.shape(data[0])[0]
-        # XLA needs chunks of one shape in a loop: one loop over full chunks, one over the rest.
+        # XLA needs chunks of equal shape in a loop: one loop over full chunks, one over the rest.
         size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
         whole, rest = num_data // size, num_data % size
 
@@ -312,7 +312,7 @@ class Blocks(_Divided):
     """
     Blocks of any size, not necessarily of consecutive rows.
 
-    Blocks of one size share chunks, so that a chunk is a dense array [G, b, ...] and nothing is padded.
+    A chunk has blocks of one size, so that it is a dense array [G, b, ...] without padding.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class Blocks(_Divided):
         """
         :param rows: a permutation of 0..N-1, block after block.
         :param sizes: number of these rows in each block, [B].
-        :param chunk_size: number of rows that are computed together, or of one block if it is larger.
+        :param chunk_size: number of rows that are computed together; a larger block is one chunk.
         """
         super().__init__(devices)
         self._chunk_size = SingleRows(chunk_size).chunk_size
@@ -332,7 +332,7 @@ class Blocks(_Divided):
         self._rows, self._numbers, self._table, self.sizes = self._plan
 
     def _planned(self, rows: AnyNDArray, sizes: AnyNDArray) -> tuple[AnyNDArray, ...]:
-        """Rows and blocks in the order they are visited; per chunk (first row, first block, G, b); block sizes."""
+        """Rows and blocks in the order of visits; per chunk (first row, first block, G, b); block sizes."""
         blocks = np.argsort(sizes, kind="stable")  # [B]
         rank = np.argsort(blocks)
         rows = rows[np.argsort(np.repeat(rank, sizes), kind="stable")]  # [N]
@@ -346,7 +346,7 @@ class Blocks(_Divided):
         return rows, blocks, np.asarray(table), sizes
 
     def replan(self, rows: AnyNDArray, sizes: AnyNDArray) -> None:
-        """Assign a new partition, possibly of another number of rows; compiled functions see it."""
+        """Assign a new partition, possibly of a different number of rows; compiled functions use it."""
         for variable, values in zip(self._plan, self._planned(rows, sizes), strict=True):
             variable.assign(values)
 
@@ -398,8 +398,8 @@ def default_chunk_size(
     Return how many rows are computed together.
 
     :param device: the device of the data, as in a variable's ``device``.
-    :param num_rows: number of rows of each device, if several are to get some.
-    :param on_cpu: the result if the device is no GPU.
+    :param num_rows: number of rows per device, if there are several.
+    :param on_cpu: the result if the device is not a GPU.
     """
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
     return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number) if is_gpu else on_cpu))

@@ -1,8 +1,8 @@
 """Covariances of the inducing variables with each other and with rows of data.
 
-GPflow's isotropic kernels at inducing points, and their sums and products, are computed here, with the quantities that
-all rows share computed once, and with hand-written derivatives. Other kernels at inducing points are computed by
-`kernel_matrix`. Both stay accurate far from the origin. Everything else is left to GPflow.
+GPflow's isotropic kernels at inducing points, and their sums and products, are computed here, with hand-written
+derivatives; quantities that all rows share are computed once. Other kernels at inducing points are computed by
+`kernel_matrix`. Both are accurate far from the origin. GPflow computes everything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from .stationary_kernels import FEW_INPUTS, PROFILES, REDUCTIONS, Profile, kerne
 
 def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> list[tuple[InducingVariables, Kernel]]:
     """
-    The inducing variable and the kernel of each latent function, or one pair of them that all share.
+    Return one (inducing variable, kernel) pair per latent function, or a single shared pair.
 
     :raises ValueError: if the latent functions are not independent, or do not match in number.
     """
@@ -77,7 +77,7 @@ class _Combination:
         return self._combined("Kff", X, inputs)
 
     def _combined(self, name: str, X: tf.Tensor, inputs: Sequence[tf.Tensor], **options: Any) -> tf.Tensor:
-        """The covariances `name` of all parts, each with its own of the common inputs."""
+        """Combine the covariances `name` of all parts, each with its part of the inputs."""
         rest = iter(inputs)
         own = [[next(rest) for _ in part.inputs] for part in self._parts]
         return self._reduction(
@@ -87,15 +87,14 @@ class _Combination:
 
 class Prior(_Combination):
     """
-    Covariances under the prior, of one latent function or of several, from one reading of the parameters.
+    Prior covariances of one or several latent functions; the parameters are read once.
 
-    Their common tensors are in `inputs`, so that covariances with rows can be differentiated in them:
+    Tensors that all rows share are in `inputs`, so that covariances with rows can be differentiated in them:
 
     - ``Kuf(X, *inputs, dtype=None)``: of the inducing variables with rows X [n, D], [M, n] or [C, M, n], in any
       precision (distances are always computed in the precision of X);
     - ``variances(X, *inputs)``: of rows X [n, D], [n] or [C, n];
-    - ``Kff(X, *inputs)``: of rows X [..., n, D], centered as the inducing variables are: [..., n, n], of separate
-      latent functions [..., C, n, n].
+    - ``Kff(X, *inputs)``: of rows X [..., n, D], [..., n, n], or [..., C, n, n] for separate latent functions.
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
@@ -107,7 +106,7 @@ class Prior(_Combination):
 
     @override
     def Kuu(self, jitter: float = 0.0) -> tf.Tensor:
-        """Covariance of the inducing variables, with `jitter` on its diagonal, [M, M] or [C, M, M]."""
+        """Compute the covariance of the inducing variables plus `jitter` I, [M, M] or [C, M, M]."""
         return self._reduction([part.Kuu(jitter) for part in self._parts])
 
     @override
@@ -153,24 +152,24 @@ class _PointCovariances(_GPflowCovariances):
 
     @override
     def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
-        Z = tf.convert_to_tensor(self._inducing_variable.Z)  # read here: it is no input
+        Z = tf.convert_to_tensor(self._inducing_variable.Z)  # read here: it is not among the inputs
         return tf.cast(kernel_matrix(self._kernel, Z, _as_wide(X, Z)), dtype or X.dtype)
 
 
 class _Stationary(_PointCovariances):
     """
-    Covariances of a stationary kernel with a profile, for inputs moved so that the center of Z is at the origin.
+    Covariances of a stationary kernel with a profile, for inputs centered at the mean of Z.
 
     In units of lengthscales t = offset + slope |z - x|^2 is one product of [-2 slope z, offset + slope |z|^2, slope]
-    with [x, 1, |x|^2], so that the profile is all that remains to be done elementwise. The product cancels if x is near
-    z and both are far from the origin, so that it is in double precision also if the profile is not: a rounded t
-    changes exp(t) by eps |t| exp(t).
+    with [x, 1, |x|^2]; only the profile is elementwise. The product cancels if x is near z and both are far from the
+    origin. It is therefore in double precision even if the profile is not: a rounded t changes exp(t) by
+    eps |t| exp(t).
     """
 
     def __init__(self, inducing_variable: InducingPoints, kernel: Any, profile: Profile):
         super().__init__(inducing_variable, kernel)
         self._profile = profile
-        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # nothing depends on the origin's place
+        self._center = tf.stop_gradient(tf.reduce_mean(self._Z, axis=0))  # the kernel is translation invariant
         lengthscales = tf.broadcast_to(kernel.lengthscales, [num_active(kernel, self._Z.shape[-1])])
         variance, *others = (tf.convert_to_tensor(getattr(kernel, name)) for name in ("variance", *profile.parameters))
         log_variance = tf.math.log(variance)
@@ -248,7 +247,7 @@ def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
 
 
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
-    """Return X, or raise an error if it has not as many columns as Z: one column would be broadcast."""
+    """Return X; raise an error unless it has as many columns as Z (a single column would broadcast)."""
     if X.shape[-1] not in (None, Z.shape[-1]):
         raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
@@ -269,7 +268,7 @@ def _exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, log_
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
         G = bar * K
         difference = z - x
-        slope = G * difference  # times weight the derivative in x, and that in -z
+        slope = G * difference  # times weight, the derivatives in x and -z
         lengthscale_bar = tf.reduce_sum(slope * difference) * weight / lengthscale
         z_bar, x_bar = tf.reduce_sum(slope, axis=-1), tf.reduce_sum(slope, axis=-2)
         return -weight * z_bar, weight * x_bar, lengthscale_bar, tf.reduce_sum(G)
@@ -303,7 +302,7 @@ def _covariance(
             left_bar = factor * tf.matmul(G, right)
             of_x_bar, _, _ = tf.split(left_bar, parts, axis=-1)
             twice_square_bar = 2.0 * tf.matmul(G, factor * of_square, transpose_a=True)  # [..., n, 1]
-            # Nothing asks for the derivative in rows of data, whose product is then not computed.
+            # Unused for rows of data: the graph then prunes this product.
             x_bar = tf.matmul(G, factor * of_x, transpose_a=True) + x * twice_square_bar
             xx_bar = _rows_summed(of_x * of_x_bar) + _rows_summed(tf.square(x) * twice_square_bar)
             return left_bar, x_bar / lengthscales, -xx_bar / lengthscales, *rest_bar
@@ -324,22 +323,22 @@ def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _part(inducing_variable: InducingVariables, kernel: Kernel) -> Any:
-    """Covariances of one latent function; subclasses of GPflow's classes may have a covariance of their own."""
+    """Return the covariances of one latent function; subclasses of GPflow's classes may override the covariance."""
     points, kind = InducingPoints, type(kernel)
     is_default = Kuu.dispatch(points, kind) is Kuu.dispatch(points, Kernel)
     is_default &= Kuf.dispatch(points, kind, tf.Tensor) is Kuf.dispatch(points, Kernel, tf.Tensor)
     if type(inducing_variable) is not points or not is_default:
         return _GPflowCovariances(inducing_variable, kernel)
-    # A squared exponential has no root, which would amplify errors of small distances.
+    # The squared exponential takes no root, which would amplify errors of small distances.
     return _at_points(inducing_variable, kernel, few_inputs=1 if type(kernel) is SquaredExponential else FEW_INPUTS)
 
 
 def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) -> Any:
-    """Covariances of a kernel, or of a part of one; from differences of up to `few_inputs` inputs."""
+    """Return the covariances of a kernel or a part of it, from differences if it uses up to `few_inputs` inputs."""
     if type(kernel) in REDUCTIONS:
         parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
         return _Combination(REDUCTIONS[type(kernel)], parts)
-    profile = PROFILES.get(type(kernel))  # a subclass may have a covariance of its own
+    profile = PROFILES.get(type(kernel))  # not for subclasses, which may override the covariance
     count = 0 if profile is None else num_active(kernel, inducing_variable.Z.shape[-1])
     if profile is not None and count > few_inputs:
         return _Stationary(inducing_variable, kernel, profile)
@@ -347,12 +346,12 @@ def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) 
     return (_SquaredExponentialOfOne if is_single else _PointCovariances)(inducing_variable, kernel)
 
 
-_SAFETY = 100.0  # of the bound on rounding errors in `with_checked_variance`, which an estimate may fall short of
+_SAFETY = 100.0  # safety factor in `with_checked_variance`: the condition number is underestimated
 
 
 def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """
-    Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf. Rounding below 0 is cut off.
+    Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0.
 
     :raises tf.errors.InvalidArgumentError: as :func:`with_checked_variance` does.
     """

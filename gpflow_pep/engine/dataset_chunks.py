@@ -1,4 +1,4 @@
-"""Rows of a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
+"""Rows streamed from a tf.data.Dataset, read again in every pass, so that memory does not limit their number."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -38,7 +38,7 @@ class PassSummary(NamedTuple):
 
 class DatasetRows(Chunks):
     """
-    Every row is a block of its own; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
+    Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
     The dataset is read once here, to count and check its rows, and again in every pass over the chunks. A checksum of
     all values, in their order, shows whether a pass has read the rows of the first pass.
@@ -68,7 +68,7 @@ class DatasetRows(Chunks):
 
     def check(self) -> None:
         """
-        Read the dataset once more.
+        Read the dataset again.
 
         :raises ValueError: if its rows differ from the first pass.
         """
@@ -85,7 +85,7 @@ class DatasetRows(Chunks):
 
     @override
     def split(self, data: Sequence[tf.Tensor] = ()) -> ChunkedData:
-        """Read the dataset in chunks, by this as the only loop; `data` is not used."""
+        """Return the chunks, with this object as the only loop; `data` is not used."""
         return ChunkedData([self])
 
     def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -118,8 +118,7 @@ class DatasetRows(Chunks):
         """
         Return the summary of a pass, and the total of all steps.
 
-        The loop belongs to the graph, in place of functions of the dataset: these run on the CPU whatever the device,
-        and TensorFlow prepares them anew in every pass.
+        Uses a loop in the graph, not `Dataset.reduce`, which runs on the CPU and is prepared again in every pass.
         """
         refuse_xla("a model of a tf.data.Dataset, which is read while the function runs")
         batches = iter(self._batches)
@@ -145,7 +144,7 @@ class DatasetRows(Chunks):
 
 
 def _iterators_made() -> list[tf.Operation]:
-    """The operations of this graph after which iterators can be read."""
+    """List the operations of this graph after which iterators can be read."""
     if tf.executing_eagerly():
         return []
     return [each for each in tf.compat.v1.get_default_graph().get_operations() if each.type == "MakeIterator"]
@@ -153,9 +152,9 @@ def _iterators_made() -> list[tf.Operation]:
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """
-    Pairs of a batch (number of its first row, X, Y) and its summary.
+    Return pairs of a batch (index of its first row, X, Y) and its summary.
 
-    Batches hold 0 for values that are not finite, and as many rows of X as of Y: the summary locates the error,
+    Non-finite values are replaced by 0, and X and Y are cut to the same number of rows: the summary locates the error,
     and nothing else fails before it is read.
     """
     dtype = default_float()
@@ -182,7 +181,7 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
     batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(
         summarized,
         num_parallel_calls=CHUNKS_IN_FLIGHT,
-        deterministic=True,  # whatever the options of the dataset
+        deterministic=True,  # for any options of the dataset
     )
     return batches.with_options(options)
 

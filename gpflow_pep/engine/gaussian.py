@@ -1,4 +1,4 @@
-"""Sums over Gaussian sites, (L, A, c): all that the posterior, its predictions and a later site need of the data."""
+"""Sums (L, A, c) over Gaussian sites: sufficient statistics for posterior, predictions and the old posterior's site."""
 
 from typing import Any, NamedTuple
 
@@ -43,8 +43,8 @@ class SiteSums(NamedTuple):
     """
     The sums over all Gaussian sites exp(h w - τ w²/2) on w = V'v, V = L^-1 Kuf, u = L v, Kuu = L L'.
 
-    Outputs that share q's covariance have one A and a column of c each, [M, M] and [M, P]; C latent functions that do
-    not have one each, [C, M, M] and [C, M, 1], and may share L.
+    If outputs share q's covariance, A is [M, M] and c [M, P]; for C separate latent functions they are [C, M, M] and
+    [C, M, 1], and L may be shared.
     """
 
     L: tf.Tensor  # Cholesky factor of Kuu, [M, M] or [C, M, M]
@@ -52,11 +52,11 @@ class SiteSums(NamedTuple):
     c: tf.Tensor  # V h, [..., M, P]
 
     def plus(self, A: tf.Tensor, c: tf.Tensor) -> "SiteSums":
-        """The sums with more sites on the same inducing variables."""
+        """Add sites on the same inducing variables."""
         return self._replace(A=self.A + A, c=self.c + c)
 
     def with_old(self, old: OldPosteriorSite | None) -> "SiteSums":
-        """The sums with the site of an old posterior, if there is one."""
+        """Add the site of an old posterior, if there is one."""
         return self if old is None else self.plus(old.A, old.c)
 
     def is_proper(self) -> tf.Tensor:
@@ -78,7 +78,7 @@ class SiteSums(NamedTuple):
 
 def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
-    The Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
+    Compute the Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
 

@@ -2,8 +2,8 @@
 
     q_old(a)/p_old(a) = exp(-a'Λa/2 + η'a + log_normalizer),    Λ = R R' = L^-T A L^-1,  η = L^-T c,
 
-from the sums A, c and the Cholesky factor L of the model that saw the data: no covariance of it is inverted. A stream
-that has seen nothing has no old inducing variables.
+from the sums A, c and the Cholesky factor L of the model at the time of absorption, without inverting a covariance. A
+new stream has no old inducing variables.
 """
 
 from typing import Any, NamedTuple
@@ -35,13 +35,13 @@ class AbsorbedPosterior(NamedTuple):
 
 
 class OldPosterior(tf.Module):
-    """The old posterior in variables: compiled functions see it change, whatever the number of old points."""
+    """The old posterior in variables, so that compiled functions use new values, for any number of old points."""
 
     def __init__(self, shape: list[int], leading: list[int], num_outputs: int, dtype: tf.DType):
         """
         Start without old points.
 
-        :param shape: K, M and D of the inducing points that the stream starts with; K, 1 or C, and D stay.
+        :param shape: K, M and D of the stream's first inducing points; K (1 or C) and D are fixed.
         :param leading: [] if outputs share q's covariance, or [C].
         :param num_outputs: P, columns of η.
         """
@@ -87,9 +87,9 @@ class OldPosterior(tf.Module):
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
         """
-        Replace it.
+        Assign new values.
 
-        :param num_inducing: M of the model from now on: functions compiled for another number raise an error.
+        :param num_inducing: the model's new M; functions compiled for a different M raise an error.
         """
         for variable, value in zip((*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
             variable.assign(value)
@@ -98,7 +98,7 @@ class OldPosterior(tf.Module):
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, alpha: tf.Tensor, jitter: float
     ) -> OldPosteriorSite:
         """
-        The site under the present hyperparameters, for the power alpha; differentiable (their eq. 140).
+        Compute the site at the current hyperparameters, for the power alpha; differentiable (their eq. 140).
 
             A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
@@ -119,7 +119,7 @@ class OldPosterior(tf.Module):
         jitter: float,
     ) -> tf.Tensor:
         """
-        E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
+        Compute E[log q_old(a)/p_old(a)] under q(v) = N(mean [C, M], root root' [C, M, M]), []; differentiable.
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
@@ -156,14 +156,14 @@ def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) ->
     """
     V = L^-1 Kba and Q = Kaa - V'V.
 
-    The jitter belongs to the inducing variables: an old and a new one at the same point are the same, with a column of
-    L' in V and nothing left to Q. There the values are put in, so that they are exact whatever the conditioning of Kuu;
-    the derivatives belong to the solve, since a new point may move away from the old one.
+    The jitter belongs to the inducing variables: an old and a new inducing variable at the same point are equal, with a
+    column of L' in V and zeros in Q. At coinciding points V and Q are set to these exact values, for any conditioning
+    of Kuu; gradients go through the solve, since a new point may move away from the old point.
     """
 
     @tf.custom_gradient
     def values(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor) -> Any:
-        left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 where an old point is a new one
+        left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 for an old point that is also a new point
         V = tf.matmul(L, same, transpose_a=True) + tf.linalg.triangular_solve(L, Kba) * left[..., None, :]
         Q = (Kaa - tf.matmul(V, V, transpose_a=True)) * left[..., None, :] * left[..., :, None]
 
@@ -233,7 +233,7 @@ def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
         return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)  # [m, n]
 
     def occurrence(X: tf.Tensor) -> tf.Tensor:
-        """Count the points equal to each one, up to this one, [n]; in floating point, which every device adds up."""
+        """Count the earlier points equal to each point, with itself, [n]; in floating point, for every device."""
         return tf.reduce_sum(tf.linalg.band_part(tf.cast(equal(X, X), X.dtype), -1, 0), axis=-1)
 
     return tf.cast(equal(Z, Z_old) & tf.equal(occurrence(Z)[:, None], occurrence(Z_old)), Z.dtype)

@@ -1,7 +1,7 @@
 """The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
 
-Below a threshold on k X a power series is summed, above it the closed form is evaluated. At the threshold the first
-neglected term of the series is as large as the cancellation in the closed form.
+Below a threshold on k X a power series is used, above it the closed form. At the threshold the first neglected term of
+the series is as large as the cancellation error of the closed form.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ import tensorflow as tf
 from ..maths.linalg import cholesky, inverse_of_product
 from ..runtime.custom_gradients import once_differentiable
 
-_SERIES_BELOW = 1e-3
-_MATRIX_SLOPE_SERIES_BELOW = 5e-3
-_FACTORED_SERIES_BELOW = 1e-5  # the next term is its square, the rounding error of the logarithm is 1e-16 over it
+_SERIES_BELOW = 1e-3  # of k X: slope of the scalar penalty (five terms) and value for matrices (four terms)
+_MATRIX_SLOPE_SERIES_BELOW = 5e-3  # of k X: larger, since the closed form of the slope for matrices cancels twice
+_FACTORED_SERIES_BELOW = 1e-5  # the next term is its square; the rounding error of the logarithm is 1e-16 over it
 _LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
 ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
@@ -33,16 +33,17 @@ def scale_terms(
     sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> tf.Tensor:
     """
-    Compute the term of the structured conditional q(f|u), of covariance m D, in the evidence of T-PEP, for each f, [].
+    Compute the term of the structured conditional q(f|u), with covariance m D, in the evidence of T-PEP, [].
 
         Σ_n { log m - log(1 + α_n (m - 1))/α_n } / 2
 
-    whatever the likelihood (Bui and Titsias 2025, app., eqs 38 to 41): it is the power-EP term of p(f|u)/q(f|u).
+    per latent function, for any likelihood (Bui and Titsias 2025, app., eqs 38 to 41): the power-EP term of
+    p(f|u)/q(f|u).
 
     :param power: α of all rows [], or one for each row or block of this worker, [B].
     :param scale: m, [].
-    :param count: how many rows have each power, of all workers if there is one power.
-    :param sum_over_workers: adds up sums of the workers.
+    :param count: number of rows per power; rows of all workers if there is one power.
+    :param sum_over_workers: adds up the workers' sums.
     """
 
     @tf.custom_gradient
@@ -103,7 +104,7 @@ def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor
     """
     Compute log det(I + power X) / power, [...], of symmetric X [..., b, b] from a factor; the trace if power is 0.
 
-    Good to 1e-10 relative, with two terms of the series.
+    The relative accuracy is 1e-10, with two terms of the series.
 
     :param factor: of I + power X.
     :param trace: tr X, [...].

@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """A source of rows for the engine. For the same chunk it must return the same rows at every call."""
+    """A source of rows for the engine; for the same chunk it must return the same rows in every call."""
 
     inputs: tuple[tf.Tensor, ...]  # Differentiated tensors that rows depend on, other than variables which they read
     variables: tuple[tf.Variable, ...]  # Read by the rows; also differentiated if not trainable, if a tape watches them
@@ -35,7 +35,7 @@ class RowSource(Protocol):
     only_chunk: Chunk | None  # The single chunk of all rows; None if there may be more
 
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Sum the results of `part` for each chunk, tensors of the shapes of `zero`."""
+        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
 
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
         """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
@@ -56,9 +56,9 @@ class RegressionRows(RowSource):
         workers: Workers | None = None,
     ):
         """
-        :param data: X [N, D] and Y [N, P]; nothing if the chunks are batches of a dataset.
+        :param data: X [N, D] and Y [N, P]; empty if the chunks are batches of a dataset.
         :param noise_factor: multiplies the likelihood's variance, []; differentiable.
-        :param workers: the workers that have the other rows; sums are over all workers' rows.
+        :param workers: the workers among which the rows are divided; sums are over all of them.
         """
         data = tuple(map(tf.convert_to_tensor, data))
         self.chunked, self._all_workers = chunks.split(data), workers or ONE_PROCESS
@@ -114,6 +114,6 @@ def watched(
 
 
 def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
-    """The variables of all parts, each once, that can be differentiated; parts may share some."""
+    """List the differentiable variables of all parts, without duplicates."""
     variables = {variable.ref(): variable for part in parts for variable in part.variables}
     return tuple(variable for variable in variables.values() if variable.dtype.is_floating)

@@ -1,7 +1,7 @@
 """The Gaussian sites of the collapsed methods: their rules, and the sites of single rows (B = N).
 
-Notation, n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
-x = d/s. A trailing _bar is the derivative of the objective with respect to that quantity.
+Notation for n rows in a chunk: V = L^-1 Kuf [..., M, n], d = diag(Kff - V'V) [..., n], v = s + noise m d, w = 1/v,
+x = d/s. A trailing _bar denotes the derivative of the objective with respect to a quantity.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from .rows import Rows
 
 class Powers(NamedTuple):
     """
-    The parameters that distinguish the collapsed methods: three numbers, each [] or one per block [B].
+    The three parameters that distinguish the collapsed methods, each [] or [B] (one per block).
 
     With d the prior variance of f given u, s the noise and m the scale of the structured conditional (M = m I):
 
@@ -68,9 +68,9 @@ class ChunkAdjoint(NamedTuple):
 
 class LeaveOneOutTerms(NamedTuple):
     """
-    The contribution of each row of a chunk to the sums, to be removed when the row is left out.
+    The contribution of each row of a chunk to the sums.
 
-    Without the row, A is less by e e'/v and c by e r/v.
+    Leaving the row out subtracts e e'/v from A and e r/v from c.
     """
 
     V: tf.Tensor  # L^-1 Kuf, [M, n]
@@ -82,9 +82,9 @@ class LeaveOneOutTerms(NamedTuple):
 
 class SiteAlgebra:
     """
-    The algebra of one kind of site, chunk by chunk: sums, and their adjoints.
+    The algebra of one kind of site, chunk by chunk: sums and their adjoints.
 
-    The sites of single rows need their noise v only, and a penalty if there is one.
+    Sites of single rows define their noise v only, and a penalty if there is one.
     """
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
@@ -126,17 +126,17 @@ class SiteAlgebra:
 
     def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute the derivative in Kff from the derivative in D, and V times it [..., M, n]."""
-        D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is cut off at 0
+        D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is clipped at 0
         return D_bar, V * D_bar[..., None, :]
 
     def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        """Compute the contribution of each single row of a chunk, to be left out alone."""
+        """Compute the contribution of each row of a chunk, for leaving out one row at a time."""
         V, D = self.given_u(L, rows)
         return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
 
 
 def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
-    """The sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P], and a penalty."""
+    """Compute the sums of rows with V [..., M, n], precisions w [..., n] and residuals r [..., n, P]."""
     wr = w[..., None] * r
     return RowSums(
         A=weighted_gram(V, w),
@@ -159,7 +159,7 @@ def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
 
 
 class IndependentSites(SiteAlgebra):
-    """One site a row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
+    """One site per row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
 
     @override
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
@@ -199,7 +199,7 @@ class IndependentSites(SiteAlgebra):
 
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
-    """A value for each latent function, [...], with trailing dimensions; a single value [] broadcasts as it is."""
+    """Add trailing dimensions to values [...] of the latent functions; a single value [] is unchanged."""
     return value if value.shape.rank == 0 else tf.reshape(value, tf.concat([tf.shape(value), [1] * count], 0))
 
 
@@ -211,15 +211,15 @@ class LinearAdjoint(NamedTuple):
 
         L^-T (S V + c_bar r') diag(w),
 
-    and V diag(d_bar) V' is a multiple of A. In a chunk, that takes one product only, of H = L^-T S L^-1 and Kuf, if
-    Kuu is well-conditioned: its rounding error grows with the condition number of Kuu and with the precision of the
-    sites. Otherwise V = L^-1 Kuf is solved for. In single precision its product with P = L^-T S follows, whose error
-    grows with the roots of these; in double precision that with S and another solve, as S V and c_bar r' nearly cancel
-    before it.
+    and V diag(d_bar) V' is a multiple of A. If Kuu is well-conditioned, a chunk takes a single product, of
+    H = L^-T S L^-1 and Kuf, whose rounding error grows with the condition number of Kuu and the precision of the sites.
+    Otherwise V = L^-1 Kuf is solved for. In single precision it is multiplied by P = L^-T S, whose error grows with the
+    square roots of both; in double precision it is multiplied by S and another solve follows, since S V and c_bar r'
+    nearly cancel before it.
     """
 
-    by_one_product: tf.Tensor  # Whether H is used, []
-    solves_last: tf.Tensor  # Whether S is used, []
+    by_one_product: tf.Tensor  # True if H is used, []
+    solves_last: tf.Tensor  # True if S is used, []
     L: tf.Tensor
     left: tf.Tensor  # H, P or S, [..., M, M]
     c: tf.Tensor  # L^-T c_bar, but c_bar with S, [..., M, P]
@@ -259,7 +259,7 @@ class LinearAdjoint(NamedTuple):
         return self.trace[..., None] * A
 
     def of_rows(self, rows: Rows) -> Rows:
-        """Derivatives with respect to a chunk's rows."""
+        """Compute the derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]
         r = rows.residual  # [..., n, P]
         # [..., M, n]

@@ -1,7 +1,7 @@
 """Kernel matrices that are accurate far from the origin, and profiles of isotropic kernels with their derivatives.
 
-Stationary kernels are computed from differences x - z, sums and products part by part; others are left to GPflow.
-A profile is the kernel as a function of a multiple of the squared distance.
+Stationary kernels are computed from differences x - z, sums and products part by part; GPflow computes all other
+kernels. A profile is the kernel as a function of a multiple of the squared distance.
 
 With r the distance in lengthscales and s a multiple of it:
 
@@ -39,8 +39,8 @@ from gpflow.utilities.ops import difference_matrix
 
 from ..runtime.checks import asserted
 
-FEW_INPUTS = 3  # so many differences take no longer than the rest of a kernel
-ACCURACY = 0.375  # eps^this is the error that a squared distance may have: 1e-6 in double precision
+FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
+ACCURACY = 0.375  # a squared distance may have the error eps^this: 1e-6 in double precision
 _PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     Sum: tf.add_n,
@@ -50,7 +50,7 @@ REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
 
 def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
     """
-    Covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
+    Compute covariances of rows X [..., n, D] with themselves, [..., n, n], or of X [m, D] with X2 [n, D], [m, n].
 
     :raises tf.errors.InvalidArgumentError: if rows of X are too many lengthscales apart; see :func:`within_reach`.
     """
@@ -67,7 +67,7 @@ def num_active(kernel: Kernel, num_inputs: int) -> int:
     """
     Count the inputs that a kernel uses.
 
-    :raises ValueError: if it has other active_dims.
+    :raises ValueError: if active_dims are not columns of X.
     """
     try:
         return len(np.arange(num_inputs)[kernel.active_dims])
@@ -78,10 +78,10 @@ def num_active(kernel: Kernel, num_inputs: int) -> int:
 
 def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Tensor:
     """
-    Return `value` if |x|² - 2x'z + |z|² is accurate at all inputs of scaled, centered norms |z|², `squares`.
+    Return `value` if |x|² - 2x'z + |z|² is accurate for inputs with scaled, centered squared norms |z|², `squares`.
 
-    Its rounding error, some eps |z|² of a near pair (an x far from all z has no near pair), must be below
-    eps^accuracy. An optimizer may pass lengthscales that are far too short, so that only plain errors are refused.
+    Its rounding error, about eps |z|² for a near pair (an x far from all z has no near pair), must be below
+    eps^accuracy. An optimizer may try lengthscales that are far too short, so that only clear errors are rejected.
 
     :raises tf.errors.InvalidArgumentError: otherwise.
     """
@@ -98,7 +98,7 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
 
 
 def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
-    """Return whether the kernel overrides nothing but the function of the distance or difference."""
+    """Return whether the kernel overrides only the function of the distance or difference."""
     kind = type(kernel)
     return isinstance(kernel, base) and all(getattr(kind, name, None) is getattr(base, name, None) for name in _PLAIN)
 
@@ -106,17 +106,17 @@ def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
         return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
-    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # nothing depends on the origin's place
+    center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # the kernel is translation invariant
     X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
-    # A distance that is not quite 0 changes a kernel without a slope there, as Matern 1/2, by its root.
+    # A rounded distance slightly above 0 changes a kernel with a kink at 0, such as Matern 1/2, by its square root.
     return tf.linalg.set_diag(kernel.K(X), kernel.K_r2(tf.zeros_like(X[..., 0])))
 
 
 def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> tf.Tensor:
-    """|(x - z) / lengthscales|², [..., m, n], each difference taken before anything is rounded."""
+    """Compute |(x - z) / lengthscales|², [..., m, n], from differences of the unrounded inputs."""
     weights = tf.broadcast_to(tf.math.reciprocal(tf.square(lengthscales)), X.shape[-1:])
     terms = [
         weight * tf.math.squared_difference(x[..., :, None], x2[..., None, :])
@@ -125,8 +125,8 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
 
 
-_EXPONENT_ACCURACY = 0.2  # eps^this is the error that an exponent may have: 1e-3 in double precision
-_LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it nothing has a slope, and no root is infinitely steep
+_EXPONENT_ACCURACY = 0.2  # an exponent may have the error eps^this: 1e-3 in double precision
+_LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it the slope is 0, so that no root is infinitely steep
 
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
@@ -144,7 +144,7 @@ class Profile(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """eps^this is the error that t may have."""
+        """Exponent p of the error eps^p that t may have."""
         return _EXPONENT_ACCURACY if self.is_exponent else ACCURACY
 
 

@@ -4,8 +4,8 @@ With the undamped update f of the sites x, and the last K secants Δx and Δf,
 
     γ = argmin |f - ΔF γ|,    x + β f - (ΔX + β ΔF) γ
 
-(Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, and a fraction β of the remainder f - ΔF γ, which
-is f without secants. β adapts. Norms are of normalized changes (:meth:`.sweep.Iterate.normalized`).
+(Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, plus a fraction β of the remainder f - ΔF γ, which
+is f if there are no secants. β is adaptive. Norms are of normalized changes (:meth:`.sweep.Iterate.normalized`).
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ import tensorflow as tf
 from ..runtime.distribution import Workers
 from .sweep import Iterate, choose
 
-_DEPTHS = {20_000: 15, 100_000: 5}  # secants remembered for at most so many sites; 1 for more: memory grows with both
+_DEPTHS = {20_000: 15, 100_000: 5}  # stored secants for up to this many sites, otherwise 1: memory grows with both
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
-_LEAST_DAMPED = 0.02  # of the damping; oscillation does not make the fraction of an update smaller than this
+_LEAST_DAMPED = 0.02  # of the damping: oscillation does not reduce the fraction of an update below this
 _RIDGE = 1e-12  # relative to the largest secant, and at least 10 times the rounding error
 
 
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Secants(NamedTuple):
-    """Ring buffer of the last K secants, and a scratch slot for rejected ones."""
+    """Ring buffer of the last K secants, and a scratch slot for rejected secants."""
 
     steps: tf.Tensor  # Δx, [K + 1, N, 2, C]
     changes: tf.Tensor  # Δf, [K + 1, N, 2, C]
@@ -54,7 +54,7 @@ class Secants(NamedTuple):
         return int(self.steps.shape[0]) - 1
 
     def updated(self, step: tf.Tensor, change: tf.Tensor, *, add: tf.Tensor, forget: tf.Tensor) -> "Secants":
-        """Remember one more secant in place of the oldest if `add`; forget all if `forget`."""
+        """Replace the oldest secant if `add`; drop all if `forget`."""
         slot = tf.where(add, self.count % self.depth, self.depth)[None, None]
 
         def put(ring: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
@@ -70,9 +70,9 @@ class Secants(NamedTuple):
         sum_over_workers: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     ) -> Step:
         """
-        Return the step to the fixed point from the sites of this undamped update.
+        Return the step to the fixed point, given the undamped update at the current sites.
 
-        :param sum_over_workers: adds up sums of the workers.
+        :param sum_over_workers: adds up the workers' sums.
         """
         count = tf.minimum(self.count, self.depth)
         steps, changes = self.steps[:count], self.changes[:count]
@@ -104,20 +104,20 @@ class Anderson(NamedTuple):
 
     @classmethod
     def start(cls, sites: tf.Tensor, fraction: tf.Tensor, damping: tf.Tensor, num_sites: int) -> "Anderson":
-        """Start without secants; for a given fraction, within the limits of the damping."""
+        """Start without secants, with the given fraction clipped to the limits of the damping."""
         depth = next((depth for most, depth in _DEPTHS.items() if num_sites <= most), 1)
         fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * damping, damping)
         return cls(Secants.none(depth, sites), fraction, tf.constant(False), tf.constant(True))
 
     def is_far(self, last: Iterate, evaluated: Iterate) -> tf.Tensor:
-        """Return whether the change is too large, or has grown too much, for the secants to be of use."""
+        """Return whether the change is too large, or has grown too much, for the secants to be useful."""
         limit = tf.minimum(tf.constant(_FORGET_ABOVE, last.change.dtype), _FORGET_GROWTH * last.change)
         return evaluated.change > limit
 
     def after(self, workers: Workers, last: Iterate, iterate: Iterate, largest: tf.Tensor) -> "Anderson":
         """
-        Adapt the fraction after an accepted sweep. It is halved if an update undid much of the one before, or made the
-        remaining change larger (twice as large, if both went the same way), and otherwise grows by a fifth.
+        Adapt the fraction after an accepted sweep. It is halved if the update reversed much of the previous update, or
+        increased the change (more than doubled it, if both point in the same direction); otherwise it grows by a fifth.
         """
         before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
         norms = workers.norm(before) * workers.norm(now)
@@ -130,6 +130,6 @@ class Anderson(NamedTuple):
         return self._replace(fraction=fraction, is_plain=tf.equal(self.secants.count, 0))
 
     def rejected(self, is_valid: tf.Tensor) -> "Anderson":
-        """Go on with a plain update instead of an accelerated one, then with a smaller fraction."""
+        """Continue with a plain update instead of an accelerated one, then with a smaller fraction."""
         fraction = tf.where(self.is_plain & is_valid, 0.5 * self.fraction, self.fraction)
         return self._replace(fraction=fraction, follows=tf.constant(False), is_plain=tf.constant(True))

@@ -2,13 +2,13 @@
 
     log Z = c'B^-1 c/2 - log|B|/2 + Σ_n row_terms(n),        B = I + V diag(τ) V',  c = V h
 
-plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). If the sites match
-their tilted distributions the energy is stationary in the sites and in the marginals of q (app. G), so that its
-derivatives equal the derivatives of
+plus, in streams, the old posterior's parts of B and c and its terms (JMLR 18(104), eq. 38). If the sites match their
+tilted distributions, the energy is stationary in the sites and in the marginals of q (app. G). Its derivatives then
+equal the derivatives of
 
     Σ_n { h μ - τ (s + μ²)/2 + log Z(m, v)/α },      s = V'B^-1 V,  μ = V'b,
 
-with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the likelihood. At α = 0 they are the
+with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the likelihood. At α = 0 they equal the
 derivatives of SVGP's bound at q.
 """
 
@@ -44,7 +44,7 @@ def energy_derivatives(
     likelihood_variables: Sequence[tf.Variable],
 ) -> list[tf.Tensor]:
     """
-    Compute the derivatives of the energy at converged sites, one for each of the problem's variables.
+    Compute the derivatives of the energy at converged sites in the problem's variables.
 
     With P = B^-1 and b = B^-1 c, the derivatives in V, d and m(x) of a row are
 
@@ -54,7 +54,7 @@ def energy_derivatives(
 
     :param tape: the tape that recorded how the problem was made.
     :param iterate: the converged sites.
-    :param likelihood_variables: the subset that belongs to the likelihood.
+    :param likelihood_variables: the subset of the problem's variables that belongs to the likelihood.
     """
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
@@ -109,8 +109,9 @@ def _shared(values: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
 
 def leave_one_out(problem: Problem, sites: tf.Tensor, q: InducingPosterior) -> tf.Tensor:
     """
-    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N]: cavities that
-    remove a whole site, for any alpha.
+    Compute log ∫ q_-n(f_n) p(y_n|f_n) df_n of every row, summed over latent functions, [N].
+
+    The cavities remove a whole site, for any alpha.
 
     :param sites: [N, 2, C].
     :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
@@ -132,15 +133,15 @@ def minibatch_objective(
     problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return a surrogate whose gradient estimates the gradient of the energy, []. Its value has no meaning.
+    Return a surrogate whose gradient estimates the gradient of the energy, []. Its value is not meaningful.
 
     Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
     distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is
     improper, the marginal replaces it.
 
     :param batch: the minibatch, in one chunk.
-    :param site: the sites of its rows.
-    :param q: held fixed.
+    :param site: the sites of the minibatch.
+    :param q: the posterior, held fixed.
     """
     chunk: Any = batch.chunked.only_chunk
     projected = project(problem.L, batch(chunk, *batch.prior.inputs), problem.scale)

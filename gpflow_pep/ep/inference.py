@@ -1,4 +1,4 @@
-"""Inference by power EP (JMLR 18(104), sec. 3.8): sites that converge, the energy and its gradient, minibatches."""
+"""Inference by power EP (JMLR 18(104), sec. 3.8): convergence of the sites, energy and gradient, minibatches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,21 +30,21 @@ class SitesStatus:
 
     sweeps: int
     """
-    Parallel sweeps after the first evaluation. If the sites do not converge, the last one evaluates the best sites, so
-    that there may be ``max_sweeps + 1``.
+    Number of parallel sweeps after the first evaluation. If the sites do not converge, one more evaluates the best
+    sites, so that there may be ``max_sweeps + 1``.
     """
 
     change: float
     """
-    The largest change of a marginal that an undamped update of its own site would make, as a fraction of the marginal's
-    standard deviation (for the mean) or variance.
+    The largest change of a marginal by an undamped update of its site, as a fraction of the marginal's standard
+    deviation (for the mean) or variance.
     """
 
     log_evidence: float
     """The energy at the sites: an approximation to log p(y), in nats."""
 
     damping: float
-    """The fraction of an update that was taken in the end."""
+    """The fraction of an update taken at the end."""
 
     def __repr__(self) -> str:
         """Return a line with rounded numbers."""
@@ -54,7 +54,7 @@ class SitesStatus:
 
 
 class Sites(tf.Module):
-    """The sites of all rows, [N, C] each: variables, which compiled functions see change."""
+    """The sites of all rows, in variables [N, C], so that compiled functions use new values."""
 
     def __init__(self, num_data: int, num_latent_gps: int, dtype: tf.DType):
         super().__init__()
@@ -83,7 +83,7 @@ class Sites(tf.Module):
 
 
 def status_before_updates(damping: float) -> list[float]:
-    """Return the status of sites that have not been updated, as its variable holds it."""
+    """Return the status vector of sites that have not been updated."""
     return [0.0, 0.0, np.inf, np.nan, damping]
 
 
@@ -97,7 +97,7 @@ class UpdatedPosterior(NamedTuple):
 
 @dataclass(frozen=True)
 class Inference:
-    """Power EP of a model at its current hyperparameters, which updates the variables of the sites."""
+    """Power EP of a model at its current hyperparameters; updates the variables of the sites."""
 
     problem: Problem
     sites: Sites
@@ -126,7 +126,7 @@ class Inference:
         """
         Assign sites and status.
 
-        :raises tf.errors.InvalidArgumentError: if no sites were proper.
+        :raises tf.errors.InvalidArgumentError: if no proper sites were found.
         """
         iterate, sweeps, fraction, outcome = solution
         log_evidence = iterate.log_evidence + self.problem.terms
@@ -150,7 +150,7 @@ class Inference:
         Converge and assign the sites; return the energy and its derivatives in the problem's variables.
 
         :param tape: the tape that recorded how the problem was made.
-        :param likelihood_variables: the subset that belongs to the likelihood.
+        :param likelihood_variables: the subset of the problem's variables that belongs to the likelihood.
         """
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
@@ -160,13 +160,13 @@ class Inference:
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
-        Update the sites of some rows by the fraction `damping`, and the sums over all sites.
+        Update the sites of a batch, damped, and the sums over all sites.
 
-        Sites with an improper cavity, and rows whose update is not finite, are not updated. The fraction is halved
-        until B is positive definite, or set to 0.
+        Sites with an improper cavity and rows with a non-finite update are left unchanged. The fraction is halved until
+        B is positive definite, or set to 0.
 
-        :param rows: the rows.
-        :param indices: their numbers, [n].
+        :param rows: the batch.
+        :param indices: row indices of the batch, [n].
         """
         problem, sites = replace(self.problem, rows=rows, keep=False, variables=None), self.sites
         total = sums.with_old(problem.old)
@@ -211,7 +211,7 @@ class Inference:
         num_data: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """
-        Update the sites of some rows; return A, c and :func:`.energy.minibatch_objective`.
+        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`.
 
         :param tape: the tape that is recording.
         :param sums: A and c of all sites.

@@ -1,8 +1,7 @@
 """Newton's method for unstable fixed points, from which sweeps diverge (contradictory labels, for example).
 
-It starts at the best sites and sweeps at sites nearby (probes), which gives derivatives along the directions that
-matter (generalized conjugate residuals). Then it tries the step that follows from them, halved until it makes the
-update smaller.
+It starts at the best sites and sweeps at nearby sites (probes), which gives derivatives along the directions that
+matter (generalized conjugate residuals). Then it tries the resulting step, halved until the update is smaller.
 """
 
 import tensorflow as tf
@@ -12,29 +11,29 @@ from .anderson import Anderson, Step
 from .sweep import Iterate
 
 LEAST_DEPTH = 5
-"""Secants that must be remembered: with fewer, Newton's step is no better than Anderson's."""
+"""Least number of stored secants: with fewer, Newton's step is no better than Anderson's."""
 SMALLEST_STEP = 0.01
-"""The fraction of Newton's step below which sweeps go on."""
-_SOLVED = 0.1  # the remainder at which probes end, as a fraction of the update
-_NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe: above rounding, and in the range of linearity
-_LEAST_DECREASE = 0.01  # of the norm of the update, as a fraction, by a whole Newton step
+"""The smallest fraction of Newton's step to try: shorter steps reduce the update by less than about 1 %."""
+_SOLVED = 0.1  # probing ends at this remainder, as a fraction of the update
+_NEARBY = (1e-5, 1e-3)  # limits of the distance of a probe: above rounding, within the range of linearity
+_LEAST_DECREASE = 0.01  # relative decrease of the update's norm that a full Newton step must achieve
 
 
 def is_acceptable(workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: Iterate, iterate: Iterate) -> tf.Tensor:
-    """Return whether a step has made the update smaller, or a bound larger; the best sites (size 0) are accepted."""
+    """Return whether a step reduced the update or increased a bound; the best sites (size 0) are accepted."""
     before, now = (workers.norm(each.normalized(each.update)) for each in (last, iterate))
     gains = is_bound & (iterate.log_evidence > last.log_evidence + last.rounding())
     return (now < (1.0 - _LEAST_DECREASE * size) * before) | gains | tf.equal(size, 0.0)
 
 
 def ends_probing(workers: Workers, iterate: Iterate, anderson: Anderson, step: Step) -> tf.Tensor:
-    """Return whether the probes explain enough of the update, or no more can be remembered."""
+    """Return whether the probes explain enough of the update, or the ring of secants is full."""
     remainder, whole = (workers.norm(iterate.normalized(change)) for change in (step.remainder, iterate.update))
     return (anderson.secants.count >= anderson.secants.depth) | (remainder < _SOLVED * whole)
 
 
 def probe(workers: Workers, iterate: Iterate, direction: tf.Tensor) -> tf.Tensor:
-    """Return sites near the iterate, in this direction."""
+    """Return sites near the iterate in the given direction."""
     size = tf.clip_by_value(iterate.change, *(tf.constant(limit, direction.dtype) for limit in _NEARBY))
     largest = workers.largest(tf.reduce_max(tf.abs(iterate.normalized(direction))))
     return iterate.sites + tf.math.divide_no_nan(size, largest) * direction

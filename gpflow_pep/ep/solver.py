@@ -1,11 +1,11 @@
 """Sweeps until the sites have converged, in one compiled loop; improper sites are always rejected.
 
-All sites are updated from the same q: a loop of three methods, each with a small state of its own.
+All sites are updated from the same q. The loop combines three methods, each with its own small state.
 
 - Anderson's acceleration (:mod:`.anderson`) chooses the next sites. They are rejected if B or a cavity is not positive
   definite or, if the energy is a lower bound (an update is then a natural gradient of it), if they lower that bound.
-- Newton's method (:mod:`.newton`) continues from the best sites if sweeps stop approaching a fixed point.
-- If no update is proper, the loop starts again from empty sites, with smaller fractions.
+- Newton's method (:mod:`.newton`) continues from the best sites if sweeps no longer approach a fixed point.
+- If no update is proper, the loop restarts from empty sites, with smaller fractions.
 """
 
 from functools import partial
@@ -24,19 +24,19 @@ SWEEPING, PROBING, NEWTON_STEP = range(3)
 """Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
 RUNNING, CONVERGED, LIMIT, STUCK, IMPROPER = range(5)
 """
-Status of the loop: running; converged; max_sweeps reached (LIMIT); no update is proper (STUCK); not even the prior is
+Status of the loop: running; converged; max_sweeps reached (LIMIT); no proper update (STUCK); even the prior is improper
 (IMPROPER).
 """
 
 SMALLEST_FRACTION = 1e-4
-"""The least fraction of an update: the sites stay if a smaller one is rejected."""
-# Preliminary sweeps from empty sites, if a power is small, stop below this change or after this many. Their tilted
-# distributions may be inaccurate.
+"""The smallest fraction of an update to try: if it is rejected, the sites stay."""
+# Preliminary sweeps (from empty sites, if a power is small) stop below this change or after this many sweeps. Their
+# tilted distributions may be inaccurate.
 _PRELIMINARY, _MAX_PRELIMINARY = 0.02, 5
-_ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # of the damping, in one attempt after the other
+_ATTEMPT_DAMPING = (1.0, 1.0, 1.0, 0.3, 0.1)  # fraction of the damping in each attempt
 _MAY_LOWER = 1e-3  # updates by at most this fraction can lower a bound by rounding only
-_MAX_HALVINGS = 12  # of sites that are improper from the start; then they are dropped
-_PATIENCE = 30  # sweeps that do not halve the change before Newton's method begins; twice as many after it failed
+_MAX_HALVINGS = 12  # of improper initial sites, before they are dropped
+_PATIENCE = 30  # sweeps that do not halve the change before Newton's method starts; doubled after it fails
 _FEW_SWEEPS = 10  # with max_sweeps at most this, do not return to the best sites: the change may grow before it falls
 
 
@@ -70,8 +70,8 @@ class Attempt(NamedTuple):
 
     number: tf.Tensor  # 0: given sites; 1: empty sites and preliminary sweeps; 2 and more: empty sites
     is_valid: tf.Tensor  # there is an accepted iterate
-    preliminary: tf.Tensor  # these are the first sweeps from empty sites
-    halvings: tf.Tensor  # of initial sites that are improper
+    preliminary: tf.Tensor  # preliminary sweeps from empty sites
+    halvings: tf.Tensor  # of improper initial sites
     change: tf.Tensor  # the change when it was last halved, []
     stalled: tf.Tensor  # sweeps since then
     patience: tf.Tensor  # stalled sweeps allowed before Newton steps start
@@ -89,18 +89,18 @@ class Attempt(NamedTuple):
         return self._replace(stalled=stalled, change=tf.where(halved, change, self.change))
 
     def damping(self, options: ConvergenceOptions) -> tf.Tensor:
-        """Return the largest fraction of an update that is taken, []."""
+        """Return the largest fraction of an update to take, []."""
         return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
 
 
 class Loop(NamedTuple):
-    """The state of the loop: the last accepted iterate, the sites to try next, and how to go on from there."""
+    """The state of the loop: the last accepted iterate, the sites to try next, and the states of the methods."""
 
     iterate: Iterate
     candidate: tf.Tensor  # [N, 2, C]
     kind: tf.Tensor  # of the candidate: SWEEPING, PROBING or NEWTON_STEP
     anderson: Anderson
-    newton: tf.Tensor  # the fraction of Newton's step that is tried; 0 before the first, at the best sites, []
+    newton: tf.Tensor  # fraction of the Newton step being tried; 0 before the first, at the best sites, []
     best: Best
     attempt: Attempt
     sweeps: tf.Tensor
@@ -122,12 +122,12 @@ def converge(
     interrupt_after: int | None = None,
 ) -> Solution:
     """
-    Update sites [N, 2, C] until no update would change a site's own marginal by more than `tol`.
+    Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`.
 
-    :param num_data: N when this is traced, which decides how many secants are remembered.
+    :param num_data: N at trace time, which determines how many secants are stored.
     :param fraction: the largest fraction of the first update to take; None: the damping. To continue a loop that hit
-        max_sweeps, pass its last fraction: the same step would otherwise be repeated.
-    :param interrupt_after: sweeps after which the loop is left as it is, RUNNING; None: never.
+        max_sweeps, pass its last fraction, so that the step is not repeated.
+    :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
     C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
     zero, inf = tf.zeros([], dtype), tf.constant(np.inf, dtype)
@@ -168,7 +168,7 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
     evaluated, cavity_ratio = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
     accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
     probing = tf.equal(loop.kind, PROBING)
-    # Branches that few loops ever take are compiled when they first run.
+    # Rarely taken branches are compiled when they first run.
     accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
     by_newton = tf.cond(
         tf.equal(loop.kind, NEWTON_STEP),
@@ -220,7 +220,7 @@ def _go_on(problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated:
 
 
 def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
-    """Return whether a bound has decreased by rounding at most."""
+    """Return whether a bound has not decreased beyond rounding."""
     attempt = loop.attempt
     applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
     applies &= (loop.anderson.fraction > _MAY_LOWER * options.damping) & ~loop.returns_to_best()
@@ -243,7 +243,7 @@ def _follow(
     step: Step,
     preliminary_ends: tf.Tensor,
 ) -> Loop:
-    """Go on after a sweep that was accepted: with Anderson's move, or with Newton's method if sweeps have stalled."""
+    """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
     iterate, attempt = loop.iterate, loop.attempt.after(loop.iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
     enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
@@ -268,9 +268,9 @@ def _recover(
     accepted: tf.Tensor,
 ) -> Loop:
     """
-    Go on from sites that were rejected, from a probe or from a Newton step; or end, after `max_sweeps` say.
+    Continue after rejected sites, a probe or a Newton step; or end, for example after `max_sweeps`.
 
-    :param followed: the state after a sweep that was accepted.
+    :param followed: the state if the sweep was accepted.
     """
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
@@ -287,7 +287,7 @@ def _recover(
 
 
 def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
-    """Try half of a Newton step; go back to sweeps if that is too small."""
+    """Halve the Newton step; return to sweeps if it is too small."""
     size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.sites, loop.anderson, loop.attempt
     fails = size < SMALLEST_STEP
     fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
@@ -304,7 +304,7 @@ def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
 
 
 def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
-    """Go on after a sweep that was rejected; scale down improper initial sites."""
+    """Continue after a rejected sweep; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
     shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
@@ -321,10 +321,10 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
 
 def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     """
-    Start again from empty sites if no update is proper; end after `max_sweeps`.
+    Restart from empty sites if no update is proper; end after `max_sweeps`.
 
-    If the sites have not converged, end at the best sites seen, unless `max_sweeps` is small. If none were proper,
-    evaluate empty sites in the end, or preliminary sites.
+    Without convergence, end at the best sites found, unless `max_sweeps` is small. If none were proper, the last
+    evaluation is at empty or preliminary sites.
     """
     attempt, anderson, iterate = loop.attempt, loop.anderson, loop.iterate
     has_best = loop.best.change < np.inf
@@ -338,7 +338,7 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     goes_on = tf.equal(status, LIMIT) & (options.max_sweeps <= _FEW_SWEEPS) & is_accurate
     is_worse = ~is_accurate | (loop.best.change < iterate.change)
     returns = fails & ~restarts & ~goes_on & is_worse & ~tf.equal(status, IMPROPER)
-    # The last evaluation is of sites that were proper before, unless none were.
+    # The last evaluation is at sites that were proper before, if there are any.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
     last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.sites, empty))

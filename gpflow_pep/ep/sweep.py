@@ -30,19 +30,19 @@ from ..maths.linalg import column_products, symmetric_product
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..tilted import Cavity, Observations, Tilted, TiltedRule
 
-_SMALLEST_VARIANCE = 1e-30  # of a cavity, also if the prior's is 0: the likelihood is nearly constant over it
+_SMALLEST_VARIANCE = 1e-30  # of a cavity, even if the prior variance is 0: the likelihood is nearly constant over it
 PRELIMINARY_POWER = 0.5
-"""The least power of preliminary sweeps: at 0 derivatives may be huge, or infinite, under the prior."""
-# Tilted distributions are integrated to 1e-8 of themselves, or of this for smaller values: 1e-12 of log Z, say.
+"""The least power of preliminary sweeps: at 0, derivatives under the prior may be huge or infinite."""
+# Tilted distributions are integrated to a relative tolerance of 1e-8; smaller values to 1e-8 times this.
 _NEGLIGIBLE = 1e-4
-# Rounding may lower a bound by these fractions of its value and of the terms that cancel in it; but at least by this
-# many eps, which is more in single precision only.
+# Rounding may lower a bound by these fractions of its value and of the terms that cancel in it, and by at least this
+# many eps (larger in single precision only).
 _SLACK, _ROUNDING = 1e-9, 1e-12
 _SLACK_IN_EPS, _ROUNDING_IN_EPS = 100.0, 10.0
 
 
 class PriorRows(NamedTuple):
-    """The prior of n rows, whose C latent functions share one covariance or have one each."""
+    """The prior of n rows; their C latent functions may share one covariance."""
 
     Kuf: tf.Tensor  # Covariance of u with f, [M, n] or [C, M, n]
     Kff_diag: tf.Tensor  # Prior variances of f, [n] or [C, n]
@@ -87,7 +87,7 @@ class LatentRows:
         return self.powers if self.powers.shape.rank == 0 else chunk.take(self.powers)
 
     def sum_over_chunks(self, part: Callable[[Any], Any], zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Sum what `part` returns for each chunk of all workers, tensors of the shapes of `zero`."""
+        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks of all workers."""
         return self.all_workers.sums(self.chunked.sum(part, zero))
 
 
@@ -137,7 +137,7 @@ def project_mean(V: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def accumulate_linear(V: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Compute V values of every latent function, [C, M]; the values are [C, n]."""
+    """Multiply V by values [C, n] of every latent function, [C, M]."""
     return tf.matmul(values, V, transpose_b=True) if V.shape.rank == 2 else tf.linalg.matvec(V, values)
 
 
@@ -158,7 +158,7 @@ def cavity_of_f(w: CavityOfW, rows: Projected) -> Cavity:
 
 def matching_site(w: CavityOfW, conditional_variance: tf.Tensor, tilted: Tilted) -> Site:
     """
-    Return the site whose α-th power, times the cavity of w, has the moments that the tilted distribution gives w.
+    Return the site whose power α times the cavity of w has the moments of w under the tilted distribution.
 
         τ = -d2 / (1 + α s d2),    h = (d1 - m d2) / (1 + α s d2),    s, m of the cavity of w.
 
@@ -187,7 +187,7 @@ class Problem:
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
-        """From a chunk to its rows given u, kept or recomputed; access it before tracing a loop that uses it."""
+        """Map a chunk to its rows given u, stored or recomputed; access it before tracing a loop that uses it."""
         only = self._only
         if only is not None:
             return lambda _: only[0]
@@ -205,7 +205,7 @@ class Problem:
 
     @cached_property
     def _only(self) -> tuple[Projected, PullBack] | None:
-        """The rows of a single chunk that will be differentiated: computed once for all."""
+        """The rows of a single chunk that will be differentiated, computed once."""
         chunk = self.rows.chunked.only_chunk
         return None if chunk is None or self.variables is None else self._watch(chunk)
 
@@ -227,12 +227,12 @@ class Iterate(NamedTuple):
     c: tf.Tensor  # V h, [C, M, 1]
     mean: tf.Tensor  # μ of the marginals of w, [N, C]
     variance: tf.Tensor  # s of the marginals of w, [N, C]
-    change: tf.Tensor  # the largest change of a marginal by the update of its own site, []
+    change: tf.Tensor  # the largest change of a marginal by the update of its site, []
     log_evidence: tf.Tensor  # the energy, []
     canceling: tf.Tensor  # the size of the terms that cancel in it, []
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
-        """Express changes of the sites [..., N, 2, C] as changes of their own marginals, without unit."""
+        """Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals."""
         return normalized(change, self.mean, self.variance)
 
     def rounding(self) -> tf.Tensor:
@@ -244,9 +244,9 @@ class Iterate(NamedTuple):
 
 def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
     """
-    Return one of two tensors of the same shape, or of two structures of them, by a scalar condition.
+    Select one of two tensors (or structures) of the same shape by a scalar condition.
 
-    `tf.where` gives the same; but it broadcasts the condition to [N, 2, C], which takes 200 times as long.
+    `tf.where` would broadcast the condition to [N, 2, C], which takes 200 times as long.
     """
     return tf.nest.map_structure(
         lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
@@ -267,9 +267,9 @@ class Sweep(NamedTuple):
 
 def normalized(change: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """
-    Express changes of the sites [..., N, 2, C] as changes of their own marginals N(w; μ, s), without unit.
+    Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s).
 
-    They are Δτ s and (Δh - μ Δτ) sqrt(s): of the variance, as a fraction, and of the mean, in standard deviations.
+    These are Δτ s, the relative change of the variance, and (Δh - μ Δτ) sqrt(s), of the mean in standard deviations.
     """
     precision, linear = tf.unstack(change, axis=-2)
     return tf.stack([precision * variance, (linear - mean * precision) * tf.sqrt(variance)], axis=-2)
@@ -300,11 +300,11 @@ def sweep(
     shift: tf.Tensor | None = None,
 ) -> Sweep:
     """
-    Sweep over all rows, all under the same q.
+    Sweep over all rows under the same q.
 
     :param sites: [N, 2, C].
-    :param least_power: smaller powers are raised to it.
-    :param shift: e [M]: the means of all sites of a row, h/τ, are first shifted by V'e.
+    :param least_power: smaller powers are raised to this value.
+    :param shift: e [M]; the means h/τ of all sites of a row are first shifted by V'e.
     :param negligible: see :meth:`~gpflow_pep.tilted.TiltedRule.moments`.
     """
     rows, projected, rule = problem.rows, problem.projected, problem.rule
@@ -319,7 +319,7 @@ def sweep(
         w = cavity_of_w(marginal, site, alpha)
         tilted = rule.moments(cavity_of_f(w, here), Observations(*chunk.data), alpha, negligible)
         target = matching_site(w, here.conditional_variance, tilted)
-        # Without a proper cavity there is nothing to match.
+        # Sites with an improper cavity are not updated.
         proper = w.ratio > 0.0
         update = (tf.where(proper, new - old, tf.zeros_like(old)) for new, old in zip(target, site, strict=True))
         by_row = tf.stack([*update, tilted.d1, tilted.d2, *marginal, w.ratio, site.linear])  # [8, C, n]
@@ -358,7 +358,7 @@ def evaluate(
     """
     Sweep at the given sites. The log evidence is NaN if B is not positive definite.
 
-    :return: the iterate, and the smallest ratio of a marginal's and a cavity's variance.
+    :return: the iterate, and the smallest ratio r of marginal to cavity variance.
     """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
@@ -388,11 +388,11 @@ def _without_common_shift(
     """
     Shift the means of all sites of a row by V'e, so that c becomes c + A e and b becomes b + e - B^-1 e.
 
-    The likelihood does not change if all latent functions are shifted alike. Then d1 sums to 0 over them, and so does
-    b = V d1 at converged sites. Only the prior opposes a common shift, and the sites' precisions resist its decay: the
-    number of sweeps grows with the ratio of the prior's and q's variance. With P the mean of B^-1, shifting by
-    e = -(I - P) (mean of b) leaves 2 P - P² of that mean: little if q is narrow, all of it if q is as wide as the
-    prior. If q is much wider, the shift would increase the mean, so none is applied.
+    The likelihood is invariant to a common shift of all latent functions. Then d1 sums to 0 over them, and so does
+    b = V d1 at converged sites. Only the prior reduces a common shift, and slowly: the number of sweeps grows with the
+    ratio of the variances of prior and q. With P the mean of B^-1, shifting by e = -(I - P) (mean of b) leaves 2 P - P²
+    of that mean: little if q is narrow, all of it if q is as wide as the prior. If q is much wider, the shift would
+    increase the mean, so none is applied.
     """
 
     def narrowed(b: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The models, one family a file."""
+"""Models, one family per file."""
 
 from .classifier import PEPClassifier
 from .pep import PEP

@@ -56,9 +56,9 @@ class PEPClassifier(PEP):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEP`, except this one.
+        Take the arguments of :class:`PEP`, with another default of `likelihood`.
 
-        :param likelihood: a likelihood of class labels; None chooses it from the labels.
+        :param likelihood: a likelihood of class labels; None chooses one from the labels.
         :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood | None):
@@ -123,7 +123,7 @@ def _likelihood_for(labels: AnyNDArray, num_outputs: int) -> Likelihood:
         return Probit()
     if np.isin(labels, (-1, 1)).all():
         return Probit(labels=(-1, 1))
-    # Allocate nothing of the size of the largest label, which may be huge: seconds since 1970, say.
+    # Allocate nothing of the size of the largest label, which may be huge (seconds since 1970, for example).
     are_labels = labels[0] >= 0.0 and labels[-1] < 2**31 and np.array_equal(labels, np.floor(labels))
     if num_outputs == 1 and labels[-1] >= 2.0 and are_labels:
         num_classes = int(labels[-1]) + 1

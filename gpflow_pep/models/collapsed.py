@@ -51,7 +51,7 @@ class CollapsedRegression(SparseGP):
 
     A model defines:
 
-    - :meth:`_powers` and :meth:`_scale`: the sites and the penalty; or :meth:`_make_sites` for another rule of sites.
+    - :meth:`_powers` and :meth:`_scale`: the sites and the penalty; or :meth:`_make_sites` for another kind of site.
     - :meth:`_evidence_correction`: the term added to log N(y; m, Qff + v).
     - :meth:`_check_block_sizes`, if its settings allow only some partitions of the rows.
     """
@@ -60,16 +60,16 @@ class CollapsedRegression(SparseGP):
 
     single_chunk: bool
     """
-    Process all rows as one chunk, without a loop, in functions compiled from now on: true until the data first exceed
-    a chunk. Compiling and running take half the time. Results stay correct for any number of rows, but memory grows
-    with it; when rows exceed a chunk, `fit` and streams compile again, and so may you.
+    Process all rows as one chunk, without a loop. True until the data first exceed a chunk; takes effect when a
+    function is traced. Compiling and running take half the time. Results are correct for any number of rows, but memory
+    grows with it; if rows exceed a chunk, `fit` and streams compile again.
     """
 
     mixed_precision: bool
-    """Compute with rows in single precision if that is accurate enough, in functions compiled from now on."""
+    """Compute with rows in single precision if that is accurate enough; takes effect when a function is traced."""
 
     _block_size: int | None = None
-    """Rows of each of the blocks, if they are consecutive blocks of one size."""
+    """Rows per block, if all blocks have one size and consecutive rows."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class CollapsedRegression(SparseGP):
         Use one site and one penalty term per block instead of per row.
 
         :param blocks: see :class:`PEPR`; None: keep single rows.
-        :raises ValueError: if the rows cannot be divided so, data is a dataset or mixed_precision is set.
+        :raises ValueError: if the blocks are not a partition of the rows, data is a dataset or mixed_precision is set.
         """
         if blocks is None:
             return
@@ -151,11 +151,11 @@ class CollapsedRegression(SparseGP):
         return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
 
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
-        """Raise an error if blocks of these sizes [B] contradict the model's other settings."""
+        """Raise an error if the model's settings do not allow blocks of these sizes [B]."""
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks B, of all workers together."""
+        """Number of blocks B, summed over workers."""
         return int(self._sum_over_workers(self._local_num_blocks()))
 
     def _local_num_blocks(self) -> tf.Tensor:
@@ -207,7 +207,7 @@ class CollapsedRegression(SparseGP):
         """
         Return the sums over sites, and the other terms of the evidence.
 
-        :param of_single_rows: make each row a block, in double precision, whatever the model's own sites.
+        :param of_single_rows: make each row a block, in double precision, for any sites of the model.
         :param noise_factor: multiplies the noise variance of all rows.
         """
         chunks: Chunks = self._chunks
@@ -259,8 +259,8 @@ class CollapsedRegression(SparseGP):
         """
         Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        Row n is predicted from q without its own terms, at the current hyperparameters: exactly as the model without
-        that row predicts it. Cost: one pass over the data. (Not differentiable.)
+        At the current hyperparameters, row n is predicted exactly as by the model without that row. Costs one pass over
+        the data. Not differentiable.
         """
         rows, sums = self._rows(self._chunks, Prior(self.inducing_variable, self.kernel)), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
@@ -271,7 +271,7 @@ class CollapsedRegression(SparseGP):
 @no_autograph
 def upper_bound(self: CollapsedRegression) -> tf.Tensor:
     """
-    Compute an upper bound on the exact log evidence, independent of the model's own sites (Titsias 2014).
+    Compute an upper bound on the exact log evidence, independent of the model's sites (Titsias 2014).
 
         -P/2 log|2 pi (Qff + S)| - 1/2 r' (Qff + (1 + t) S)^-1 r,     t = tr(S^-1 (Kff - Qff))
 

@@ -1,4 +1,4 @@
-"""Kernels and inducing variables of one or several latent functions: checks, and reading and assigning the points."""
+"""Check kernels and inducing variables of one or several latent functions; read and assign inducing points."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _ARD = ("lengthscales", "period", "weight_variances", "variance")  # parameters 
 
 
 def latent_functions(likelihood: Likelihood, num_outputs: int) -> int:
-    """Return C, the number of latent functions: one for each of Y's columns, or the likelihood's `latent_dim`."""
+    """Return C, the number of latent functions: one per column of Y, or the likelihood's `latent_dim`."""
     if isinstance(likelihood, ScalarLikelihood):
         return num_outputs - isinstance(likelihood, SwitchedLikelihood)
     return validation.positive_integer(likelihood.latent_dim, "likelihood.latent_dim")
@@ -35,7 +35,7 @@ def checked_inducing_variable(
     Check kernel and inducing variable of independent latent functions; return the inducing variable.
 
     :param num_inputs: columns of X, if known.
-    :param shared: whether all latent functions, columns of Y, must share both; otherwise they may have one each.
+    :param shared: all latent functions (columns of Y) must share both; otherwise each may have its own.
     :raises ValueError: naming the argument that cannot be used, and the alternative.
     """
     if not isinstance(kernel, Kernel):
@@ -88,9 +88,9 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_out
 
 def _check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
     """
-    Check that a kernel's active dimensions and ARD parameters fit the columns of X, of its parts too.
+    Check that active dimensions and ARD parameters of a kernel and its parts fit the columns of X.
 
-    Kernels that are not GPflow's are not checked, since they may use X in another way.
+    Only GPflow's kernels are checked; custom kernels may use X in another way.
     """
     if isinstance(kernel, Combination):
         for part in kernel.kernels:
@@ -122,7 +122,7 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
 
 
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
-    """Return the inducing variable of each latent function, or the one that all share."""
+    """Return the inducing variable of each latent function, or a single shared one."""
     if isinstance(inducing_variable, MultioutputInducingVariables):
         variables: tuple[InducingVariables, ...] = inducing_variable.inducing_variables
         return variables
@@ -130,7 +130,7 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 
 
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
-    """Return whether all are plain `InducingPoints`, whose covariance is the kernel's."""
+    """Return whether all are plain `InducingPoints` (their covariance is the kernel's)."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
 
 
@@ -163,7 +163,7 @@ def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray
     """
     Return new inducing points as an array [1 or C, M, D].
 
-    :raises ValueError: if they cannot replace the current ones.
+    :raises ValueError: if they cannot replace the current points.
     """
     if isinstance(Z, InducingVariables):
         Z = inducing_points(Z).numpy()

@@ -49,10 +49,9 @@ class WhitenedQ(NamedTuple):
 
 class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     """
-    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, that is trained on minibatches.
+    A model with q(u) = N(q_mu, q_sqrt q_sqrt'), whitened or not, trained on minibatches.
 
-    A model defines its objective by :meth:`_terms`. It may define :meth:`_check_likelihood` and
-    :meth:`_add_parameters`.
+    A model defines :meth:`_terms`, and optionally :meth:`_check_likelihood` and :meth:`_add_parameters`.
     """
 
     _by_precision = False
@@ -80,11 +79,11 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param num_data: N, the number of all observations; None: each minibatch is treated as the whole data set.
         :param mean_function: m(x), zero by default.
         :param num_latent_gps: C; by default inferred from q_mu, q_sqrt or the likelihood, or else 1.
-        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], and not full.
+        :param q_diag: whether the covariance of q is diagonal, with q_sqrt [M, C], instead of full.
         :param q_mu: the mean of q [M, C], zero by default.
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
             identity by default.
-        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, and not q(u).
+        :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
         :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
@@ -125,7 +124,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         """Raise an error for a likelihood that the model does not support."""
 
     def _add_parameters(self) -> None:
-        """Make the model's own parameters; called at the end of the constructor."""
+        """Create the parameters of the subclass; called at the end of the constructor."""
 
     @abstractmethod
     def _terms(
@@ -154,9 +153,9 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
     def num_data(self) -> tf.Variable | None:
         """
         N, the number of all observations, []; None if each minibatch is treated as the whole data set. Compiled
-        functions see a new value.
+        functions use a new value without retracing.
 
-        :raises ValueError: when it is set to anything but a whole number of at least 1.
+        :raises ValueError: if set to a value that is not an integer of at least 1.
         """
         return self._num_data
 
@@ -168,11 +167,11 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
 
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
         """
-        Return X and Y of the default type. Both must have the same n <= N rows, and Y a column per latent function.
+        Return X and Y in the default float type: the same n <= N rows in both, and a column of Y per latent function.
 
         :raises ValueError: if the numbers of rows differ, X is not finite, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: the same in a graph, where values or numbers of rows are not known when
-            it is traced.
+        :raises tf.errors.InvalidArgumentError: the same in a graph, if values or numbers of rows are unknown at trace
+            time.
         """
         X = validation.inputs(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
@@ -188,7 +187,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         return X, self._with_checked_size(Y)
 
     def _with_checked_size(self, Y: tf.Tensor) -> tf.Tensor:
-        """Return Y; raise an error unless its number of rows is from 1 to num_data."""
+        """Return Y; raise an error unless it has between 1 and num_data rows."""
         if self._num_data is None:
             return Y
         n, most = tf.cast(tf.shape(Y)[0], default_float()), tf.convert_to_tensor(self._num_data)
@@ -243,6 +242,6 @@ def elbo(self: MinibatchSVGP, data: RegressionData) -> tf.Tensor:
     """
     Return the objective, estimated from the rows of a minibatch, in nats (for streams: of the current batch).
 
-    A method of models whose objective is a lower bound on the log evidence.
+    Defined for models whose objective is a lower bound on the log evidence.
     """
     return self.maximum_log_likelihood_objective(data)

@@ -68,7 +68,7 @@ class Surrogate(NamedTuple):
 
 
 def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> property:
-    """Make the attribute for an option of the solver, which a variable holds."""
+    """Return the property of a solver option, which is stored in a variable."""
 
     def assign(model: "PEP", value: Any) -> None:
         getattr(model._options, name).assign(checked(value, name))
@@ -135,28 +135,28 @@ class PEP(SparseGP):
         max_jitter: float | None = None,
     ):
         """
-        :param data: inputs X [N, D] and observations Y [N, P]. Each column has a latent function of its own, with the
-            same likelihood; the labels of C classes are one column, with C latent functions. Or a `tf.data.Dataset` of
-            batches (X [n, D], Y [n, P]), finite and in the same order in every pass, which each sweep reads twice.
+        :param data: inputs X [N, D] and observations Y [N, P]. Each column has its own latent function, with the same
+            likelihood; labels of C classes are one column, with C latent functions. Or a finite `tf.data.Dataset` of
+            batches (X [n, D], Y [n, P]), in the same order in every pass; each sweep reads it twice.
         :param kernel: any single-output kernel, which the latent functions share, or `SharedIndependent` or
             `SeparateIndependent`.
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f; robust-max or softmax over several
-            classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`, GPflow's `MultiClass` and `Softmax`); or one
-            of your own (:data:`gpflow_pep.tilted.tilted_rule`).
+            classes (:class:`gpflow_pep.likelihoods.MultiClassRobustMax`, GPflow's `MultiClass` and `Softmax`); or a
+            custom likelihood (:data:`gpflow_pep.tilted.tilted_rule`).
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel, shared or
             `SeparateIndependentInducingVariables`; X itself for a full GP.
         :param alpha: the power in [0, 1]: a number, or one for each row [N].
         :param scale: m of T-PEP, which gives f given u the covariance m D in place of D (Bui and Titsias 2025): a
             positive number, or a `gpflow.Parameter` to learn it. 1 is PEP.
-        :param projection: "kl", "wasserstein", or a projection of your own.
-        :param tol: convergence tolerance: the largest change of a marginal by an update of its own site, as a fraction
-            of the marginal's standard deviation (for the mean) or variance.
-        :param max_sweeps: the largest number of sweeps over all rows in one update. A small number, 1 say, trains
+        :param projection: "kl", "wasserstein", or a custom projection.
+        :param tol: convergence tolerance: the largest change of a marginal by the update of its site, as a fraction of
+            the marginal's standard deviation (for the mean) or variance.
+        :param max_sweeps: maximum number of sweeps over all rows in one update. A small number (for example 1) trains
             without waiting for convergence (Bui, Yan and Turner 2017, sec. 3.9).
-        :param damping: the largest fraction of an update to take, in (0, 1]; the fraction is reduced adaptively.
+        :param damping: maximum fraction of an update to take, in (0, 1]; reduced adaptively.
         :param mean_function: m(x), zero by default.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: up to 5120, more on
-            a GPU. Must be None for a dataset, whose batches are the chunks.
+        :param chunk_size: rows processed at a time; changes results by rounding only. None: up to 5120, more on a GPU.
+            Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
         :raises ValueError: naming the argument that cannot be used.
         """
@@ -211,9 +211,9 @@ class PEP(SparseGP):
     @property
     def alpha(self) -> tf.Variable:
         """
-        The power, [] or [N]. Set it, or ``.assign`` to it: compiled functions see the new value.
+        The power, [] or [N]. Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
 
-        :raises ValueError: when it is set to a value outside [0, 1], or to one number if it has one for each row.
+        :raises ValueError: if set to a value outside [0, 1], or to a scalar if alpha was given per row.
         """
         return self._alpha
 
@@ -243,12 +243,12 @@ class PEP(SparseGP):
 
     @property
     def sites_variables(self) -> dict[str, tf.Variable]:
-        """The sites and their status, which holds the damping that the next sweeps start with."""
+        """The sites and their status, which includes the damping at which the next sweeps start."""
         return {"precision": self._sites.precision, "linear": self._sites.linear, "status": self._status}
 
     @property
     def is_lower_bound(self) -> bool:
-        """True if the objective is a lower bound on the log evidence: alpha is 0."""
+        """True if the objective is a lower bound on the log evidence (alpha = 0)."""
         return bool(self._is_bound())
 
     def reset_sites(self) -> None:
@@ -258,7 +258,7 @@ class PEP(SparseGP):
 
     @contextmanager
     def without_warnings(self) -> Iterator[None]:
-        """Suppress the warning about sites that have not converged."""
+        """Suppress the warning about unconverged sites."""
         before = bool(self._warned)
         self._warned.assign(True)
         try:
@@ -272,16 +272,15 @@ class PEP(SparseGP):
         """
         Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
 
-        Objective and predictions do this themselves. The fraction of an update to take is adaptive. An update that
-        makes a cavity improper, or B not positive definite, is rejected. Cost of a sweep: O(N M²).
+        Objective and predictions do this automatically. The fraction of an update to take is adaptive. An update that
+        makes a cavity improper, or B not positive definite, is rejected. A sweep costs O(N M²).
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
-            q after each batch, at an extra cost of O(M³) per batch; if the sites have not converged after `max_sweeps`
-            such sweeps, parallel sweeps follow.
+            q after each batch, at an extra cost of O(M³) per batch. Parallel sweeps follow if the sites have not
+            converged after `max_sweeps` such sweeps.
         :param callback: called with the final status and, with `batch_size`, with the status between sweeps.
         :return: the status: whether the sites have converged, and the log evidence.
-        :raises ValueError: if batch_size is not a positive integer; or if it is given, and data is a dataset or there
-            are several workers.
+        :raises ValueError: if batch_size is not a positive integer, or is given for a dataset or several workers.
         :raises RuntimeError: in a compiled function.
         :raises tf.errors.InvalidArgumentError: if tilted distributions are not finite even under the prior.
         """
@@ -313,16 +312,16 @@ class PEP(SparseGP):
 
     def minibatches(self, batch_size: int, *, damping: float | None = None, seed: int = 0) -> Iterator[list[tf.Tensor]]:
         """
-        Estimate the derivatives of the training loss in the trainable variables from each minibatch of an epoch.
+        Estimate the gradient of the training loss in the trainable variables from each minibatch of an epoch.
 
         The minibatch's sites and q are updated first. Hyperparameters may change between minibatches; the contribution
-        of the other rows to q follows them at the next call, for the next epoch.
+        of the other rows to q is updated at the next call, for the next epoch.
 
-        :param batch_size: rows of a minibatch.
-        :param damping: the fraction of an update to take, reduced if B would not be positive definite. None: the
-            model's.
-        :param seed: seed for the partition.
-        :return: for each minibatch the derivatives, in the order of `trainable_variables`.
+        :param batch_size: rows per minibatch.
+        :param damping: fraction of an update to take, reduced if B would not be positive definite; by default the
+            model's damping.
+        :param seed: seed of the partition.
+        :return: for each minibatch the gradients, in the order of `trainable_variables`.
         :raises ValueError: naming the argument that cannot be used.
         :raises RuntimeError: while iterating, if the data have changed since the epoch began.
         """
@@ -378,14 +377,13 @@ class PEP(SparseGP):
         """
         Return the PEP energy at converged sites, an approximation to log p(y), [].
 
-        Under the KL projection it is stationary in the sites, so that derivatives at fixed sites are total derivatives.
-        Under the Wasserstein projection it is not: the gradient follows the published code (Rasmussen and Williams
-        2006, sec. 5.5.2), which treats the sites' moments as matched. It is close to the derivative of the converged
-        energy.
+        Under the KL projection the energy is stationary in the sites, so that the gradient at fixed sites is exact.
+        Under the Wasserstein projection it is not stationary: the gradient follows the published code (Rasmussen and
+        Williams 2006, sec. 5.5.2), which treats the moments as matched, and is close to the exact gradient.
 
         :raises tf.errors.InvalidArgumentError: if a matrix cannot be factorized, or the sites cannot be updated.
         """
-        # Eager without a tape: only the value is needed. A graph may be differentiated later.
+        # Eager without a tape: compute the value only. A graph may be differentiated later.
         if tf.executing_eagerly() and not may_be_recorded():
             return finite(self._converge().log_evidence, name="the energy", advice=_ADVICE)
         floating = self._floating_variables()
@@ -410,10 +408,10 @@ class PEP(SparseGP):
     @no_autograph
     def loo_log_predictive_density(self) -> tf.Tensor:
         """
-        Leave-one-out log predictive density of every observation, summed over its outputs, in nats.
+        Compute the leave-one-out log predictive density of every row, summed over its outputs, in nats.
 
-        Row n is predicted from q without its site. This approximates the posterior given the other rows, and equals
-        it if the likelihood is Gaussian.
+        Row n is predicted from q without its site: an approximation to the posterior given the other rows, exact for a
+        Gaussian likelihood.
 
         :raises tf.errors.InvalidArgumentError: if q without a site is not proper.
         """
@@ -454,11 +452,11 @@ class PEP(SparseGP):
 
     def _converge_eager(self) -> UpdatedPosterior | None:
         """
-        Converge the sites without a graph while that takes less time than tracing one: in a model's first calls, and in
-        the first calls after training, which compiled a different function.
+        Converge the sites without a graph while that is faster than tracing one: in a model's first calls, and in the
+        first calls after training, which compiled a different function.
 
-        :return: None, with the sites as they were, if a gradient tape records, rows belong to a dataset or to several
-            devices or workers, or too many sweeps would be taken.
+        :return: None, with unchanged sites, if a gradient tape records, rows belong to a dataset or to several devices
+            or workers, or too many sweeps are needed.
         """
         in_one_place = isinstance(self._chunks, SingleRows) and self._workers is None and self._devices is None
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
@@ -475,7 +473,7 @@ class PEP(SparseGP):
         return None if solution.status == RUNNING else inference.accept(solution)
 
     def _converge_compiled(self) -> UpdatedPosterior:
-        """Update the sites in a graph, without a warning."""
+        """Update the sites in a graph, without the warning."""
         if tf.executing_eagerly():
             self._eager_sweeps = 0  # the graph is faster from now on
         posterior: UpdatedPosterior = with_plain_errors(unrecorded, self._converge_step)
@@ -593,7 +591,7 @@ class PEP(SparseGP):
         return ~is_positive & bound_at_zero
 
     def _floating_variables(self) -> tuple[tf.Variable, ...]:
-        """Return the variables in which the energy is differentiated."""
+        """Return the variables with respect to which the energy is differentiated."""
         scale = [self.scale] if isinstance(self.scale, Parameter) else []  # a tensor in a frozen model
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
@@ -641,7 +639,7 @@ class PEP(SparseGP):
 
 
 def lock_of(model: tf.Module) -> Any:
-    """Return the reentrant lock of a model: predictions may update its sites. Copies have locks of their own."""
+    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
     with _MAKING_LOCKS:
         return _LOCKS.setdefault(model, threading.RLock())
 

@@ -31,7 +31,7 @@ class PEPR(CollapsedRegression):
     with the mean function μ, the `scale` m and the blocks b; by default m = 1 and each row is a block.
 
     ======================================  =====================================================
-    alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, whatever the blocks
+    alpha = 0, scale = 1                    VFE (`gpflow.models.SGPR`), exactly, for any blocks
     alpha = 1                               FITC (`GPRFITC`); with blocks PITC; one block: exact
     scale = m, learned or not               T-PEP: p(f|u) with covariance m D (Bui and Titsias 2025, eq. 14)
     alpha = 0, scale = "optimal"            the spherical bound - N/2 log(1 + Σ d_n/(N σ²))
@@ -68,8 +68,8 @@ class PEPR(CollapsedRegression):
     ):
         """
         :param data: inputs X [N, D] and outputs Y [N, P]; outputs are independent and share kernel and noise. Or a
-            finite ``tf.data.Dataset`` of batches of them, which gives the same rows in the same order each time; it is
-            read once here, and twice for each loss and gradient.
+            finite ``tf.data.Dataset`` of batches (X, Y), in the same order in every pass. It is read once here, and
+            twice for each loss and gradient.
         :param kernel: any single-output kernel, which all outputs share, or `SharedIndependent` of one.
         :param inducing_variable: Z [M, D], or any inducing variable with ``Kuu`` and ``Kuf`` for the kernel.
         :param alpha: the power, a number in [0, 1], or one per block [B].
@@ -80,14 +80,14 @@ class PEPR(CollapsedRegression):
         :param mean_function: m(x), zero by default.
         :param noise_variance: initial variance of a Gaussian likelihood; 1 by default. Excludes `likelihood`.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :param chunk_size: rows worked on at a time; does not change results beyond rounding. None: 1024, more on a
-            GPU. Must be None for a dataset, whose batches are the chunks.
+        :param chunk_size: rows processed at a time; changes results by rounding only. None: 1024, more on a GPU. Must
+            be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it; by
             default raise an error instead.
         :param mixed_precision: compute chunks of rows in single precision, and add them up in double precision, if
-            that is accurate enough: the objective to 2e-6 and its gradient to 2e-3 of themselves in most settings, in
-            half the time. Noise must not be small compared with the prior variance, nor Kuu ill-conditioned: otherwise,
-            and for at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
+            that is accurate enough: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most
+            settings, in half the time. If noise is small compared with the prior variance, Kuu is ill-conditioned or
+            there are at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
         :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
@@ -116,10 +116,10 @@ class PEPR(CollapsedRegression):
     @property
     def alpha(self) -> tf.Variable:
         """
-        The power(s), [] or [B]. Set it, or ``.assign`` to it: compiled functions see the new value.
+        The power(s), [] or [B]. Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
 
-        :raises ValueError: when it is set to a value outside [0, 1] or of another shape. (Assigned directly, a value
-            outside [0, 1] stops the next evaluation.)
+        :raises ValueError: if set to a value outside [0, 1] or of another shape. (After ``.assign`` of a value outside
+            [0, 1] the next evaluation raises an error.)
         """
         return self._alpha
 

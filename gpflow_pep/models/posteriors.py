@@ -1,4 +1,4 @@
-"""The GPflow posterior object of all models: predictions from q(u) in whitened coordinates."""
+"""WhitenedPosterior, the GPflow posterior of all models: predictions from q(u) in whitened coordinates."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ class WhitenedPosterior(AbstractPosterior):
     ) -> None:
         """
         :param values: computes the cache; called once per cache, or per prediction without one.
-        :param by_precision: whether the root is a Cholesky factor of q's precision, or a root of its covariance.
+        :param by_precision: whether the root is a Cholesky factor of q's precision, or else a root of its covariance.
         """
         super().__init__(kernel, inducing_variable, mean_function=mean_function)
         self._values, self._by_precision = values, by_precision
@@ -96,7 +96,7 @@ class WhitenedPosterior(AbstractPosterior):
         return T1, T2, mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0])
 
     def _marginals(self, cache: tuple[tf.Tensor, ...], X: tf.Tensor) -> MeanAndVariance:
-        """k** - T1'T1 + T2'T2 on the diagonal: mean and variance [n, P] at X [n, D]. Negative rounding becomes 0."""
+        """Mean and variance k** - T1'T1 + T2'T2 [n, P] at X [n, D]. Negative rounding errors are clipped at 0."""
         prior = Prior(self.X_data, self.kernel)
         T1, T2, mean = self._projected(cache, prior, X)
         Kff = prior.variances(X, *prior.inputs)  # [n] or [C, n]
@@ -116,7 +116,7 @@ class WhitenedPosterior(AbstractPosterior):
         batch, N = tf.shape(X)[:-2], tf.shape(X)[-2]
 
         def gram(T: tf.Tensor) -> tf.Tensor:
-            """T'T for each of the batch, [..., 1 or C, N, N]."""
+            """T'T for each batch element, [..., 1 or C, N, N]."""
             T = tf.reshape(T, [-1, *T.shape[-2:-1], tf.shape(T)[-1]])  # [1 or C, M, batch N]
             R = tf.reshape(tf.transpose(T, [2, 0, 1]), tf.concat([batch, [N, tf.shape(T)[0], T.shape[1]]], 0))
             R = tf.experimental.numpy.swapaxes(R, -2, -3)  # [..., 1 or C, N, M]

@@ -50,25 +50,25 @@ class InducingVariableGP(GPModel):
     A model defines:
 
     - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
-    - :meth:`_posterior_values`, if q is parameterized in another way: the cache of :class:`.WhitenedPosterior`.
-    - the objective, `maximum_log_likelihood_objective`.
-    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, to add to them.
+    - :meth:`_posterior_values`, if q is parameterized differently: the cache of :class:`.WhitenedPosterior`.
+    - `maximum_log_likelihood_objective`.
+    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, to extend them.
 
     Compiled methods are traced again when a part or a setting is replaced.
     """
 
     inducing_variable: InducingVariables
 
-    # Data, power and old posterior are variables, so that compiled functions see them change. They are not parameters:
-    # the listings of GPflow and TensorFlow leave them out.
+    # Data, power and old posterior are variables, so that compiled functions use new values. They are not parameters:
+    # GPflow and TensorFlow do not list them.
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
     )
 
     _shares_covariance = False
-    """All outputs share kernel, inducing variable and q's covariance; otherwise C latent functions have their own."""
+    """All outputs share kernel, inducing variable and q's covariance; otherwise each latent function may differ."""
     _by_precision = True
-    """`_posterior_values` gives a factor of q's precision; otherwise a root of its covariance."""
+    """`_posterior_values` returns a factor of q's precision; otherwise a root of its covariance."""
     max_jitter: float | None = None
     """The largest jitter to try if Kuu cannot be factorized; None: the default jitter only."""
     _old: OldPosterior | None = None
@@ -122,8 +122,8 @@ class InducingVariableGP(GPModel):
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """
-        Leave out compiled methods, since an exported model has the functions that its own functions call; in TensorFlow
-        checkpoints leave out the data too.
+        Leave out compiled methods (an exported model includes the functions that its functions call); in TensorFlow
+        checkpoints leave out the data, too.
         """
         children = super()._trackable_children(save_type, **kwargs)
         left_out = {"_data", "_chunks"} if save_type == "checkpoint" else set()
@@ -141,10 +141,10 @@ class InducingVariableGP(GPModel):
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> WhitenedPosterior:
         """
-        Return the posterior, with its cache computed once; it does not follow later changes of the model.
+        Return the posterior, with its cache computed once; later changes of the model do not affect it.
 
         :param precompute_cache: GPflow's "tensor" (default), "variable" (``update_cache()`` assigns new values without
-            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` alone.
+            changing a compiled graph) or "nocache" (None), for ``fused_predict_f`` only.
         :raises ValueError: for any other cache type.
         """
         return WhitenedPosterior(
@@ -160,8 +160,8 @@ class InducingVariableGP(GPModel):
     @no_autograph
     def predict_f(self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False) -> MeanAndVariance:
         """
-        Compute mean and (co)variance of the latent functions at Xnew, from q each time; for repeated predictions keep
-        the result of :meth:`posterior`.
+        Compute mean and (co)variance of the latent functions at Xnew. For repeated predictions use :meth:`posterior`,
+        which computes q only once.
         """
         Xnew = validation.real_numbers(Xnew, "Xnew")
         return self.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(Xnew, full_cov, full_output_cov)
@@ -200,7 +200,7 @@ class InducingVariableGP(GPModel):
         if in_xla():
             X = asserted(X, tf.math.is_finite(Y))  # a likelihood may take NaN for a label
         if isinstance(self.likelihood, Softmax):
-            Y = tf.cast(Y, tf.int64)  # GPflow's takes whole numbers only
+            Y = tf.cast(Y, tf.int64)  # GPflow's Softmax accepts integers only
         if full_cov or full_output_cov:
             raise NotImplementedError("predict_log_density has no full_cov and no full_output_cov: they must be False.")
         density = predicted_log_density(self.likelihood, X, *self.predict_f(X), Y)
@@ -221,13 +221,13 @@ class InducingVariableGP(GPModel):
 
 class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     """
-    A GP that holds its data, with a posterior made of Gaussian sites.
+    A GP that stores its data, with a posterior made of Gaussian sites.
 
     Besides `_sums` and the objective, a model may define:
 
     - :meth:`_validated`: check new data.
     - :meth:`_resize_for`: resize the variables whose size depends on N.
-    - :meth:`_batch_variables`, :meth:`_resizable_variables`: variables of the data, and those that may be resized.
+    - :meth:`_batch_variables`, :meth:`_resizable_variables`: the variables of the data, and all resizable variables.
     """
 
     def __init__(
@@ -288,9 +288,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     def data(self) -> RegressionData | tf.data.Dataset:
         """
         The data: variables X [N, D] and Y [N, P], or the dataset given to the constructor. ``model.data = (X, Y)``
-        checks and assigns new data, which compiled functions see. A dataset cannot be replaced.
+        checks and assigns new data; compiled functions use them without retracing. A dataset cannot be replaced.
 
-        :raises ValueError: when set to data that the model does not accept.
+        :raises ValueError: if set to data that the model does not accept.
         """
         return self._data.dataset if isinstance(self._data, DatasetRows) else self._data
 
@@ -302,7 +302,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def check_data(self) -> None:
         """
-        Read a dataset once more, and compare it with the rows that it gave to the constructor.
+        Read a dataset again and compare it with the rows that the constructor read.
 
         :raises ValueError: if they differ.
         """
@@ -330,13 +330,13 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return validation.regression_data(data)
 
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Assign checked data X [N, D], Y [N, P] in place of the current ones."""
+        """Assign checked data X [N, D], Y [N, P]."""
         self._resize_for(X, Y)
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
     def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Resize the variables that depend on the number of rows before new data are assigned, or raise an error."""
+        """Resize the variables whose size depends on N before new data are assigned, or raise an error."""
 
     @override
     def _run_identity(self) -> dict[str, Any]:
@@ -368,8 +368,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def _inducing_covariance(self, prior: Prior) -> tf.Tensor:
         """
-        Compute Kuu, with a gradient that raises an error if the kernel holds a tensor in place of a parameter (as in a
-        frozen model): its derivative would include Kuu but miss Kuf and Kff.
+        Compute Kuu, with a gradient that raises an error if the kernel has a tensor in place of a parameter (as in a
+        frozen model), because its derivative would include Kuu but miss Kuf and Kff.
         """
         covariance = prior.Kuu(default_jitter())
         kernels = [part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)]
@@ -413,9 +413,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
 class SinglePower:
     """
-    Attribute `alpha` of a model that has one power for all observations, in a variable.
+    The attribute `alpha` of a model with a single power, stored in a variable.
 
-    Set it, or ``.assign`` to it: compiled functions see the new value.
+    Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
     """
 
     def __get__(self, model: Any, owner: type | None = None) -> Any:
@@ -423,9 +423,9 @@ class SinglePower:
 
     def __set__(self, model: Any, alpha: Any) -> None:
         """
-        Assign the power; the first time, make its variable.
+        Assign the power; create its variable the first time.
 
-        :raises ValueError: for a value that is not one number in [0, 1].
+        :raises ValueError: unless the value is one number in [0, 1].
         """
         value = validation.single_power(alpha)
         if hasattr(model, "_alpha"):
@@ -436,7 +436,7 @@ class SinglePower:
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
     """
-    Return alpha's current value, in a graph too; it is not differentiated.
+    Return alpha's current value, also in a graph. It is not differentiated.
 
     :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
     """
@@ -451,7 +451,7 @@ def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
 
 def check_chunk_size_for_dataset(chunk_size: Any) -> None:
     """
-    Check the argument of a model of a dataset, before the dataset is read.
+    Check `chunk_size` of a model with a dataset, before the dataset is read.
 
     :raises ValueError: if it is not None.
     """
@@ -462,7 +462,7 @@ def check_chunk_size_for_dataset(chunk_size: Any) -> None:
 
 
 def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:
-    """Raise an error on NaN. Infinity is a valid result: the variance of a Student-t, or log 0."""
+    """Raise an error on NaN. Infinity is a valid result (variance of a Student-t, log 0)."""
     if in_xla():
         return asserted(value, ~tf.math.is_nan(value))
     with tf.control_dependencies(

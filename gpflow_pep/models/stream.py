@@ -1,4 +1,4 @@
-"""Streams: absorb the posterior, go on with the next batch; their state."""
+"""Streaming models: absorb the posterior, continue with the next batch; state."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ class Stream(InducingVariableGP):
     """
     A model of one batch at a time, with the posterior of all earlier batches as one more Gaussian site.
 
-    :meth:`update` absorbs the batch and takes the next one; in between the model is trained like any other. The old
-    posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), kept in natural parameters. It is
-    exact if hyperparameters and inducing points stay fixed, whatever the conditioning of Kuu; otherwise it is as
-    accurate as the new inducing points represent f at the old points.
+    :meth:`update` absorbs the batch and continues with the next; in between the model is trained like any other. The
+    old posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), stored in natural parameters.
+    It is exact if hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise its accuracy
+    depends on how well the new inducing points represent f at the old points.
 
     Derive a stream from a model and from this class. The model's `_sums` and objective must include the site of
     :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
@@ -47,7 +47,7 @@ class Stream(InducingVariableGP):
 
     _old: Any
     _NEEDED: tuple[str, ...] = ("data.X", "data.Y")
-    """Entries that a state must have so that a model can be constructed from it."""
+    """Entries of a state that :meth:`from_state` requires."""
 
     @abstractmethod
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
@@ -55,7 +55,7 @@ class Stream(InducingVariableGP):
 
     @abstractmethod
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Assign checked data X [N, D], Y [N, P] in place of the current ones."""
+        """Assign checked data X [N, D], Y [N, P]."""
 
     @abstractmethod
     def _batch_variables(self) -> dict[str, tf.Variable]:
@@ -64,10 +64,10 @@ class Stream(InducingVariableGP):
     @override
     def _new_old_posterior(self) -> OldPosterior:
         """
-        Return the old posterior of a stream that has seen nothing.
+        Return the empty old posterior of a new stream.
 
-        :raises ValueError: if the inducing variable does not consist of inducing points, if data is a dataset, or if
-            this is constructed in the scope of several workers.
+        :raises ValueError: if the inducing variable is not made of inducing points, data is a dataset, or the model is
+            constructed in the scope of several workers.
         """
         if isinstance(getattr(self, "_data", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
@@ -90,20 +90,20 @@ class Stream(InducingVariableGP):
         fraction_to_move: float = 0.0,
     ) -> None:
         """
-        Absorb the current posterior and go on with a new batch.
+        Absorb the current posterior and continue with a new batch.
 
         The posterior is absorbed exactly if no site has a negative precision. Otherwise, directions in which it is
-        wider than the prior become as wide as the prior. Models with sites update these first, and warn if they have
+        wider than the prior become as wide as the prior. Models with sites update them first, and warn if they have
         not converged.
 
-        Compiled functions see the change without retracing, whatever the batch's size, unless the number of inducing
-        points changes: then compile the training loss again (the old one raises an error).
+        Compiled functions use the new batch, of any size, without retracing. If the number of inducing points changes,
+        compile the training loss again (the old function raises an error).
 
         :param new_data: (X, Y), the new batch.
         :param inducing_variable: the new inducing points, [M, D] (or [C, M, D] if each latent function has its own);
             None: keep the current ones.
-        :param fraction_to_move: move at most this fraction of them, in [0, 1], to inputs of the new batch. Points are
-            chosen greedily, by largest conditional variance, among the inputs and the current points.
+        :param fraction_to_move: move at most this fraction of the points, in [0, 1], to inputs of the new batch, chosen
+            greedily by largest conditional variance among the inputs and the current points.
         :raises ValueError: naming the argument that cannot be used; the model is unchanged.
         :raises tf.errors.InvalidArgumentError: if the posterior cannot be computed; the model is unchanged.
         """
@@ -118,7 +118,7 @@ class Stream(InducingVariableGP):
 
     @compiled
     def _absorb(self) -> AbsorbedPosterior:
-        """Return the current posterior, which becomes the old one."""
+        """Return the current posterior, divided by its prior."""
         absorbed: AbsorbedPosterior = self._old.absorb(inducing_points(self.inducing_variable), self._sums())
         return absorbed
 
@@ -139,7 +139,7 @@ class Stream(InducingVariableGP):
         return self._moved_points(X, float(fraction_to_move)) if fraction_to_move else None
 
     def _moved_points(self, X: AnyNDArray, fraction: float) -> AnyNDArray:
-        """Return the points [1 or C, M, D] after moving at most this fraction of them to inputs X [N, D]."""
+        """Return the points [1 or C, M, D] after moving at most this fraction to inputs X [N, D]."""
         Z = inducing_points(self.inducing_variable).numpy()
         count = Z.shape[1]
         for number, old in enumerate(Z.copy()):
@@ -166,12 +166,12 @@ class Stream(InducingVariableGP):
     @classmethod
     def from_state(cls: type[_Model], state: StreamState, *parts: Any, **options: Any) -> _Model:
         """
-        Construct a model that continues from the state of another one.
+        Construct a model that continues from the state of another model.
 
         :param state: :attr:`state` of that model.
         :param parts: the positional arguments of the constructor between data and inducing variable: a kernel, or
-            kernel and likelihood, which are given the state's parameters.
-        :param options: the constructor's other arguments; alpha is the state's.
+            kernel and likelihood, whose parameters are set to the state's values.
+        :param options: the constructor's keyword arguments; alpha is taken from the state.
         :raises ValueError: if the state does not fit a model of this class and these parts.
         """
         state.check_has({POINTS, SETTINGS, *cls._NEEDED}, f"a {cls.__name__}")
@@ -198,7 +198,7 @@ class Stream(InducingVariableGP):
 
     @classmethod
     def _of_batch(cls: type[_Model], arrays: Mapping[str, AnyNDArray], *parts: Any, **options: Any) -> _Model:
-        """Construct a model of the state's batch; `parts` are kernel, perhaps likelihood, and inducing variable."""
+        """Construct a model of the state's batch; `parts` are kernel, likelihood (if any) and inducing variable."""
         return cls((arrays["data.X"], arrays["data.Y"]), *parts, **options)  # type: ignore[arg-type]
 
     def _settings_of_parts(self) -> dict[str, str]:
@@ -206,7 +206,7 @@ class Stream(InducingVariableGP):
         return settings_of({name: getattr(self, name) for name in ("kernel", "likelihood", "mean_function")})
 
     def _state_variables(self) -> dict[str, tf.Variable]:
-        """Return the variables of the state, by name: old posterior, batch, and parameters but the inducing points."""
+        """Return the variables of the state, by name: old posterior, batch, and parameters except inducing points."""
         old = {f"old.{name}": variable for name, variable in self._old.absorbed._asdict().items()}
         points = parameter_dict(self.inducing_variable).values()
         parameters = {

@@ -38,9 +38,9 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
         q(u) \propto p(u) \prod_n N(y_n; \mu(x_n) + K_{nu} K_{uu}^{-1} u, v_n) \, t_{old}(u)
 
-    Its objective is the online log evidence of the batch, given the earlier ones: at alpha = 0 a lower bound, with the
+    Its objective is the online log evidence of the batch given earlier batches: at alpha = 0 a lower bound, with the
     old posterior treated as exact. If hyperparameters and inducing points stay fixed, the objectives of all batches add
-    up to the objective of all data, and q(u) is the one of all data.
+    up to the objective of PEPR on all data, and q(u) equals its posterior.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
@@ -67,7 +67,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEPR`, without scale and blocks, except these.
+        Take the arguments of :class:`PEPR`, without scale and blocks; these differ.
 
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
@@ -97,7 +97,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
 
 class StreamingSVGP(MinibatchSVGP, Stream):
     r"""
-    Sparse variational GP of a stream of batches (Bui, Nguyen and Turner 2017, eq. 14), of any likelihood.
+    Sparse variational GP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, eq. 14).
 
     .. math::
 
@@ -107,7 +107,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
     `gpflow.models.SVGP`; :meth:`update` absorbs the current q(u). Directions in which q is wider than the prior are
     absorbed as if they were as wide as the prior.
 
-    The arguments are those of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`. `inducing_variable` must be
+    Takes the arguments of :class:`TSVGP`, with any likelihood of GPflow but `Ordinal`. `inducing_variable` must be
     Z [M, D] or :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`;
     `num_data` is the number of rows of the first batch, or None if every minibatch is a whole batch.
 
@@ -163,7 +163,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Update num_data; the objective gets the batch itself as an argument."""
+        """Update num_data; the objective receives the batch as an argument."""
         if self.num_data is not None:
             self.num_data = len(X)
 
@@ -190,12 +190,12 @@ class StreamingPEP(PEP, Stream):
         q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
 
     Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
-    objective of :class:`PEP`. :meth:`update` absorbs the sites and goes on with a new batch: sites of earlier batches
-    are not updated again. With a Gaussian likelihood it is :class:`StreamingSGPR`, and exact; with any other likelihood
-    its posterior approximates the posterior of :class:`PEP` of all batches together.
+    objective of :class:`PEP`. :meth:`update` absorbs the sites and continues with a new batch: sites of earlier batches
+    are not updated again. With a Gaussian likelihood it equals :class:`StreamingSGPR` and is exact; otherwise its
+    posterior approximates the posterior of :class:`PEP` on all batches.
 
-    The arguments are those of :class:`PEP`, except that `data` is the first batch, a pair of arrays; `alpha` is one
-    number, since the old posterior has one; and `inducing_variable` is Z [M, D] or
+    Takes the arguments of :class:`PEP`. `data` is the first batch, a pair of arrays; `alpha` is one number, because the
+    old posterior has a single power; `inducing_variable` is Z [M, D] or
     :class:`gpflow.inducing_variables.InducingPoints`, shared or `SeparateIndependentInducingVariables`.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]

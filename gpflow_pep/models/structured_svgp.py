@@ -1,7 +1,7 @@
 """TSVGP, BTSVGP and PEPSVGP: minibatch bounds of a structured conditional, and power EP (Bui and Titsias 2025).
 
-Each has an explicit q(u), as `gpflow.models.SVGP` has. With f_b = V_b'v + m(x) the conditional mean given u of the rows
-of a block b, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each maximizes
+Each has an explicit q(u), like `gpflow.models.SVGP`. With f_b = V_b'v + m(x) the conditional mean of a block's rows
+given u, S_b their noise, D = Kff - Qff and X_b = S_b^-1/2 m D_bb S_b^-1/2, each maximizes
 
     Σ_b { -1/2 log|2π S_b| - 1/2a log|I + a X_b| - 1/2 E_q[r_b'(S_b + p m D_bb)^-1 r_b] + g_b } - KL[q, p],   r = y - f
 
@@ -14,7 +14,7 @@ BTSVGP     minibatches           1      0      0, eq. 9
 PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + α(m - 1))
 =========  ====================  =====  =====  =====================================================
 
-with m = 1 except in PEPSVGP, whose objective becomes that of :class:`PEPR` at the optimal q(u).
+with m = 1 except in PEPSVGP, whose objective at the optimal q(u) equals PEPR's.
 """
 
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class BoundSettings(NamedTuple):
 
 
 class StructuredSVGP(MinibatchSVGP):
-    """A minibatch objective for Gaussian noise, which may depend on x; models define :meth:`_bound` and the blocks."""
+    """A minibatch objective for Gaussian noise that may depend on x; models define :meth:`_bound` and the blocks."""
 
     minibatch_is_block = False
     """A minibatch is a block; otherwise each of its rows is a block."""
@@ -106,13 +106,13 @@ def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Ten
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
     if bound.in_noise:
         return _log_det_and_squares(bound.power, X, tf.linalg.matrix_transpose(white))
-    none = tf.linalg.matrix_transpose(white[:, :0])  # the quadratic form has the noise alone
+    none = tf.linalg.matrix_transpose(white[:, :0])  # the quadratic form has only the noise
     return _log_det_and_squares(bound.power, X, none) + tf.reduce_sum(tf.square(white))
 
 
 @tf.custom_gradient
 def _conditional_covariance(Kff: tf.Tensor, V: tf.Tensor) -> Any:
-    """D = Kff - V'V, [..., n, n]. dL/dD is symmetric here, so that dL/dV is a single product."""
+    """D = Kff - V'V, [..., n, n]. dL/dD is symmetric, so dL/dV is a single product."""
     Vt = tf.linalg.matrix_transpose(V)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -158,18 +158,18 @@ class TSVGP(StructuredSVGP):
 
         \frac{N}{n} \sum_n \left\{ E_q \log N(y_n; w_n, s_n) - \frac{1}{2} \log(1 + d_n/s_n) \right\} - KL[q, p]
 
-    with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. Never below SVGP's
+    with w_n the mean of f_n given u, d_n its variance given u, and s_n the noise variance. It is never below SVGP's
     bound; the optimal q(u) and the predictions equal SVGP's.
 
-    With a non-Gaussian likelihood there is one scale m for all rows, the parameter `scale`, which is learned (Titsias
-    2025): p(f|u) gets the covariance m D, at a cost of (m - 1 - log m)/2 per row:
+    With a non-Gaussian likelihood all rows share one learned scale m, the parameter `scale` (Titsias 2025): p(f|u) has
+    the covariance m D, at a cost of (m - 1 - log m)/2 per row:
 
     .. math::
 
         \frac{N}{n} \sum_n \left\{ E[\log p(y_n|f_n)] - \frac{1}{2} (m - 1 - \log m) \right\} - KL[q, p],
         \qquad f_n \sim N(E_q[w_n], Var_q[w_n] + m d_n)
 
-    At m = 1, where it starts, this is SVGP's bound.
+    At the initial value m = 1 this is SVGP's bound.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> parts = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10]
@@ -245,7 +245,7 @@ class PEPSVGP(StructuredSVGP):
     replaces d_n, and log determinants replace logarithms.
 
     ======================================  =====================================================
-    alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, whatever the blocks
+    alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, for any blocks
     q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
     ======================================  =====================================================
 
@@ -281,8 +281,7 @@ class PEPSVGP(StructuredSVGP):
 
         :param alpha: the power, in [0, 1].
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
-        :param minibatch_is_block: whether all rows of a minibatch are one block, as in :class:`BTSVGP`, or each row is
-            a block.
+        :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
         :raises ValueError: naming the argument that cannot be used.
         """

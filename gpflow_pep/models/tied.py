@@ -1,6 +1,6 @@
 """APEP, ARPEP and RPAPEP: minibatch power EP whose N factors are tied (Villacampa-Calvo and Hernández-Lobato 2020).
 
-In place of a site per observation there is an explicit q(u), as in `gpflow.models.SVGP`, and each observation's factor
+Instead of a site per observation there is an explicit q(u), as in `gpflow.models.SVGP`; the factor of each observation
 is the N-th root of q(u)/p(u). All three maximize, over q(u) and the hyperparameters,
 
     1/α Σ_n log E_cav[p(y_n|f_n)^α] + a term in q and the prior
@@ -15,8 +15,8 @@ APEP     q^(1-a) prior^a, a = α/N             log|S|/2 - log|W|/2a - m'm_cav/2,
 RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - log|I + tS|/2α - m'(I + tS)^-1 m/2,  t = α/β
 =======  ===================================  ======================================================================
 
-(the paper's eqs. 9, 11 and 10, with g(q), g(cavity) and the prior's factor combined, so that nothing is divided by a
-small α). At α = 0 each is the bound of `gpflow.models.SVGP`.
+(the paper's eqs. 9, 11 and 10, with g(q), g(cavity) and the prior's factor combined to avoid division by a small α). At
+α = 0 each is the bound of `gpflow.models.SVGP`.
 """
 
 from abc import abstractmethod
@@ -152,9 +152,9 @@ class APEP(TiedFactors):
         \frac{1}{\alpha} \sum_n \left\{ \log E_{cav}[p(y_n|f_n)^\alpha] + g(cav) - g(q) \right\} + g(q) - g(p),
         \qquad cav \propto q \, (p/q)^{\alpha/N}
 
-    with the log normalizers g: the cavity is q without the fraction α/N of q/p. The name is for approximate PEP. With
-    Gaussian noise and identical observations its optimum is that of :class:`PEPR`. With different observations it is
-    not, even if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
+    with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate PEP). With Gaussian
+    noise and identical observations the optimum equals the optimum of :class:`PEPR`. With different observations it
+    does not, even if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])

@@ -26,7 +26,7 @@ class TSGPR(CollapsedRegression):
         \log N(y; \mu, Q_{ff} + \sigma^2 I) - \frac{1}{2} \sum_n \log(1 + d_n/\sigma^2),
         \qquad d = \mathrm{diag}(K_{ff} - Q_{ff})
 
-    Never below SGPR's bound nor above the log evidence.
+    It lies between SGPR's bound and the log evidence.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = TSGPR((X, np.sin(X)), gpflow.kernels.Matern52(), X[::10], noise_variance=0.1)
@@ -87,7 +87,7 @@ class BTSGPR(TSGPR):
         """
         Take the arguments of :class:`PEPR`, without alpha and scale, and these.
 
-        :param blocks: as for :class:`PEPR`: block size | integer labels [N] | list of arrays of row indices.
+        :param blocks: block size | integer labels [N] | list of arrays of row indices, as for :class:`PEPR`.
             Blocks of b rows cost O(N b^2) besides O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
         :raises ValueError: naming the argument that cannot be used.

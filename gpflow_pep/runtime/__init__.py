@@ -1,1 +1,1 @@
-"""TensorFlow's machinery: tracing, checks, custom gradients, devices, workers."""
+"""TensorFlow internals: tracing, checks, custom gradients, devices, workers."""

@@ -1,4 +1,4 @@
-"""Check values, also in compiled functions, with errors that begin with the reason; warn at the user's line."""
+"""Checks of values, also in compiled functions, with errors that begin with the reason; warnings at the user's line."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from .tracing import in_xla
 
-_MAX_SHOWN = 3  # entries of a tensor in a message
+_MAX_SHOWN = 3  # entries of a tensor in a message, to keep it short
 _LIBRARIES = tuple({str(Path(__file__).parents[1]), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))})
 _AUTOGRAPH = "__autograph_generated_file"  # in the names of files that TensorFlow has converted
 _CREATE_OPERATION = frozenset(
@@ -26,10 +26,10 @@ _CREATE_OPERATION = frozenset(
 
 def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
     """
-    Check that all of `accepted` holds, and return `value`. If the check fails under XLA, which cannot raise
-    errors, return NaN, also in the derivatives.
+    Check that all of `accepted` holds, and return `value`. Under XLA, which cannot raise errors, a failed check returns
+    NaN, also in the derivatives.
 
-    :param value: floating point numbers, if XLA is to compile this.
+    :param value: floating point numbers, if compiled by XLA.
     :param message: strings and tensors.
     :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
@@ -53,7 +53,7 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
 
 def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
     """
-    Check a condition that concerns no single value, and return control dependencies. Without effect under XLA.
+    Check a condition that belongs to no single value; return control dependencies. Has no effect under XLA.
 
     :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
     """
@@ -62,8 +62,7 @@ def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
 
 def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
     """
-    Call a compiled function. If a check in it fails, raise an error with the message of the check only, without
-    TensorFlow's description of the graph.
+    Call a compiled function; errors of its checks omit TensorFlow's description of the graph.
 
     :raises tf.errors.InvalidArgumentError: if a check in it fails.
     """
@@ -77,7 +76,7 @@ def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's message, without TensorFlow's description of the graph."""
+    """Return an error's message without TensorFlow's description of the graph."""
     text = error.message if isinstance(error, tf.errors.OpError) else str(error)
     if "natural_gradient_steps" in text:  # GPflow's own check, which gives no reason
         return "the natural gradient's step is not finite; try a smaller natural_step."
@@ -99,10 +98,10 @@ def _is_of_library(file: str) -> bool:
 
 class _UserFrames(tf_stack.StackTraceFilter):
     """
-    Context in which only the user's files are recorded as the origin of a graph's operations. TensorFlow's errors list
-    the files that created the failed operation; without this most of them belong to libraries.
+    Record only the user's files as the origin of a graph's operations in this context.
 
-    (The filter is private to TensorFlow.)
+    TensorFlow's errors list the files that created the failed operation, most of which belong to libraries. The filter
+    is private to TensorFlow.
     """
 
     @override

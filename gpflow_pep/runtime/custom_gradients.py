@@ -17,7 +17,7 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
     """
     Return `derivatives`, which cannot be differentiated again.
 
-    :param of: tensors that they depend on, if tapes do not see it.
+    :param of: tensors that they depend on, if tapes cannot detect it.
     :raises NotImplementedError: if they are differentiated (at trace time, in a compiled function).
     """
     count = len(derivatives)
@@ -37,9 +37,9 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
 
 def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:
     """
-    Compute the gradient of `value`, tensors, in each source; zero if unconnected.
+    Compute the gradient of the tensors `value` in each source; zero if unconnected.
 
-    :param bar: the derivatives in `value`, tensors of its shapes; ones by default.
+    :param bar: upstream gradients, tensors of the shapes of `value`; ones by default.
     """
     pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
@@ -49,9 +49,9 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
     """
     Call a compiled function without recording it on the caller's tapes.
 
-    It is traced before recording stops, since tapes in it do record; but in a thread of its own, to which the caller's
-    tapes do not belong. If a persistent tape or two tapes recorded the trace, each function that is called in it would
-    be differentiated several times over, which takes minutes.
+    It is traced before recording stops, because tapes in it must record, and in a separate thread, in which the
+    caller's tapes do not record. If a persistent tape or two tapes recorded the trace, each function called in it would
+    be differentiated several times, which takes minutes.
     """
     concrete = _apart(lambda: compiled.get_concrete_function(*args))
     with record.stop_recording():
@@ -59,7 +59,7 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
 
 
 def _apart(function: Callable[[], Any]) -> Any:
-    """Call a function in another thread if a tape may record in this one."""
+    """Call a function, in another thread if a tape may record in this one."""
     if not may_be_recorded() or tf.distribute.has_strategy():
         return function()
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()

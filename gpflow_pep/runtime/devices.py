@@ -1,7 +1,7 @@
-"""Several devices of one process: each has a share of the chunks, and a loop of its own over them.
+"""Several devices in one process: the chunks are divided among them, with one loop per device.
 
-All loops belong to one graph, and TensorFlow runs them at the same time. Their results are added up, or concatenated,
-on the first device, which computes everything that does not grow with N M.
+All loops belong to one graph, and TensorFlow runs them in parallel. Their results are summed or concatenated on the
+first device, which computes everything that does not grow with N M.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 
 def devices_of_strategy() -> tuple[str, ...] | None:
-    """Return the devices of the `tf.distribute.MirroredStrategy` in whose scope this is called; None if it has one."""
+    """Return the devices of the current `tf.distribute.MirroredStrategy`; None if it has only one."""
     strategy = tf.distribute.get_strategy()
     if not isinstance(strategy, tf.distribute.MirroredStrategy) or strategy.num_replicas_in_sync == 1:
         return None
@@ -22,10 +22,10 @@ def devices_of_strategy() -> tuple[str, ...] | None:
 @contextmanager
 def side_by_side() -> Iterator[None]:
     """
-    Let TensorFlow run the loops that are made in this context at the same time, even if checks in them may fail.
+    Let TensorFlow run the loops created in this context in parallel, even if they contain checks.
 
-    In a function it runs loops with checks one after the other, since it knows the order only of loops that read
-    variables. (The way to tell TensorFlow is private; in another version the loops may run one after the other.)
+    In a function it runs loops with checks sequentially. The interface is private; in another version of TensorFlow the
+    loops may run sequentially.
     """
     if tf.executing_eagerly():
         yield
@@ -42,9 +42,9 @@ def side_by_side() -> Iterator[None]:
 
 def in_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     """
-    Call a function that differentiates, which TensorFlow does in replicas only in the scope of a strategy.
+    Call a function that differentiates. In the scope of a strategy TensorFlow differentiates in replicas only.
 
-    With several devices it is the first replica: the function itself divides the rows among the devices.
+    With several devices the function runs in the first replica, and divides the rows among the devices itself.
     """
     strategy = _strategy_of_scope()
     if isinstance(strategy, tf.distribute.MirroredStrategy):
@@ -63,7 +63,7 @@ def in_every_replica(function: Callable[..., Any], *arguments: tf.Tensor) -> Any
 
 
 def sync_trainable(variables: Sequence[tf.Variable]) -> None:
-    """Copy `trainable`, as `gpflow.set_trainable` sets it, to the per-device components, which TensorFlow reads."""
+    """Copy `trainable` (see `gpflow.set_trainable`) to the per-device components, which TensorFlow reads."""
     for variable in variables:
         if isinstance(variable, tf.distribute.DistributedValues) and "_trainable" in vars(variable):
             for copy in variable.distribute_strategy.experimental_local_results(variable):
@@ -74,7 +74,7 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
     """
     Return the context in which variables can be updated: the scope of the strategy that mirrors them.
 
-    :raises ValueError: if only some of them are mirrored, or the strategy of the present scope does not mirror them.
+    :raises ValueError: if only some of them are mirrored, or the current strategy does not mirror them.
     """
     strategies = {getattr(variable, "distribute_strategy", None) for variable in variables}
     current = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
@@ -90,6 +90,6 @@ def scope_of(variables: Sequence[tf.Variable]) -> AbstractContextManager[Any]:
 
 
 def _strategy_of_scope() -> tf.distribute.Strategy | None:
-    """Return the strategy in whose scope this is called; None if there is none, or this is in a replica already."""
+    """Return the strategy of the current scope; None if there is none, or in a replica."""
     in_scope = tf.distribute.has_strategy() and tf.distribute.in_cross_replica_context()
     return tf.distribute.get_strategy() if in_scope else None

@@ -1,7 +1,7 @@
-"""Several workers: each has some of the rows; sums over all rows are added up by TensorFlow's collective operations.
+"""Several workers: the rows are divided among them, and TensorFlow's collective operations add up the sums over rows.
 
-Everything else is computed by every worker, from the same sums. Communication is O(M^2) numbers a pass, whatever N.
-Results may differ in the last digit between machines, so that `fit` uses the gradient of worker 0, the chief.
+Every worker computes the rest, from the same sums. Communication is O(M^2) numbers per pass, for any N. Results may
+differ in the last digit between machines, so `fit` uses the gradient of worker 0, the chief.
 """
 
 import itertools
@@ -13,20 +13,20 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
-_GROUP = 7_340_021  # of collective operations; the strategy's own groups have small numbers
-_KEYS = itertools.count(1)  # of collective operations, alike in all workers: they trace the same operations in turn
-TIMEOUT = 600.0  # seconds that a worker waits while another compiles; it hears of dead workers sooner
-_WEIGHTS_SEED = 20260101  # any: the first of the numbers that make the columns' weights in a row's hash
+_GROUP = 7_340_021  # of collective operations: large, since the strategy's groups have small numbers
+_KEYS = itertools.count(1)  # of collective operations, equal in all workers: they trace the same operations in order
+TIMEOUT = 600.0  # seconds that a worker waits while another compiles; dead workers are detected earlier
+_WEIGHTS_SEED = 20260101  # arbitrary: the first number from which the weights of columns in a row's hash are made
 _MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)  # of MurmurHash3
-_SAMPLE = 1000  # rows of each worker that are compared: the smallest hashes, so that all choose alike
-_SHARED = 0.01  # the fraction of them that two workers may share
+_SAMPLE = 1000  # compared rows per worker: the smallest hashes, so that all workers choose alike
+_SHARED = 0.01  # fraction of the sample that two workers may share
 
 
 class Workers:
     """
-    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over the rows of all.
+    The workers of a `tf.distribute.MultiWorkerMirroredStrategy`: sums, maxima and decisions over all rows.
 
-    A single one is this process, whose values are returned as they are.
+    A single worker is this process; its values are returned unchanged.
     """
 
     def __init__(self, count: int, index: int):
@@ -35,7 +35,7 @@ class Workers:
     @classmethod
     def of_strategy(cls) -> "Workers | None":
         """
-        Return the workers of the strategy in whose scope this is called; None if it has one worker.
+        Return the workers of the current strategy; None if it has only one.
 
         :raises ValueError: if a worker has several devices.
         """
@@ -57,11 +57,11 @@ class Workers:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the worker that writes files."""
+        """True for the worker that writes files."""
         return self.index == 0
 
     def sum(self, value: tf.Tensor) -> tf.Tensor:
-        """Add up a tensor over the workers; whole numbers of several workers have 64 bits."""
+        """Add up a tensor over the workers; with several workers, integers become int64."""
         if self.count > 1 and value.dtype.is_integer:
             value = tf.cast(value, tf.int64)
         return self.sums([value])[0]
@@ -82,7 +82,7 @@ class Workers:
         return tf.sqrt(self.sum(tf.reduce_sum(tf.square(values))))
 
     def largest(self, value: tf.Tensor) -> tf.Tensor:
-        """Return the maximum over the workers, []; infinity if one of several is NaN, which a maximum may lose."""
+        """Return the maximum over the workers, []. NaN on any of several gives infinity: a maximum may drop NaN."""
         if self.count == 1:
             return value
         return self._all_reduce(tf.where(tf.math.is_nan(value), tf.constant(np.inf, value.dtype), value), "Max")
@@ -92,11 +92,11 @@ class Workers:
         return condition if self.count == 1 else self.largest(tf.cast(condition, tf.float64)) > 0.0
 
     def from_chief(self, values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Return the chief's tensors, given this worker's, so that all workers decide alike to the last digit."""
+        """Broadcast the chief's tensors, so that all workers decide alike to the last digit."""
         return self.sums([value if self.is_chief else tf.zeros_like(value) for value in values])
 
     def gather(self, *values: int) -> AnyNDArray:
-        """Return the whole numbers of all workers, [workers, n], given this worker's."""
+        """Collect the integers of all workers, [workers, n]."""
         everyone = np.zeros((self.count, len(values)), np.int64)
         everyone[self.index] = values
         return np.asarray(self.sums([tf.constant(everyone)])[0])
@@ -122,7 +122,7 @@ ONE_PROCESS = Workers(1, 0)
 
 
 def local_variable(values: Any, **options: Any) -> tf.Variable:
-    """Create a variable that the strategy does not mirror: each worker has values of its own."""
+    """Create a variable that the strategy does not mirror: its values may differ between workers."""
 
     def alone(next_creator: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
         return resource_variable_ops.default_variable_creator_v2(None, **arguments)
@@ -132,7 +132,7 @@ def local_variable(values: Any, **options: Any) -> tf.Variable:
 
 
 def row_hashes(values: tf.Tensor) -> tf.Tensor:
-    """Hash each row of `values` [n, D], [n] in 64 bits; columns that are exchanged change it."""
+    """Hash each row of `values` [n, D] to 64 bits, [n]; depends on the order of columns."""
     numbers = mix_bits(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + values.shape[-1], dtype=tf.int64))
     weights = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers))  # odd numbers, one for each column
     bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
@@ -140,7 +140,7 @@ def row_hashes(values: tf.Tensor) -> tf.Tensor:
 
 
 def mix_bits(values: tf.Tensor) -> tf.Tensor:
-    """Mix the bits of int64 numbers, one to one and not linearly (the finalizer of MurmurHash3)."""
+    """Mix the bits of int64 numbers by a nonlinear bijection (the finalizer of MurmurHash3)."""
 
     def shifted(unsigned: tf.Tensor) -> tf.Tensor:
         return tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
@@ -153,7 +153,7 @@ def mix_bits(values: tf.Tensor) -> tf.Tensor:
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
     """
-    Raise an error in every worker if two have rows in common. Duplicates within one worker are ignored.
+    Raise an error on every worker if two workers share rows. Duplicates within one worker are ignored.
 
     :param batches: X [n, D] and Y [n, P] of this worker.
     :raises ValueError: naming the workers.
@@ -165,7 +165,7 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
     everyone = workers.gather(len(hashes), *np.resize(hashes, _SAMPLE).tolist())
     samples = [row[1 : 1 + row[0]] for row in everyone]
     for first, second in itertools.combinations(range(workers.count), 2):
-        reach = min(samples[first].max(), samples[second].max())  # up to here both list all that they have
+        reach = min(samples[first].max(), samples[second].max())  # up to here both samples are complete
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
         shared = len(np.intersect1d(some, others))
         are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)

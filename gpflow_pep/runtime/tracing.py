@@ -1,9 +1,9 @@
 """
-Compiled functions and models: when they are traced, and how their graphs are released.
+Compiled functions and methods: when they are traced, and how their graphs are released.
 
-TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12"), and never drops it. The
+TensorFlow registers every custom gradient that is traced in a graph ("CustomGradient-12") and never drops it. The
 gradient holds tensors of the graph, so that the graph and its compiled copy stay in memory. TensorFlow Probability's
-cache of transformed values keeps tensors of graphs, too. Every graph that reads a GPflow parameter is concerned: its
+cache of transformed values keeps tensors of graphs, too. This concerns every graph that reads a GPflow parameter: its
 transform is a bijector, and softplus has a custom gradient. See :func:`release_graphs`.
 """
 
@@ -35,11 +35,11 @@ _PREFIX = "CustomGradient-"  # of the names that tf.custom_gradient registers
 
 def no_autograph(function: _Function) -> _Function:
     """
-    Decorate a function that users may call in functions that they compile.
+    Decorate a function that users may call in their compiled functions.
 
-    AutoGraph does not convert the function, nor any that it calls. Nothing here branches or loops in Python on the
-    values of tensors, and reading the source of everything would take most of the time of tracing an objective.
-    Graphs become collectable (see :func:`release_graphs`).
+    AutoGraph converts neither the function nor its callees. The package never branches or loops in Python on values of
+    tensors, and the conversion would take most of the time of tracing an objective. Graphs become collectable (see
+    :func:`release_graphs`).
     """
 
     @functools.wraps(function)
@@ -55,10 +55,10 @@ def no_autograph(function: _Function) -> _Function:
 
 def in_xla() -> bool:
     """
-    Return whether XLA compiles the operations that are made now (``jit_compile=True``).
+    Return whether XLA will compile the operations being traced (``jit_compile=True``).
 
-    Under XLA nothing can be printed, no error can be raised while the function runs, and shapes do not depend on
-    values. It is known when a function is traced, also in functions, loops, branches and gradients nested in it.
+    Under XLA nothing can be printed, no error can be raised at run time, and shapes cannot depend on values. The result
+    is also correct in nested functions, loops, branches and gradients.
     """
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and bool(control_flow_util.GraphOrParentsInXlaContext(graph))
@@ -68,7 +68,7 @@ def refuse_xla(what: str) -> None:
     """
     Raise an error under XLA.
 
-    :param what: the subject that XLA cannot compile, in words.
+    :param what: description of the code that XLA cannot compile.
     :raises NotImplementedError: in a function with ``jit_compile=True``.
     """
     if in_xla():
@@ -81,20 +81,20 @@ def may_be_recorded() -> bool:
 
 
 def recording_is_stopped() -> bool:
-    """Return whether tapes, also new ones, record nothing in this thread."""
+    """Return whether recording is stopped for all tapes in this thread, including new tapes."""
     return bool(pywrap_tfe.TFE_Py_TapeSetIsStopped())
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
-    Decorate a function or a method that runs as a graph: ``tf.function`` of a :func:`no_autograph` function.
+    Decorate a function or method to run as a graph: ``tf.function`` of a :func:`no_autograph` function.
 
-    The graphs of a method are kept by the instance, and are released with it. (``tf.function`` keeps them in the class,
-    in a table with weak keys, which never drops an instance that its own graphs reference.) If the instance has
-    a method `_structure`, the graphs of all its methods are dropped as soon as the structure has changed. Copies of an
-    instance compile their own; checkpoints and exported models leave compiled methods out.
+    The instance stores the graphs of its methods, which are released with it. (``tf.function`` stores them in the
+    class, in a table with weak keys, which never drops an instance that its own graphs reference.) If the instance has
+    a method `_structure`, the graphs of all its methods are dropped when the structure changes. Copies of an instance
+    are compiled separately; checkpoints and exported models leave compiled methods out.
 
-    :param function: the function to compile; left out if the decorator is given options.
+    :param function: the function to compile; omitted if the decorator has options.
     :param options: options of ``tf.function``, such as ``reduce_retracing=True`` and ``input_signature=[...]``.
     """
     return functools.partial(_Compiled, **options) if function is None else _Compiled(function, **options)
@@ -102,7 +102,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def shared(function: Callable[..., Any], **options: Any) -> Any:
     """
-    Decorate a part of larger functions: it is traced once for all graphs that call it, and not if it runs eagerly.
+    Decorate a part of larger functions: trace it once for all graphs that call it; run it eagerly otherwise.
 
     :param options: options of ``tf.function``.
     """
@@ -117,14 +117,14 @@ def shared(function: Callable[..., Any], **options: Any) -> Any:
 
 def on_demand(function: Callable[..., Any]) -> Any:
     """
-    Like :func:`shared`, but the graph is optimized and instantiated on its first run: callers do not pay for a branch
-    that rarely runs.
+    Like :func:`shared`, but the graph is optimized and instantiated on its first run, so that a branch that rarely runs
+    costs its callers nothing.
     """
     return shared(function, experimental_attributes={"_noinline": True})
 
 
 class _Compiled:
-    """A compiled function; as an attribute of a class, a method that each instance compiles for itself."""
+    """A compiled function; as a method, compiled separately for each instance."""
 
     _name = ""
 
@@ -134,11 +134,11 @@ class _Compiled:
         self._functions: dict[tuple[str, bool], Any] = {}
 
     def _function(self, functions: dict[tuple[str, bool], Any]) -> Any:
-        """Return the ``tf.function`` for the context of the call, and keep it in `functions`."""
-        key = self._name, in_xla()  # XLA needs graphs of its own, but tf.function would give it existing ones
+        """Return the ``tf.function`` for the context of the call, and store it in `functions`."""
+        key = self._name, in_xla()  # XLA needs separate graphs, but tf.function would reuse existing ones
         if key not in functions:
             function = tf.function(self._traced, autograph=False, **self._options)
-            # TensorFlow counts how often all instances of a class trace a method, and warns after a few models.
+            # TensorFlow counts the traces of a method over all instances of a class, and warns after a few models.
             function._omit_frequent_tracing_warning = True
             functions.setdefault(key, function)
         return functions[key]
@@ -162,7 +162,7 @@ class _Compiled:
 
 
 class _Traces:
-    """The compiled methods of an instance of one structure. Copying or pickling the instance drops them."""
+    """The compiled methods of an instance with a given structure. Copying or pickling the instance drops them."""
 
     def __init__(self, structure: list[Any]):
         self.structure, self.functions = structure, dict[tuple[str, bool], Any]()
@@ -172,25 +172,27 @@ class _Traces:
 
 
 def is_compiled(owner: type, name: str) -> bool:
-    """Return True if an attribute of a class is a compiled method."""
+    """Return whether an attribute of a class is a compiled method."""
     return isinstance(getattr(owner, name, None), _Compiled)
 
 
 def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
-    """Copy a variable so that its number of rows may change; TensorFlow alone would fix it in a copy."""
+    """Copy a variable so that its number of rows may change (TensorFlow's copy has a fixed shape)."""
     return local_variable(variable.read_value(), trainable=False, shape=shape, dtype=variable.dtype)
 
 
 def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:
     """
-    List settings, parts, components of parts and their settings. Two lists differ (:func:`differ`) if a part, a
-    component or a setting was replaced, or if a parameter became trainable or fixed.
+    List settings, parts, components of parts and their settings.
+
+    Two lists differ (:func:`differ`) if a part, a component or a setting was replaced, or if a parameter became
+    trainable or fixed.
     """
     return [*settings, *_components(tuple(parts), set())]
 
 
 def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Compare two structures (:func:`structure_of`)."""
+    """Return whether two structures (:func:`structure_of`) differ."""
     return len(a) != len(b) or any(map(_is_another, a, b))
 
 
@@ -201,7 +203,7 @@ def _is_another(a: Any, b: Any) -> bool:
 
 
 def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
-    """Modules, parameters and variables in a module, with their settings; faster than TensorFlow's own."""
+    """List modules, parameters and variables in a module, with their settings; faster than TensorFlow's walk."""
     if id(whole) in seen:
         return
     seen.add(id(whole))
@@ -223,12 +225,12 @@ def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _settings_of(part: tf.Module) -> Iterator[tuple[str, Any]]:
-    """Settings of a module that are neither modules nor tensors."""
+    """List the settings of a module that are neither modules nor tensors."""
     if isinstance(part, Kernel):
         dims = part.active_dims
         yield "active_dims", str(dims) if isinstance(dims, slice) else str(np.asarray(dims).tolist())
     for name, value in vars(part).items():
-        if name.startswith("_"):  # private: TensorFlow stores counters there
+        if name.startswith("_"):  # private attributes: TensorFlow stores counters there
             continue
         if isinstance(value, _PLAIN):
             yield name, value
@@ -242,12 +244,12 @@ def release_graphs() -> None:
     """
     Make traced graphs collectable.
 
-    Custom gradients move from TensorFlow's registry to their graphs. The registry keeps a function that looks the
-    gradient up in its graph and goes with the graph, so that a graph can be differentiated and exported as before.
-    Tensors of graphs are dropped from TensorFlow Probability's cache, which computes missing values again.
+    Custom gradients move from TensorFlow's registry to their graphs. The registry keeps a function that looks up the
+    gradient in its graph and is removed with the graph, so that a graph can be differentiated and exported as before.
+    Tensors of graphs are dropped from TensorFlow Probability's cache, which recomputes missing values.
 
-    Registry and cache are private to TensorFlow and TensorFlow Probability. If another version keeps them in another
-    way, they are left alone, and graphs stay in memory.
+    Registry and cache are private to TensorFlow and TensorFlow Probability. If another version stores them differently,
+    they are left unchanged, and graphs stay in memory.
     """
     entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     for name, entry in _registered_since(entries):
@@ -260,7 +262,7 @@ def release_graphs() -> None:
 
 
 class _InGraph:
-    """A registered custom gradient that its graph keeps."""
+    """A registered custom gradient that is stored in its graph."""
 
     def __init__(self, name: str, graph: tf.Graph, entries: dict[str, Any]):
         self._name = name
@@ -272,9 +274,9 @@ class _InGraph:
 
 
 def _registered_since(entries: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return custom gradients that are still in the registry, in the order of registration, after all moved ones."""
+    """Return the custom gradients registered since the last one that was moved to its graph, in order."""
     found = []
-    for name in reversed(list(entries)):  # a list: entries may go at any time, with a graph
+    for name in reversed(list(entries)):  # a list: an entry may be removed with its graph at any time
         entry = entries.get(name)
         gradient = entry.get("type") if isinstance(entry, dict) else None
         if isinstance(gradient, _InGraph):
@@ -308,7 +310,7 @@ def _forget_transformed() -> None:
 
 
 def _tensors(key: Any, entry: Any) -> Iterator[Any]:
-    """All tensors that an entry of the cache refers to, weakly or not."""
+    """List all tensors that an entry of the cache references, weakly or not."""
     for reference in (key, getattr(entry, "input_ref", None), getattr(entry, "output_ref", None)):
         yield from tf.nest.flatten(reference() if reference else None)
     yield from getattr(entry, "attributes", {}).values()

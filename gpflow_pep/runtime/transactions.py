@@ -1,4 +1,4 @@
-"""All or nothing: atomic changes of models."""
+"""All-or-nothing changes of models."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ import tensorflow as tf
 @contextmanager
 def atomic(modules: Iterable[tf.Module], variables: Iterable[tf.Variable]) -> Iterator[None]:
     """
-    Undo a change that does not complete, because of Ctrl-C between two assignments, say.
+    Undo a change that does not complete, for example because of Ctrl-C between two assignments.
 
     :param modules: modules whose attributes the change may replace.
     :param variables: variables that the change may assign to.
     """
     attributes = [(module, dict(vars(module))) for module in modules]
-    values = [(variable, variable.read_value()) for variable in variables]  # refers to the present values, no copies
+    values = [(variable, variable.read_value()) for variable in variables]  # references to the values, no copies
     try:
         yield
     except BaseException:
