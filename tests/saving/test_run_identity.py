@@ -7,21 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
-from small_models import LABELS, MAKERS, X, Y, Z, classifier, collapsed, kernel, of_minibatches
+from small_models import LABELS, MAKERS, Trend, X, Y, Z, classifier, collapsed, kernel, of_minibatches
 
 import gpflow_pep
 from gpflow_pep.saving.run_identity import differing, run_identity, settings_of
-
-
-class Trend(gpflow.functions.Function):
-    """A mean function with a Python function as its setting."""
-
-    def __init__(self, trend):
-        super().__init__()
-        self.trend = trend
-
-    def __call__(self, X):
-        return self.trend(X)
 
 
 def steep(X, slope=2.0):

@@ -16,6 +16,17 @@ Y_NEW = np.sin(2.5 * X_NEW) + 0.2 * rng.normal(size=X_NEW.shape)
 Z = np.linspace(-1.8, 1.8, 6)[:, None]
 
 
+class Trend(gpflow.functions.Function):
+    """A mean function with a Python function as its setting."""
+
+    def __init__(self, trend):
+        super().__init__()
+        self.trend = trend
+
+    def __call__(self, X):
+        return self.trend(X)
+
+
 def kernel():
     return gpflow.kernels.SquaredExponential(1.0, lengthscales=0.9)
 

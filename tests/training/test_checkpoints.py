@@ -18,6 +18,7 @@ from small_models import (
     MAKERS,
     WITH_DATA,
     WITH_SITES,
+    Trend,
     X,
     Y,
     data_for,
@@ -273,17 +274,6 @@ def test_a_checkpoint_of_another_format_is_refused(monkeypatch, tmp_path):
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
     with pytest.raises(ValueError, match="was written by a different run: version differs"):
         fit(MAKERS["TSVGP"](), (X, Y), checkpoint=path, **options)
-
-
-class Trend(gpflow.functions.Function):
-    """A mean function that is given a function of Python."""
-
-    def __init__(self, trend):
-        super().__init__()
-        self.trend = trend
-
-    def __call__(self, X):
-        return self.trend(X)
 
 
 @pytest.mark.parametrize("name", ["mean_function.trend", "likelihood.invlink"])
