@@ -8,11 +8,6 @@ from .dataset_chunks import DatasetRows
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
-from .rows import (
-    RegressionRows,
-    Rows,
-    floating_variables,
-    watched,
-)
+from .rows import RegressionRows, Rows, floating_variables, watched
 from .sites import IndependentSites, Powers, RowSums, SiteAlgebra
 from .stationary_kernels import kernel_matrix

@@ -16,23 +16,20 @@ from ..maths.linalg import cholesky_adjoint, column_products
 from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
-from .rows import RegressionRows, Rows, RowSource, cast, watched
+from .rows import RegressionRows, Rows, cast, watched
 from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteAlgebra
 
 # Estimated relative change of the site noise. Of 576 settings (four kernels, six lengthscales, four noises, alpha 0,
 # 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their relative errors are at most 2e-6 in the
 # objective, 2e-3 in the gradient of each parameter, and 1e-4 in the norm of the gradient.
 _MAX_ERROR = 0.02
-# Below this condition number the rounding error of Kff - diag(V'V) dominates, about eps k.
-_LEAST_CONDITION = 200.0
-_LARGEST = 1e8  # of residuals, variances and precisions, whose products must not overflow
 # LinearAdjoint uses one product up to this value of (largest / smallest diagonal entry of L)^2 max diag A, a measure of
 # cond(Kuu) times the precision of the sites. Its relative error was never above machine epsilon times that: 1e-7 here.
 _WELL_CONDITIONED = 5e8
 
 
 def accumulate_sums(
-    rows: RowSource,
+    rows: RegressionRows,
     sites: SiteAlgebra,
     powers: Powers,
     *,
@@ -100,8 +97,8 @@ def _one_chunk(
     V, D = sites.given_u(L, rows)
 
     def pull_back(bar: RowSums, _: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
-        adjoint = sites.adjoint(L, V, D, rows, powers, scale, bar)
-        return adjoint.VDV, adjoint.scale, *adjoint.rows
+        VDV, scale_bar, rows_bar = sites.adjoint(L, V, D, rows, powers, scale, bar)
+        return VDV, scale_bar, *rows_bar
 
     return sites.forward(V, D, rows, powers, scale), pull_back
 
@@ -110,7 +107,7 @@ def _many_chunks(
     sites: SiteAlgebra,
     powers: Powers,
     L: tf.Tensor,
-    rows: RowSource,
+    rows: RegressionRows,
     fixed: Sequence[tf.Variable],
     scale: tf.Tensor,
     sources: Sequence[tf.Tensor],
@@ -139,8 +136,8 @@ def _many_chunks(
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale, bar)
-                adjoint = sites.adjoint(L_, *sites.given_u(L_, values), values, *of_chunk)
-                return adjoint.VDV, adjoint.scale, *pull_back(adjoint.rows)
+                VDV, scale_bar, rows_bar = sites.adjoint(L_, *sites.given_u(L_, values), values, *of_chunk)
+                return VDV, scale_bar, *pull_back(rows_bar)
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
 
@@ -180,17 +177,16 @@ def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
     return Powers(*map(chunk.take_blocks, powers))
 
 
-class MixedPrecisionRows(RowSource):
-    """Rows that are computed in single precision if rounding V = L^-1 Kuf to it hardly changes the site noise."""
+class MixedPrecisionRows(RegressionRows):
+    """`rows`, computed in single precision if rounding V = L^-1 Kuf to it hardly changes the site noise."""
 
-    def __init__(self, rows: RowSource, L: tf.Tensor, scale: tf.Tensor):
+    def __init__(self, rows: RegressionRows, L: tf.Tensor, scale: tf.Tensor):
         """
         :param L: Cholesky factor of the covariance of the inducing variables, [..., M, M].
         :param scale: m of the structured conditional, [].
         """
-        self._rows, self._scale, self._dtype = rows, scale, L.dtype
-        self.inputs, self.variables, self.num_outputs = rows.inputs, rows.variables, rows.num_outputs
-        self.only_chunk = rows.only_chunk
+        vars(self).update(vars(rows))  # a copy of `rows`, with its tensors
+        self._scale, self._dtype = scale, L.dtype
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], batch_shape=tf.shape(L)[:-2], dtype=L.dtype))
         self._variance = tf.reduce_max(tf.reduce_sum(tf.square(L), axis=-1))  # largest prior variance of u, []
         self._inverse_trace = tf.reduce_max(tf.reduce_sum(tf.square(inverse), axis=[-2, -1]))  # tr Kuu^-1, []
@@ -198,15 +194,11 @@ class MixedPrecisionRows(RowSource):
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         def in_precision(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-            suffices = self.suffices(self._rows(chunk, *self.inputs))  # a graph leaves out Kuf, which is not used
+            suffices = self.suffices(self(chunk, *self.inputs))  # a graph leaves out Kuf, which is not used
             single = chunk._replace(dtype=tf.float32)
             return tuple(tf.cond(suffices, lambda: cast(tuple(part(single)), self._dtype), lambda: tuple(part(chunk))))
 
-        return self._rows.sum_over_chunks(in_precision, zero)
-
-    @override
-    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
-        return self._rows(chunk, *inputs)
+        return super().sum_over_chunks(in_precision, zero)
 
     def suffices(self, rows: Rows) -> tf.Tensor:
         """
@@ -216,15 +208,13 @@ class MixedPrecisionRows(RowSource):
         condition number of Kuu, estimated by k tr Kuu^-1. Numbers that may overflow need double precision.
         """
         k = tf.maximum(self._variance, tf.reduce_max(rows.Kff))
-        noise, largest_noise = tf.reduce_min(rows.noise), tf.reduce_max(rows.noise)
-        condition = tf.maximum(k * self._inverse_trace, _LEAST_CONDITION)
+        noise = tf.reduce_min(rows.noise)
+        # Below a condition number of 200 the rounding error of Kff - diag(V'V) dominates, about eps k.
+        condition = tf.maximum(k * self._inverse_trace, 200.0)
         error = np.finfo(np.float32).eps * condition * k * tf.maximum(self._scale, 1.0) / noise
-        in_range = (
-            (tf.reduce_max(tf.abs(rows.residual)) < _LARGEST)
-            & (tf.maximum(k, largest_noise) < _LARGEST)
-            & (_LARGEST * noise > 1.0)
-        )
-        return (error < _MAX_ERROR) & in_range
+        sizes = tf.stack([k, tf.reduce_max(rows.noise), tf.reduce_max(tf.abs(rows.residual))])
+        # Products of variances, residuals and precisions up to 1e8 do not overflow.
+        return (error < _MAX_ERROR) & tf.reduce_all(sizes < 1e8) & (noise > 1e-8)
 
 
 def collapsed_leave_one_out(
@@ -234,7 +224,8 @@ def collapsed_leave_one_out(
     Compute log N(y_n; mean, variance) of every row given the other rows, at fixed hyperparameters, summed over outputs,
     [N].
 
-    Leaving row n out subtracts e e'/v from B and e r/v from c (:class:`LeaveOneOutTerms`). With s_VV = V'B^-1 V etc.
+    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteAlgebra.leave_one_out_terms`). With s_VV = V'B^-1 V
+    and s_Ve, s_ee alike
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """

@@ -7,11 +7,11 @@ D = Kff - V'V [G, b, b], S the diagonal noise, Sigma = S + noise m D, X = S^-1/2
 import tensorflow as tf
 from typing_extensions import override
 
-from ..maths.linalg import cholesky, inverse_of_product, symmetric_product
+from ..maths.linalg import cholesky, inverse_of_product, log_det, symmetric_product
 from .covariances import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, penalty_factor
 from .rows import Rows
-from .sites import LeaveOneOutTerms, Powers, RowSums, SiteAlgebra, weighted_gram, weighted_sums
+from .sites import Powers, RowSums, SiteAlgebra, weighted_gram, weighted_sums
 
 
 class BlockSites(SiteAlgebra):
@@ -33,7 +33,7 @@ class BlockSites(SiteAlgebra):
             A=weighted_gram(tf.transpose(U), tf.ones(tf.shape(U)[:1], U.dtype)),
             c=tf.matmul(U, rho, transpose_a=True),
             quadratic=tf.reduce_sum(tf.square(rho)),
-            log_noise=2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor))),
+            log_noise=tf.reduce_sum(log_det(factor)),
             penalty=self.penalty(D, rows, powers, scale),
         )
 
@@ -47,7 +47,7 @@ class BlockSites(SiteAlgebra):
         return D_bar, tf.transpose(_flat(tf.matmul(D_bar, _in_blocks(tf.transpose(V), D))))
 
     @override
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Leaving row n out subtracts p_n p_n' / p_nn from Sigma^-1 = [..., p_n, ...]."""
         V, D = self.given_u(L, rows)
         precision = inverse_of_product(self._factor_of_noise(D, rows, powers, scale))  # [G, b, b]
@@ -57,7 +57,7 @@ class BlockSites(SiteAlgebra):
             for values in (tf.transpose(V), rows.residual)
         )
         conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return LeaveOneOutTerms(V, conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual)
+        return V, conditional_variance, tf.transpose(e), tf.reshape(noise, [-1]), residual
 
     def _factor_of_noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """Cholesky factor of Sigma, [G, b, b]."""
@@ -79,14 +79,13 @@ class StructuredBlockSites(BlockSites):
 
     @override
     def penalty(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
-        diagonal = tf.linalg.diag_part(penalty_factor(powers.penalty_power, _relative(D, rows)))
-        return 2.0 * tf.reduce_sum(powers.weight * tf.reduce_sum(tf.math.log(diagonal), axis=-1))
+        return tf.reduce_sum(powers.weight * log_det(penalty_factor(powers.penalty_power, _relative(D, rows))))
 
     @override
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
         V, D = self.given_u(L, rows)
         conditional_variance = tf.reshape(tf.nn.relu(tf.linalg.diag_part(D)), [-1])
-        return LeaveOneOutTerms(V, conditional_variance, V, rows.noise, rows.residual)
+        return V, conditional_variance, V, rows.noise, rows.residual
 
 
 class SharedBlockSites(StructuredBlockSites):

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from ..runtime.tracing import in_xla, refuse_xla
 
 CHUNKS_IN_FLIGHT = 3  # computed in parallel: a triangular solve uses one core only
 ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
-_GPU_BYTES = 2**28  # of V [M, n] in a chunk: launching many small operations would leave a GPU idle
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 Part = Callable[["Chunk"], Sequence[tf.Tensor]]
@@ -51,12 +51,13 @@ class Loop(NamedTuple):
 
     def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
         """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
+        on_device = nullcontext if self.device is None else partial(tf.device, self.device)
 
         def body(number: Any, *total: Any) -> tuple[Any, ...]:
-            with self._on_device():
+            with on_device():
                 return number + 1, *step(number, self.chunk(number), total)
 
-        with self._on_device():
+        with on_device():
             if isinstance(self.count, int):
                 state = (0, *start)
                 for _ in range(self.count):
@@ -69,9 +70,6 @@ class Loop(NamedTuple):
                     parallel_iterations=CHUNKS_IN_FLIGHT,
                 )
         return tuple(state[1:])
-
-    def _on_device(self) -> Any:
-        return nullcontext() if self.device is None else tf.device(self.device)
 
 
 class ChunkedData:
@@ -402,4 +400,6 @@ def default_chunk_size(
     :param on_cpu: the result if the device is not a GPU.
     """
     is_gpu = tf.DeviceSpec.from_string(device).device_type == "GPU"
-    return max(ROWS_PER_CHUNK, min(num_rows, _GPU_BYTES // (num_inducing * bytes_per_number) if is_gpu else on_cpu))
+    # On GPUs V [M, n] of a chunk has 256 MB: launching many small operations would leave a GPU idle.
+    rows = 2**28 // (num_inducing * bytes_per_number) if is_gpu else on_cpu
+    return max(ROWS_PER_CHUNK, min(num_rows, rows))

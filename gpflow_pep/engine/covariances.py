@@ -98,9 +98,6 @@ class Prior(_Combination):
     """
 
     def __init__(self, inducing_variable: InducingVariables, kernel: Kernel):
-        """
-        :raises ValueError: if the latent functions are not independent, or do not match in number.
-        """
         super().__init__(stacked, [_part(*part) for part in independent_parts(inducing_variable, kernel)])
         self.inducing_variable, self.kernel = inducing_variable, kernel
 
@@ -208,38 +205,7 @@ class _Stationary(_PointCovariances):
 
     def _centered(self, X: tf.Tensor) -> tf.Tensor:
         """The inputs that the kernel uses, [..., n, D]."""
-        return _active(self._kernel, _as_wide(X, self._Z) - self._center)
-
-
-class _SquaredExponentialOfOne(_PointCovariances):
-    """
-    Covariances of the squared exponential of a single input, from the differences z - x.
-
-    A loss and its gradient take a fifth less time than by :func:`kernel_matrix` (N = 10,000, M = 200).
-    """
-
-    def __init__(self, inducing_variable: InducingPoints, kernel: SquaredExponential):
-        super().__init__(inducing_variable, kernel)
-        variance = tf.convert_to_tensor(kernel.variance)
-        lengthscale = tf.reshape(tf.convert_to_tensor(kernel.lengthscales), [])
-        self.inputs = (self._values(self._Z), lengthscale, variance, tf.math.log(variance))
-
-    @override
-    def Kuf(self, X: tf.Tensor, *inputs: tf.Tensor, dtype: tf.DType | None) -> tf.Tensor:
-        z, lengthscale, _, log_variance = inputs
-        return tf.cast(_exponential_of_one(z, self._values(X), lengthscale, log_variance), dtype or X.dtype)
-
-    @override
-    def variances(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return tf.fill(tf.shape(X)[:-1], inputs[2])
-
-    @override
-    def Kff(self, X: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
-        return self.Kuf(X, self._values(X), *inputs[1:], dtype=None)
-
-    def _values(self, X: tf.Tensor) -> tf.Tensor:
-        """The input that the kernel uses, [..., n]."""
-        return tf.squeeze(_active(self._kernel, _as_wide(X, self._Z)), axis=-1)
+        return self._kernel.slice(_as_wide(X, self._Z) - self._center, None)[0]
 
 
 def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
@@ -251,29 +217,6 @@ def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     if X.shape[-1] not in (None, Z.shape[-1]):
         raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
-
-
-def _active(kernel: Kernel, X: tf.Tensor) -> tf.Tensor:
-    dims = kernel.active_dims
-    return X if isinstance(dims, slice) and dims == slice(None) else kernel.slice(X, None)[0]
-
-
-@tf.custom_gradient
-def _exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, log_variance: tf.Tensor) -> Any:
-    """exp(log variance - ((z - x) / lengthscale)^2/2) for z [..., M] and x [..., n]: [..., M, n]."""
-    weight = tf.math.reciprocal(tf.square(lengthscale))
-    z, x = z[..., :, None], x[..., None, :]
-    K = tf.exp(log_variance - (0.5 * weight) * tf.math.squared_difference(z, x))
-
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        G = bar * K
-        difference = z - x
-        slope = G * difference  # times weight, the derivatives in x and -z
-        lengthscale_bar = tf.reduce_sum(slope * difference) * weight / lengthscale
-        z_bar, x_bar = tf.reduce_sum(slope, axis=-1), tf.reduce_sum(slope, axis=-2)
-        return -weight * z_bar, weight * x_bar, lengthscale_bar, tf.reduce_sum(G)
-
-    return K, gradient
 
 
 def _covariance(
@@ -339,22 +282,13 @@ def _at_points(inducing_variable: InducingPoints, kernel: Any, few_inputs: int) 
         parts = [_at_points(inducing_variable, part, few_inputs) for part in kernel.kernels]
         return _Combination(REDUCTIONS[type(kernel)], parts)
     profile = PROFILES.get(type(kernel))  # not for subclasses, which may override the covariance
-    count = 0 if profile is None else num_active(kernel, inducing_variable.Z.shape[-1])
-    if profile is not None and count > few_inputs:
+    if profile is not None and num_active(kernel, inducing_variable.Z.shape[-1]) > few_inputs:
         return _Stationary(inducing_variable, kernel, profile)
-    is_single = count == 1 and type(kernel) is SquaredExponential
-    return (_SquaredExponentialOfOne if is_single else _PointCovariances)(inducing_variable, kernel)
-
-
-_SAFETY = 100.0  # safety factor in `with_checked_variance`: the condition number is underestimated
+    return _PointCovariances(inducing_variable, kernel)
 
 
 def conditional_variance_of_f(Kff: tf.Tensor, V: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-    """
-    Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0.
-
-    :raises tf.errors.InvalidArgumentError: as :func:`with_checked_variance` does.
-    """
+    """Compute d = Kff - diag(V'V), [..., n], V = L^-1 Kuf, clipped at 0; see :func:`with_checked_variance`."""
     conditional_variance = Kff - column_products(V, V)
     return tf.nn.relu(with_checked_variance(conditional_variance, conditional_variance, Kff, L))
 
@@ -366,7 +300,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     The computed factorization is the exact one of a Kuu perturbed by some M eps of its entries (Higham 2002, theorem
     10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
-    below; _SAFETY covers the difference.
+    below; a factor of 100 covers the difference.
 
     :param conditional_variance: [..., n], and the prior variances Kff.
     :param L: Cholesky factor of Kuu, [M, M] or [C, M, M].
@@ -376,7 +310,7 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     condition = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
     condition = condition if condition.shape.rank == 0 else tf.reduce_max(condition)
     size = tf.cast(tf.shape(L)[-1], L.dtype) if L.shape[-1] is None else L.shape[-1]
-    bound = (_SAFETY * np.finfo(L.dtype.as_numpy_dtype).eps * size) * condition
+    bound = (100.0 * np.finfo(L.dtype.as_numpy_dtype).eps * size) * condition
     return asserted(
         value,
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later

@@ -8,7 +8,7 @@ from gpflow.config import default_float
 from typing_extensions import override
 
 from ..runtime.checks import asserted
-from ..runtime.distribution import mix_bits, row_hashes
+from ..runtime.distribution import row_hashes
 from ..runtime.tracing import refuse_xla
 from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, Step
 
@@ -67,11 +67,7 @@ class DatasetRows(Chunks):
         return int(self.num_data), int(self._checksum)
 
     def check(self) -> None:
-        """
-        Read the dataset again.
-
-        :raises ValueError: if its rows differ from the first pass.
-        """
+        """Read the dataset again; raise a ValueError if its rows differ from the first pass."""
         summary = self._read()
         if (summary.rows, summary.checksum) != self.identity:
             raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
@@ -103,11 +99,7 @@ class DatasetRows(Chunks):
             return tuple(each.identity() if isinstance(each, tf.TensorArray) else tf.identity(each) for each in total)
 
     def _read(self) -> PassSummary:
-        """
-        Read the whole dataset, eagerly.
-
-        :raises ValueError: naming the row of a value that is not finite, or of a batch of X and Y of unequal lengths.
-        """
+        """Read the whole dataset, eagerly; a ValueError names the row of a value or batch that is not accepted."""
         summary = PassSummary(*map(int, self._pass(lambda *_: (), ())[0]))
         for row, message in ((summary.unequal, _UNEQUAL), (summary.not_finite, _NOT_FINITE)):
             if row != _NONE:
@@ -171,19 +163,17 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
         values = tf.concat([X[:n], Y[:n]], axis=-1)  # [n, D + P]
         numbers, is_finite = first + tf.range(n), tf.math.is_finite(values)
         bad_rows = tf.where(tf.reduce_all(is_finite, axis=-1), _NONE, numbers)
-        checksum = tf.reduce_sum(mix_bits(row_hashes(values) + mix_bits(numbers)))  # modulo 2^64
+        numbered_values = [tf.cast(part, tf.float64) for part in (numbers[:, None], values)]
+        checksum = tf.reduce_sum(row_hashes(tf.concat(numbered_values, axis=-1)))  # modulo 2^64
         X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
         return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 
     options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
-    batches = dataset.scan(tf.constant(0, tf.int64), numbered).map(
-        summarized,
-        num_parallel_calls=CHUNKS_IN_FLIGHT,
-        deterministic=True,  # for any options of the dataset
-    )
-    return batches.with_options(options)
+    batches = dataset.scan(tf.constant(0, tf.int64), numbered)
+    # deterministic, for any options of the dataset
+    return batches.map(summarized, num_parallel_calls=CHUNKS_IN_FLIGHT, deterministic=True).with_options(options)
 
 
 def _columns(dataset: tf.data.Dataset) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..maths.linalg import cholesky, inverse_of_product
+from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
 from .sites import RowSums
 
@@ -64,11 +64,7 @@ class SiteSums(NamedTuple):
         return tf.reduce_all(tf.math.is_finite(tf.linalg.cholesky(precision_B(self.A))))
 
     def posterior(self) -> InducingPosterior:
-        """
-        Compute q(v), with B = I + A.
-
-        :raises tf.errors.InvalidArgumentError: if B is not positive definite.
-        """
+        """Compute q(v), with B = I + A; raise an error if B is not positive definite."""
         LB = factorize_B(self.A)
         return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))
 
@@ -91,7 +87,6 @@ def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tens
     def value(A: tf.Tensor, c: tf.Tensor, quadratic: tf.Tensor, log_noise: tf.Tensor) -> Any:
         factor = factorize_B(A)
         whitened = tf.linalg.triangular_solve(factor, c)  # [..., M, P]
-        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
         distance = quadratic - tf.reduce_sum(tf.square(whitened), axis=[-2, -1])
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -101,7 +96,7 @@ def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tens
             of_matrix = half if bar.shape.rank == 0 else half[..., None, None]
             return once_differentiable(of_matrix * covariance, -2.0 * of_matrix * b, half, P * half)
 
-        return -0.5 * (P * (constant + log_noise + log_det) + distance), gradient
+        return -0.5 * (P * (constant + log_noise + log_det(factor)) + distance), gradient
 
     return value(sums.A, sums.c, terms.quadratic, terms.log_noise)
 

@@ -22,7 +22,7 @@ from .penalty import factored_log_det_ratio
 
 _ADVICE_SUMS = "checking data, parameters and q for NaN, infinite or overflowing values"
 _ADVICE = "a larger jitter (gpflow.config.set_default_jitter), or inducing points that are nearer to the old ones"
-_ANOTHER_NUMBER = "The number of inducing points has changed since this function was compiled: compile it again. M is"
+_M_CHANGED = "The number of inducing points has changed since this function was compiled: compile it again. M is"
 
 
 class AbsorbedPosterior(NamedTuple):
@@ -86,11 +86,7 @@ class OldPosterior(tf.Module):
         )
 
     def assign(self, absorbed: AbsorbedPosterior, num_inducing: int) -> None:
-        """
-        Assign new values.
-
-        :param num_inducing: the model's new M; functions compiled for a different M raise an error.
-        """
+        """Assign new values and M of the model; functions compiled for a different M raise an error."""
         for variable, value in zip((*self.absorbed, self._num_inducing), (*absorbed, num_inducing), strict=True):
             variable.assign(value)
 
@@ -105,9 +101,9 @@ class OldPosterior(tf.Module):
 
         :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self.absorbed.root, self.absorbed.linear))
+        _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
-        return OldPosteriorSite(A, c, self.absorbed.log_normalizer + terms)
+        return OldPosteriorSite(A, c, log_normalizer + terms)
 
     def log_ratio(
         self,
@@ -123,26 +119,18 @@ class OldPosterior(tf.Module):
 
             -(|W'root|² + |W'mean|² + tr D)/2 + η'V' mean + log_normalizer.
         """
-        R, linear = (tf.convert_to_tensor(value) for value in (self.absorbed.root, self.absorbed.linear))
+        _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
         V, Q = self._projected(inducing_variable, kernel, L, jitter)
-        W = tf.matmul(V, R)  # [C, M, Ma]
-        squares = (
-            tf.square(tf.matmul(W, root, transpose_a=True)),
-            tf.square(tf.matmul(W, mean[..., None], transpose_a=True)),
-        )
-        second = sum(map(tf.reduce_sum, squares)) + tf.reduce_sum(R * tf.matmul(Q, R))
-        first = tf.reduce_sum(tf.matmul(V, linear) * mean[..., None])
-        return first - 0.5 * second + self.absorbed.log_normalizer
+        W, mean = tf.matmul(V, R), mean[..., None]  # [C, M, Ma], [C, M, 1]
+        root_and_mean = tf.matmul(W, tf.concat([root, mean], axis=-1), transpose_a=True)
+        second = tf.reduce_sum(tf.square(root_and_mean)) + tf.reduce_sum(R * tf.matmul(Q, R))
+        return tf.reduce_sum(tf.matmul(V, linear) * mean) - 0.5 * second + log_normalizer
 
     def _projected(
         self, inducing_variable: InducingVariables, kernel: Kernel, L: tf.Tensor, jitter: float
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """
-        V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables.
-
-        :raises tf.errors.InvalidArgumentError: in a function that was compiled for another number of inducing points.
-        """
-        L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _ANOTHER_NUMBER, self._num_inducing)
+        """V = L^-1 Kba [..., M, Ma] and Q = Kaa - V'V [..., Ma, Ma] of the old inducing variables."""
+        L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
         Z_old, results = tf.convert_to_tensor(self.absorbed.Z), []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
             old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # (the remainder is 0 if they are the same)
@@ -160,23 +148,11 @@ def _projected(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor, same: tf.Tensor) ->
     column of L' in V and zeros in Q. At coinciding points V and Q are set to these exact values, for any conditioning
     of Kuu; gradients go through the solve, since a new point may move away from the old point.
     """
-
-    @tf.custom_gradient
-    def values(L: tf.Tensor, Kba: tf.Tensor, Kaa: tf.Tensor) -> Any:
-        left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 for an old point that is also a new point
-        V = tf.matmul(L, same, transpose_a=True) + tf.linalg.triangular_solve(L, Kba) * left[..., None, :]
-        Q = (Kaa - tf.matmul(V, V, transpose_a=True)) * left[..., None, :] * left[..., :, None]
-
-        def gradient(V_bar: tf.Tensor, Q_bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            in_V = V_bar - tf.matmul(V, Q_bar + tf.linalg.matrix_transpose(Q_bar))
-            Kba_bar = tf.linalg.triangular_solve(L, in_V, adjoint=True)
-            L_bar = -tf.matmul(Kba_bar, V, transpose_b=True)
-            return once_differentiable(L_bar, Kba_bar, Q_bar)
-
-        return (V, Q), gradient
-
-    V, Q = values(L, Kba, Kaa)
-    return V, Q
+    left = 1.0 - tf.reduce_sum(same, axis=-2)  # [..., Ma], 0 for an old point that is also a new point
+    exact_V = tf.grad_pass_through(lambda V: tf.matmul(L, same, transpose_a=True) + V * left[..., None, :])
+    exact_Q = tf.grad_pass_through(lambda Q: Q * left[..., None, :] * left[..., :, None])
+    V = exact_V(tf.linalg.triangular_solve(L, Kba))
+    return V, exact_Q(Kaa - tf.matmul(V, V, transpose_a=True))
 
 
 def _site(
@@ -222,8 +198,7 @@ def _site(
 
         return (tf.matmul(H, H, transpose_a=True), tf.matmul(V, omega), terms), gradient
 
-    A, c, terms = values(V, Q)
-    return A, c, terms
+    return values(V, Q)
 
 
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:

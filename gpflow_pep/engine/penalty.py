@@ -9,21 +9,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..maths.linalg import cholesky, inverse_of_product
+from ..maths.linalg import cholesky, inverse_of_product, log_det
 from ..runtime.custom_gradients import once_differentiable
 
 _SERIES_BELOW = 1e-3  # of k X: slope of the scalar penalty (five terms) and value for matrices (four terms)
-_MATRIX_SLOPE_SERIES_BELOW = 5e-3  # of k X: larger, since the closed form of the slope for matrices cancels twice
-_FACTORED_SERIES_BELOW = 1e-5  # the next term is its square; the rounding error of the logarithm is 1e-16 over it
-_LINEAR_BELOW = 1e-30  # log(1 + z) is z; a product that underflows must not become 0
 ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or looking for repeated rows in a block"
 
 
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Compute log(1 + power x) / power elementwise, x if power is 0; broadcasts."""
     z = power * x
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    return tf.where(tf.abs(z) < _LINEAR_BELOW, x, tf.math.log1p(z) / safe)
+    # Below 1e-30 log(1 + z) is z; a product that underflows must not become 0.
+    return tf.where(tf.abs(z) < 1e-30, x, tf.math.divide_no_nan(tf.math.log1p(z), power))
 
 
 def scale_terms(
@@ -63,8 +60,7 @@ def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Derivative of :func:`log1p_ratio` in power; -x^2/2 at 0."""
     z = power * x
     series = tf.square(x) * (-1.0 / 2.0 + z * (2.0 / 3.0 - z * (3.0 / 4.0 - z * (4.0 / 5.0 - z * 5.0 / 6.0))))
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    direct = (x / (1.0 + z) - log1p_ratio(power, x)) / safe
+    direct = tf.math.divide_no_nan(x / (1.0 + z) - log1p_ratio(power, x), power)
     return tf.where(tf.abs(z) < _SERIES_BELOW, series, direct)
 
 
@@ -74,9 +70,8 @@ def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
     X2 = tf.matmul(X, X)
     t1, t2, t3, t4 = tf.linalg.trace(X), _dot(X, X), _dot(X, X2), _dot(X2, X2)
     series = t1 - power * (t2 / 2.0 - power * (t3 / 3.0 - power * t4 / 4.0))
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
     factor = penalty_factor(power, X)
-    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
+    direct = tf.math.divide_no_nan(log_det(factor), power)
 
     def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
         slope = bar * log_det_ratio_slope(power, X)
@@ -94,10 +89,10 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     series = -t2 / 2.0 + power * (
         2.0 * t3 / 3.0 - power * (3.0 * t4 / 4.0 - power * (4.0 * t5 / 5.0 - power * 5.0 * t6 / 6.0))
     )
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
     resolvent = tf.linalg.cholesky_solve(penalty_factor(power, X), X)  # (I + power X)^-1 X
-    direct = (tf.linalg.trace(resolvent) - log_det_ratio(power, X)) / safe
-    return tf.where(power * tf.sqrt(t2) < _MATRIX_SLOPE_SERIES_BELOW, series, direct)
+    direct = tf.math.divide_no_nan(tf.linalg.trace(resolvent) - log_det_ratio(power, X), power)
+    # Above _SERIES_BELOW, since the rounding error of log det, 1e-15, is divided by the square of k X.
+    return tf.where(power * tf.sqrt(t2) < 5e-3, series, direct)
 
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
@@ -111,9 +106,9 @@ def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor
     :param squares: tr X², [...].
     """
     series = trace - 0.5 * power * squares
-    safe = tf.where(power == 0.0, tf.ones_like(power), power)
-    direct = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1) / safe
-    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < _FACTORED_SERIES_BELOW, series, direct)
+    direct = tf.math.divide_no_nan(log_det(factor), power)
+    # The next term is the square of the bound, 1e-5; the rounding error of the logarithm is 1e-16 over it.
+    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < 1e-5, series, direct)
 
 
 def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

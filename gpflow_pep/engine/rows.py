@@ -1,14 +1,13 @@
 """Rows of data: covariances with u, prior variances, noise, residuals."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from gpflow.base import Parameter
 from gpflow.config import default_float
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction, Zero
-from typing_extensions import override
 
 from ..runtime.custom_gradients import derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
@@ -26,23 +25,13 @@ class Rows(NamedTuple):
     residual: tf.Tensor  # y - m(x), [..., n, P]
 
 
-class RowSource(Protocol):
-    """A source of rows for the engine; for the same chunk it must return the same rows in every call."""
+class RegressionRows:
+    """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
 
     inputs: tuple[tf.Tensor, ...]  # Differentiated tensors that rows depend on, other than variables which they read
     variables: tuple[tf.Variable, ...]  # Read by the rows; also differentiated if not trainable, if a tape watches them
     num_outputs: int  # P
     only_chunk: Chunk | None  # The single chunk of all rows; None if there may be more
-
-    def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
-
-    def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
-        """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
-
-
-class RegressionRows(RowSource):
-    """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
 
     def __init__(
         self,
@@ -71,26 +60,21 @@ class RegressionRows(RowSource):
         self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetRows) else int(data[1].shape[-1])
         self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
 
-    @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
         return self._all_workers.sums(self.chunked.sum(part, zero))
 
-    @override
     def __call__(self, chunk: Chunk, *inputs: tf.Tensor) -> Rows:
+        """Compute the rows of one chunk from `inputs`, in the chunk's precision."""
         noise, *prior_inputs = inputs
         X, Y = chunk.data  # [n, D], [n, P]
+        Kuf = self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype)
         if chunk.shape is None:
             Kff = self._prior.variances(X, *prior_inputs)  # [n]
         else:
             Kff = self._prior.Kff(chunk.as_blocks(X), *prior_inputs)  # [G, b, b]
-        rows = Rows(
-            Kuf=self._prior.Kuf(X, *prior_inputs, dtype=chunk.dtype),
-            Kff=Kff,
-            noise=tf.fill(tf.shape(X)[:1], noise)
-            if self._is_constant
-            else self._likelihood.variance_at(X)[:, 0] * noise,
-            residual=Y if type(self._mean_function) is Zero else Y - self._mean_function(X),
-        )
+        noise = tf.fill(tf.shape(X)[:1], noise) if self._is_constant else self._likelihood.variance_at(X)[:, 0] * noise
+        rows = Rows(Kuf, Kff, noise, Y if type(self._mean_function) is Zero else Y - self._mean_function(X))
         return rows if chunk.dtype is None else cast(rows, chunk.dtype)
 
 

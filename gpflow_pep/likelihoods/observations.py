@@ -51,20 +51,17 @@ def check_observations(
     :raises tf.errors.InvalidArgumentError: in a graph, naming the accepted values.
     """
     Y = real_numbers(Y, _NAME)
-    columns = Y.shape[1]
-    if num_outputs is not None and columns is not None and isinstance(likelihood, ScalarLikelihood):
-        switches = isinstance(likelihood, SwitchedLikelihood)
-        if columns != num_outputs + switches:
-            also = ", and one with the index of each row's likelihood" if switches else ""
-            raise ValueError(
-                f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
-            )
-    if tf.executing_eagerly():
-        found = not_finite(Y)
-        if found:
-            raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
-    else:
+    columns, switches = Y.shape[1], isinstance(likelihood, SwitchedLikelihood)
+    is_counted = num_outputs is not None and isinstance(likelihood, ScalarLikelihood)
+    if is_counted and columns not in (None, num_outputs + switches):
+        also = ", and one with the index of each row's likelihood" if switches else ""
+        raise ValueError(
+            f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."
+        )
+    if not tf.executing_eagerly():
         Y = finite(Y, name=_NAME, advice=_ADVICE)
+    elif found := not_finite(Y):
+        raise ValueError(f"{_NAME} must be finite, got {found}. Try: {_ADVICE}")
     values = tf.cast(Y, tf.float64)
     mask, accepted, hint = accepted_observations(likelihood, values)
     message = f"{_NAME} must hold {accepted} for {type(likelihood).__name__}, got"
@@ -96,11 +93,7 @@ def check_assigned(likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor) -> tuple[
 
 
 def check_observations_of(likelihood: Likelihood, batches: tf.data.Dataset) -> None:
-    """
-    Check the observations of a dataset of batches (X [n, D], Y [n, P]) in one pass.
-
-    :raises ValueError: naming the first rejected value and the accepted values.
-    """
+    """Check the observations of a dataset of batches (X [n, D], Y [n, P]) in one pass."""
     first = 0
     for _, Y in batches:
         check_observations(likelihood, Y, first_row=first)

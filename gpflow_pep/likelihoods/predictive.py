@@ -1,39 +1,27 @@
 """Predictions of y from marginals of f: by GPflow, except for Ordinal, for which GPflow returns NaN."""
 
-from functools import singledispatch
-
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood, Ordinal
 from gpflow.likelihoods.utils import inv_probit
 
 
-@singledispatch
 def predicted_moments(likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
     """Return mean and variance of y, each [..., P], from mean and variance of f [..., C]."""
-    return likelihood.predict_mean_and_var(X, Fmu, Fvar)
-
-
-@singledispatch
-def predicted_log_density(
-    likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-) -> tf.Tensor:
-    """Return the log density of y under marginals of f, [...]."""
-    return likelihood.predict_log_density(X, Fmu, Fvar, Y)
-
-
-@predicted_moments.register
-def _ordinal_moments(likelihood: Ordinal, X: TensorType, Fmu: TensorType, Fvar: TensorType) -> MeanAndVariance:
+    if not isinstance(likelihood, Ordinal):
+        return likelihood.predict_mean_and_var(X, Fmu, Fvar)
     probabilities = _probabilities(likelihood, Fmu, Fvar)
     labels = tf.range(likelihood.num_bins, dtype=probabilities.dtype)
     mean = tf.reduce_sum(labels * probabilities, axis=-1)
     return mean, tf.reduce_sum(tf.square(labels) * probabilities, axis=-1) - tf.square(mean)
 
 
-@predicted_log_density.register
-def _ordinal_log_density(
-    likelihood: Ordinal, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+def predicted_log_density(
+    likelihood: Likelihood, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
 ) -> tf.Tensor:
+    """Return the log density of y under marginals of f, [...]."""
+    if not isinstance(likelihood, Ordinal):
+        return likelihood.predict_log_density(X, Fmu, Fvar, Y)
     probabilities = _probabilities(likelihood, Fmu, Fvar) + 1e-6  # like log_prob in GPflow
     labels = tf.broadcast_to(tf.cast(Y, tf.int32), tf.shape(probabilities)[:-1])
     own = tf.gather(probabilities, labels, axis=-1, batch_dims=labels.shape.rank)

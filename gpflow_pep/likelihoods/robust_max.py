@@ -136,8 +136,7 @@ def log_power_mean(
     :param log_miss: log b, [].
     """
     gain = log_hit - log_miss
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-    slope = tf.where(alpha == 0.0, gain, tf.math.expm1(alpha * gain) / safe) * probability
+    slope = tf.where(alpha == 0.0, gain, tf.math.divide_no_nan(tf.math.expm1(alpha * gain), alpha)) * probability
     return log_miss + log1p_ratio(alpha, slope), slope / (1.0 + alpha * slope)
 
 

@@ -77,7 +77,12 @@ def integrate(
         number: tf.Tensor, row: tf.Tensor, left: tf.Tensor, half: tf.Tensor, done: tf.Tensor, *arrays: tf.TensorArray
     ) -> tuple[Any, ...]:
         evaluated = evaluate(Panels(row, left, half))
-        resolved = _resolved(number, evaluated, row, done[:, num_integrals:])
+        moduli = done[:, num_integrals:] + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
+        resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
+        num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
+        # More than 64 unresolved panels of a row indicate noise or NaN: accept them. After 60 halvings rounding
+        # dominates.
+        resolved |= (tf.gather(num_open, row) > 64) | (number >= 60)
         accepted, open_ = (tf.squeeze(tf.where(mask), 1) for mask in (resolved, ~resolved))
         parts = tf.concat([evaluated.integrals, evaluated.moduli], axis=-1)  # [W, S + T]
         done += tf.math.unsorted_segment_sum(tf.gather(parts, accepted), tf.gather(row, accepted), num_rows)
@@ -101,13 +106,3 @@ def integrate(
         ),
     )
     return done[:, :num_integrals], tuple(array.concat() for array in arrays)
-
-
-def _resolved(number: tf.Tensor, evaluated: Evaluated, row: tf.Tensor, done: tf.Tensor) -> tf.Tensor:
-    """Return a mask of panels that need not be divided [W], from the moduli of all panels resolved before [R, T]."""
-    num_rows = tf.shape(done)[0]
-    moduli = done + tf.math.unsorted_segment_sum(evaluated.moduli, row, num_rows)  # [R, T]
-    resolved = tf.reduce_all(evaluated.tails <= tf.gather(moduli, row), axis=-1)
-    num_open = tf.math.unsorted_segment_sum(tf.cast(~resolved, row.dtype), row, num_rows)  # [R]
-    # More than 64 unresolved panels of a row indicate noise or NaN: accept them. After 60 halvings rounding dominates.
-    return resolved | (tf.gather(num_open, row) > 64) | (number >= 60)

@@ -44,14 +44,6 @@ class _Units(NamedTuple):
     height: tf.Tensor  # g(mode), [R]
 
 
-class _Reach(NamedTuple):
-    """The extent of the integrand, each [R]."""
-
-    left: tf.Tensor  # From the mode to the left end
-    right: tf.Tensor  # From the mode to the right end
-    rise: tf.Tensor  # Estimated distance from the left end over which g rises by _DROP, from its slope there
-
-
 def select_own(value: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
     """Select the observed class, marked by the mask `own`, from values [C, ...]."""
     return tf.reduce_sum(tf.where(own, value, tf.zeros_like(value)), axis=0)
@@ -76,7 +68,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
     inverse = tf.where(own, one, s / sd)
     mode, height, curvature = _mode(location, inverse)
     units = _Units(location, inverse, mode, height)
-    sums = _integrate(units, _reach(units, curvature))
+    sums = _integrate(units, *_reach(units, curvature))
     return _largest(units, sums, own, sd, s)
 
 
@@ -137,8 +129,13 @@ def _mode(location: tf.Tensor, inverse: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     return x, g, curvature
 
 
-def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
-    """Find points at which g is at least _DROP below the mode, by Newton's method; curvature: -g'' at the mode."""
+def _reach(units: _Units, curvature: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """
+    Return the distances from the mode to the left and to the right end of the integrand, at which g is at least _DROP
+    below the mode, and the distance from the left end over which it rises by _DROP, estimated by its slope; each [R].
+
+    :param curvature: -g'' at the mode.
+    """
     side = tf.constant([[-1.0], [1.0]], curvature.dtype)
     mode, height = (value[None] for value in (units.mode, units.height))
     location, inverse = (value[:, None] for value in (units.location, units.inverse))  # [C, 1, R]
@@ -153,15 +150,15 @@ def _reach(units: _Units, curvature: tf.Tensor) -> _Reach:
     farthest = np.sqrt(2.0 * _DROP)
     start = tf.stack([farthest / tf.sqrt(curvature), (farthest + _NEAR_MODE) * tf.ones_like(curvature)])  # [2, R]
     _, reach, rise, _ = tf.while_loop(_continues, step, (tf.constant(0), start, start, tf.ones_like(start, bool)))
-    return _Reach(reach[0], reach[1], rise[0])
+    return reach[0], reach[1], rise[0]
 
 
-def _first_panels(reach: _Reach) -> Panels:
+def _first_panels(left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> Panels:
     """Return panels that grow from the left end to the mode, and from there at the scale of this distance."""
-    left, end = reach.left[:, None], (reach.left + reach.right)[:, None]  # [R, 1]
+    left, end = left[:, None], (left + right)[:, None]  # [R, 1]
     # Each panel ends four times as far out as the previous one; 4^21 spans the steepest rise, 4^11 the longest tail.
     growth = tf.constant(4.0 ** np.arange(22), left.dtype)
-    rising = tf.minimum(4.0 * reach.rise[:, None] * growth, left)
+    rising = tf.minimum(4.0 * rise[:, None] * growth, left)
     falling = tf.minimum(left + 2.5 * left * growth[:12], end)
     ends = tf.concat([rising, left, falling, end], axis=1)  # [R, G]
     starts = tf.concat([tf.zeros_like(left), ends[:, :-1]], axis=1)
@@ -171,17 +168,17 @@ def _first_panels(reach: _Reach) -> Panels:
     )
 
 
-def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
+def _integrate(units: _Units, left: tf.Tensor, right: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
     """Integrate exp(g - height) times 1, t, t², S2, S1² + S2, each h and each Q h over t = x - mode, [R, 5 + 2C]."""
-    dtype, R, C = reach.left.dtype, tf.shape(reach.left)[0], units.location.shape[0]
+    dtype, R, C = left.dtype, tf.shape(left)[0], units.location.shape[0]
     nodes, weights, last = (
         tf.constant(value, dtype) for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients)
     )
     # Tolerances of the last coefficients relative to the integrals of P and its first and second derivatives. The
     # integrands are entire functions: errors are far below the squared tolerances, 1e-10 or less.
     tolerances = tf.constant([5e-5, 3e-4, 5e-4], dtype)
-    class_values = tf.stack([units.location - units.mode + reach.left, units.inverse])  # μ from the left end
-    row_values = tf.stack([units.mode, units.height, reach.left])
+    class_values = tf.stack([units.location - units.mode + left, units.inverse])  # μ from the left end
+    row_values = tf.stack([units.mode, units.height, left])
 
     def evaluate(panels: Panels) -> Evaluated:
         location, inverse = tf.unstack(tf.gather(class_values, panels.row, axis=2)[..., None])  # [C, W, 1]
@@ -206,7 +203,7 @@ def _integrate(units: _Units, reach: _Reach) -> tf.Tensor:
         integrals, moduli, tails = (tf.transpose(panels.half * value) for value in (sums, moduli, tails))
         return Evaluated(integrals, moduli, tails / tolerances)
 
-    return integrate(evaluate, _first_panels(reach), R, shape=(5 + 2 * C, 3))[0]
+    return integrate(evaluate, _first_panels(left, right, rise), R, shape=(5 + 2 * C, 3))[0]
 
 
 def _largest(units: _Units, sums: tf.Tensor, own: tf.Tensor, sd: tf.Tensor, s: tf.Tensor) -> Largest:

@@ -39,16 +39,17 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            message = [] if in_xla() else [_message(matrix, succeeded, name, advice)]
-            factor = asserted(factor, succeeded, *message)
+            # [B, M, M] and [B] for any number of leading dimensions
+            matrices = tf.reshape(matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0))
+            of_all = matrices, tf.reshape(succeeded, [-1]), *map(tf.convert_to_tensor, (name, advice))
+            factor = asserted(factor, succeeded, *([] if in_xla() else [_diagnosis(*of_all)]))
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return once_differentiable(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))
 
         return factor, gradient
 
-    result: tf.Tensor = checked(tf.convert_to_tensor(matrix))
-    return result
+    return checked(tf.convert_to_tensor(matrix))
 
 
 @check_shapes("matrix: [batch..., M, M]", "return: [batch..., M, M]")
@@ -95,20 +96,11 @@ def _succeeded(factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(factor))
 
 
-def _message(matrix: tf.Tensor, succeeded: tf.Tensor, name: str, advice: str | tf.Tensor) -> tf.Tensor:
-    """Return the error message for a matrix, or for the first matrix of a batch that failed."""
-    if matrix.shape.rank == 2:
-        matrices, succeeded = tf.expand_dims(matrix, 0), tf.expand_dims(succeeded, 0)  # [B, M, M], [B]
-    else:
-        matrices = tf.reshape(matrix, tf.concat([[-1], tf.shape(matrix)[-2:]], 0))
-        succeeded = tf.reshape(succeeded, [-1])
-    return _diagnosis(matrices, succeeded, tf.convert_to_tensor(name), tf.convert_to_tensor(advice))
-
-
 @shared
 def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advice: tf.Tensor) -> tf.Tensor:
     """
-    Describe the first matrix that failed: size, extreme eigenvalues, condition number and the jitter that it needs.
+    Describe the first of the matrices [B, M, M] that failed: size, extreme eigenvalues, condition number and the jitter
+    that it needs.
 
     Rounding changes eigenvalues λ by up to M eps max|λ|. If no matrix failed, the batch is empty: this traces faster
     than a branch.
@@ -138,6 +130,11 @@ def _diagnosis(matrices: tf.Tensor, succeeded: tf.Tensor, name: tf.Tensor, advic
         tf.strings.join([*heading, tf.strings.as_string(num_broken), not_finite, *end]),
         tf.strings.join([*heading, *spectrum, "; it succeeds with ", more, " more on the diagonal", *end]),
     )
+
+
+def log_det(factor: tf.Tensor) -> tf.Tensor:
+    """Return log det of L L' for a Cholesky factor L [..., M, M], [...]."""
+    return 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), axis=-1)
 
 
 @check_shapes("value: [shape...]", "return: [shape...]")

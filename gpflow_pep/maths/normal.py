@@ -61,8 +61,7 @@ def _log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, ...]:
         series = _derivatives_in_the_tail(tf.minimum(x, _SERIES_BELOW))
         return tuple(tf.where(far, value, other) for value, other in zip(series, near, strict=True))
 
-    values: tuple[tf.Tensor, ...] = tf.cond(tf.reduce_any(far), with_series, lambda: near)
-    return values
+    return tf.cond(tf.reduce_any(far), with_series, lambda: near)
 
 
 def _log_cdf_from_erfc(x: tf.Tensor) -> tf.Tensor:

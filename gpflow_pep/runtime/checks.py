@@ -52,20 +52,12 @@ def asserted(value: tf.Tensor, accepted: tf.Tensor, *message: Any) -> tf.Tensor:
 
 
 def check(accepted: tf.Tensor, *message: Any) -> list[tf.Tensor]:
-    """
-    Check a condition that belongs to no single value; return control dependencies. Has no effect under XLA.
-
-    :raises tf.errors.InvalidArgumentError: with the message, if not all of `accepted` holds.
-    """
+    """Like :func:`asserted` for no single value: return control dependencies. Has no effect under XLA."""
     return [asserted(tf.zeros([]), accepted, *message)]
 
 
 def with_plain_errors(function: Callable[..., Any], *args: Any) -> Any:
-    """
-    Call a compiled function; errors of its checks omit TensorFlow's description of the graph.
-
-    :raises tf.errors.InvalidArgumentError: if a check in it fails.
-    """
+    """Call a compiled function; errors of its checks omit TensorFlow's description of the graph."""
     try:
         return function(*args)
     except tf.errors.InvalidArgumentError as error:

@@ -13,13 +13,8 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
-_GROUP = 7_340_021  # of collective operations: large, since the strategy's groups have small numbers
 _KEYS = itertools.count(1)  # of collective operations, equal in all workers: they trace the same operations in order
 TIMEOUT = 600.0  # seconds that a worker waits while another compiles; dead workers are detected earlier
-_WEIGHTS_SEED = 20260101  # arbitrary: the first number from which the weights of columns in a row's hash are made
-_MIXING_FACTORS = (-0xAE502812AA7333, -0x3B314601E57A13AD)  # of MurmurHash3
-_SAMPLE = 1000  # compared rows per worker: the smallest hashes, so that all workers choose alike
-_SHARED = 0.01  # fraction of the sample that two workers may share
 
 
 class Workers:
@@ -105,7 +100,7 @@ class Workers:
         return collective_ops.all_reduce_v2(
             value,
             tf.constant(self.count),
-            tf.constant(_GROUP),
+            tf.constant(7_340_021),  # any large number: the strategy's groups have small numbers
             tf.constant(next(_KEYS)),
             merge_op=operation,
             final_op="Id",
@@ -132,23 +127,8 @@ def local_variable(values: Any, **options: Any) -> tf.Variable:
 
 
 def row_hashes(values: tf.Tensor) -> tf.Tensor:
-    """Hash each row of `values` [n, D] to 64 bits, [n]; depends on the order of columns."""
-    numbers = mix_bits(tf.range(_WEIGHTS_SEED, _WEIGHTS_SEED + values.shape[-1], dtype=tf.int64))
-    weights = tf.bitwise.bitwise_or(numbers, tf.ones_like(numbers))  # odd numbers, one for each column
-    bits = tf.bitcast(tf.cast(values, tf.float64), tf.int64)
-    return mix_bits(tf.reduce_sum(mix_bits(bits) * weights, axis=-1))
-
-
-def mix_bits(values: tf.Tensor) -> tf.Tensor:
-    """Mix the bits of int64 numbers by a nonlinear bijection (the finalizer of MurmurHash3)."""
-
-    def shifted(unsigned: tf.Tensor) -> tf.Tensor:
-        return tf.bitwise.bitwise_xor(unsigned, tf.bitwise.right_shift(unsigned, tf.constant(33, tf.uint64)))
-
-    unsigned = tf.bitcast(values, tf.uint64)
-    for factor in _MIXING_FACTORS:
-        unsigned = tf.bitcast(tf.bitcast(shifted(unsigned), tf.int64) * factor, tf.uint64)
-    return tf.bitcast(shifted(unsigned), tf.int64)
+    """Hash each row of `values` [n, D] to 64 bits, [n]."""
+    return tf.bitcast(tf.fingerprint(tf.cast(values, tf.float64)), tf.int64)
 
 
 def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDArray]]) -> None:
@@ -158,18 +138,18 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
     :param batches: X [n, D] and Y [n, P] of this worker.
     :raises ValueError: naming the workers.
     """
-    hashes = np.zeros(0, np.int64)
+    hashes, sample_size = np.zeros(0, np.int64), 1000  # the smallest hashes, so that all workers choose alike
     for batch in batches:
         values = np.concatenate([np.asarray(part, np.float64) for part in batch], axis=1)
-        hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:_SAMPLE]
-    everyone = workers.gather(len(hashes), *np.resize(hashes, _SAMPLE).tolist())
+        hashes = np.sort(np.concatenate([hashes, row_hashes(values).numpy()]))[:sample_size]
+    everyone = workers.gather(len(hashes), *np.resize(hashes, sample_size).tolist())
     samples = [row[1 : 1 + row[0]] for row in everyone]
     for first, second in itertools.combinations(range(workers.count), 2):
         reach = min(samples[first].max(), samples[second].max())  # up to here both samples are complete
         some, others = (sample[sample <= reach] for sample in (samples[first], samples[second]))
         shared = len(np.intersect1d(some, others))
         are_distinct = len(np.unique(some)) == len(some) and len(np.unique(others)) == len(others)
-        if are_distinct and shared > _SHARED * min(len(some), len(others)):
+        if are_distinct and shared > 0.01 * min(len(some), len(others)):  # a few rows may be equal by chance
             raise ValueError(
                 f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
                 f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."

@@ -24,20 +24,22 @@ error get more points, and then adaptive quadrature.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from ..engine import log1p_ratio
 from ..maths.adaptive_quadrature import Evaluated, Panels, gauss_legendre, integrate
 from ..maths.largest import select_own
 from ..runtime.tracing import on_demand, refuse_xla
 from ..tilted.trapezoid import trapezoid_table
 from .survival import LARGEST_G, LARGEST_VARIANCE, LOWEST, log_survival, smallest, tabulated_survival
 
-_FEW, _MANY = 64, 128  # points of the trapezoid rule; rows that are not resolved by the first number use the second
+_NUMBERS = (64, 128)  # points of the trapezoid rule; rows that are not resolved by the first number use the second
 _RULE = gauss_legendre(32)
-_TRAPEZOID = np.concatenate([trapezoid_table(_FEW)[:4], trapezoid_table(_MANY)[:4]], axis=1)
+_TRAPEZOID = np.concatenate([trapezoid_table(number)[:4] for number in _NUMBERS], axis=1)
 
 
 class SoftmaxPower(NamedTuple):
@@ -57,14 +59,9 @@ class _Rows(NamedTuple):
     offset: tf.Tensor  # α m_y + α² v_y/2, [R, 1]
     alpha: tf.Tensor  # [R, 1]
 
-    def take(self, row: tf.Tensor) -> "_Rows":
-        """Select rows."""
-        class_values = (tf.gather(value, row, axis=1) for value in self[:3])
-        return _Rows(*class_values, *(tf.gather(value, row) for value in self[3:]))
-
 
 class _Scale(NamedTuple):
-    """Location and size of the integrands, each [R]."""
+    """Location and size of the integrands, each [R, 1]."""
 
     left: tf.Tensor  # Left end of the integration
     right: tf.Tensor
@@ -72,9 +69,10 @@ class _Scale(NamedTuple):
     product: tf.Tensor  # Approximate maximum of log H P Σ_k h_k
     transition: tf.Tensor  # Left of this point integrands are exponentials, or as smooth as normal densities
 
-    def take(self, row: tf.Tensor) -> "_Scale":
-        """Select rows."""
-        return _Scale(*(tf.gather(value, row) for value in self))
+
+def _take(values: Any, row: tf.Tensor) -> Any:
+    """Select rows of values [..., R, 1]."""
+    return tf.nest.map_structure(lambda value: tf.gather(value, row, axis=-2), values)
 
 
 def softmax_power(
@@ -106,11 +104,11 @@ def softmax_power(
     rest = tf.boolean_mask(rest, tf.gather(beyond, rest) | accurate)
 
     def with_panels() -> tf.Tensor:
-        refined = _by_panels(mean.shape[0])(rows.take(rest), scale.take(rest))
-        return tf.transpose(tf.tensor_scatter_nd_update(tf.transpose(sums), rest[:, None], tf.transpose(refined)))
+        refined = _by_panels(mean.shape[0])(*_take((rows, scale), rest))
+        return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
-    return _power(sums, own, scale, alpha)
+    return _power(tf.transpose(sums), own, scale, alpha)
 
 
 def _log(value: tf.Tensor) -> tf.Tensor:
@@ -144,14 +142,12 @@ def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 def _scan(rows: _Rows) -> _Scale:
     """Locate the integrands. Each is unimodal, so it is negligible outside of an interval."""
     dtype = rows.mean.dtype
-    own, shifted, variance = (value[..., 0] for value in rows[:3])
-    mean = tf.where(own, shifted - rows.alpha[:, 0] * variance, shifted)
-    reach = 9.0 * tf.sqrt(variance)  # with the margins 30 and 5 the integrands vanish outside
-    first = tf.reduce_min(-mean - reach, axis=0) - 30.0
-    last = select_own(reach - mean, own) + 5.0
-    position = tf.constant(np.linspace(0.0, 1.0, 33), dtype)
-    step = (last - first)[:, None] / 32.0
-    t = first[:, None] + (last - first)[:, None] * position  # [R, K]
+    mean = tf.where(rows.own, rows.mean - rows.alpha * rows.variance, rows.mean)
+    reach = 9.0 * tf.sqrt(rows.variance)  # with the margins 30 and 5 the integrands vanish outside
+    first = tf.reduce_min(-mean - reach, axis=0) - 30.0  # [R, 1]
+    last = select_own(reach - mean, rows.own) + 5.0
+    step = (last - first) / 32.0
+    t = first + step * tf.range(33.0, dtype=dtype)  # [R, K]
     G = _approximate_survival(t + rows.mean, rows.variance)
     H, P = _log_integrands(rows, t, -tf.exp(tf.minimum(G, LARGEST_G)))
     missed = H + _log(-tf.math.expm1(P))
@@ -160,62 +156,58 @@ def _scan(rows: _Rows) -> _Scale:
     is_visible = tf.zeros_like(t, tf.bool)
     for value in (missed, h_own, h_rest):
         is_visible |= value > tf.reduce_max(value, axis=1, keepdims=True) - 26.0  # neglects 1e-11
-    left = tf.reduce_min(tf.where(is_visible, t - step, last[:, None]), axis=1)
-    right = tf.reduce_max(tf.where(is_visible, t + step, first[:, None]), axis=1)
-    transition = tf.reduce_min(tf.sqrt(variance) - shifted, axis=0) - 4.0  # wider factors decrease farther right
-    heights = tf.reduce_max(missed, axis=1), tf.reduce_max(tf.maximum(h_own, h_rest), axis=1)
-    return _Scale(left, right, *heights, tf.clip_by_value(transition, left, right))
+    left = tf.reduce_min(tf.where(is_visible, t - step, last), axis=1, keepdims=True)
+    right = tf.reduce_max(tf.where(is_visible, t + step, first), axis=1, keepdims=True)
+    # Wider factors decrease farther right.
+    transition = tf.reduce_min(tf.sqrt(rows.variance) - rows.mean, axis=0) - 4.0
+    height, product = (tf.reduce_max(value, axis=1, keepdims=True) for value in (missed, tf.maximum(h_own, h_rest)))
+    return _Scale(left, right, height, product, tf.clip_by_value(transition, left, right))
 
 
 def _integrals(
-    rows: _Rows, scale: _Scale, t: tf.Tensor, weights: tf.Tensor, log_S: tf.Tensor, hazard: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+    rows: _Rows, scale: _Scale, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by the scale.
 
-    :param log_S: [C, R, K], like the hazard.
-    :return: the sums [1 + 2C, R], and the values that must be resolved [4, R, K].
+    :param survival: computes log S and the hazard.
+    :return: the sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K].
     """
+    x = t + rows.mean  # [C, R, K]
+    values = survival(tf.reshape(x, [-1, x.shape[-1] or tf.shape(x)[-1]]), tf.reshape(rows.variance, [-1]))
+    log_S, hazard = (tf.ensure_shape(tf.reshape(value, tf.shape(x)), x.shape) for value in values)
     H, P = _log_integrands(rows, t, log_S)
-    missed = -weights * tf.exp(H - scale.missed[:, None]) * tf.math.expm1(P)
-    terms = weights * tf.exp(H + P - scale.product[:, None]) * hazard  # [C, R, K]
+    missed = -weights * tf.exp(H - scale.missed) * tf.math.expm1(P)
+    terms = weights * tf.exp(H + P - scale.product) * hazard  # [C, R, K]
     pairs = terms * _sum_rest(hazard)
     h = select_own(terms, rows.own)
     resolved = tf.stack([missed, h, tf.reduce_sum(terms, axis=0) - h, tf.reduce_sum(pairs, axis=0)])
     sums = (tf.reduce_sum(value, axis=-1) for value in (missed[None], terms, pairs))
-    return tf.concat([*sums], axis=0), resolved
+    return tf.concat([*sums], axis=0), resolved, log_S
 
 
 def _by_trapezoid(rows: _Rows, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the integrals [1 + 2C, R], and the indices of inaccurate rows."""
+    """Return the integrals [R, 1 + 2C], and the indices of inaccurate rows."""
     dtype, C, R = scale.left.dtype, rows.mean.shape[0], tf.shape(scale.left)[0]
     table = tf.constant(_TRAPEZOID, dtype)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        begin, size = tf.where(number > 0, _FEW, 0), tf.where(number > 0, _MANY, _FEW)
-        points = tf.ensure_shape(table[:, begin : begin + size], [4, None])
-        integrals, good = _on_points(rows.take(row), scale.take(row), points)
+        begin, size = number * _NUMBERS[0], tf.gather(_NUMBERS, number)
+        points, *waves = tf.unstack(table[:, begin : begin + size])
+        row_parameters, row_scale = _take((rows, scale), row)
+        t, weights = _points(row_scale, 0.5 * (points + 1.0))
+        integrals, resolved, log_S = _integrals(row_parameters, row_scale, t, weights, tabulated_survival)
+        good = _is_accurate(row_parameters, resolved, log_S, tf.stack(waves))
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
     _, rest, sums = tf.while_loop(
-        lambda number, row, sums: (number < 2) & (tf.size(row) > 0),
+        lambda number, row, sums: (number < len(_NUMBERS)) & (tf.size(row) > 0),
         level,
         (tf.constant(0), tf.range(R), tf.zeros([R, 1 + 2 * C], dtype)),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None, 1 + 2 * C])),
     )
-    return tf.transpose(sums), rest
-
-
-def _on_points(rows: _Rows, scale: _Scale, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the integrals [1 + 2C, R], and a mask of accurate rows [R], from :func:`trapezoid_table` [4, K]."""
-    C, size = rows.mean.shape[0], tf.shape(points)[1]
-    t, weights = _points(scale, 0.5 * (points[0] + 1.0))
-    flat = tf.reshape(t + rows.mean, [-1, size])
-    survival = tabulated_survival(flat, tf.minimum(tf.reshape(rows.variance, [-1]), LARGEST_VARIANCE))
-    log_S, hazard = (tf.reshape(value, [C, -1, size]) for value in survival)
-    sums, resolved = _integrals(rows, scale, t, weights, log_S, hazard)
-    return sums, _is_accurate(rows, resolved, log_S, points[1:])
+    return sums, rest
 
 
 def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -233,11 +225,11 @@ def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     def inverse(t: tf.Tensor) -> tf.Tensor:
         return (mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa
 
-    first, last = (inverse(end - scale.transition)[:, None] for end in (scale.left, scale.right))
+    first, last = (inverse(end - scale.transition) for end in (scale.left, scale.right))
     u = first + (last - first) * position
-    root = tf.sqrt(tf.square(u) + square[:, None])
+    root = tf.sqrt(tf.square(u) + square)
     step = (last - first) / tf.cast(tf.size(position) - 1, u.dtype)
-    return scale.transition[:, None] + mean * u - half * root, step * (mean - half * u / root)
+    return scale.transition + mean * u - half * root, step * (mean - half * u / root)
 
 
 def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
@@ -247,9 +239,8 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
     ends = tf.maximum(values[..., 0], values[..., -1])
     beyond = log_S < LOWEST  # outside of the table
     own_beyond, any_beyond = tf.reduce_any(beyond & rows.own, axis=0), tf.reduce_any(beyond, axis=0)
-    mask = tf.stack(
-        [own_beyond, any_beyond, any_beyond, any_beyond]
-    )  # for H (1 - P): if another class is beyond, 1 - P = 1
+    # First for H (1 - P): if another class is beyond, 1 - P = 1.
+    mask = tf.stack([own_beyond, any_beyond, any_beyond, any_beyond])
     lost = tf.maximum(ends, tf.reduce_max(tf.where(mask, values, tf.zeros_like(values)), axis=-1))
     # The relative error of the rule is about the squared amplitude near the Nyquist frequency.
     good = (amplitude <= 3e-5 * total) & (lost <= 1e-10 * total)
@@ -259,36 +250,32 @@ def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Ten
 
 @functools.cache
 def _by_panels(C: int) -> Any:
-    """Return a function that integrates rows with C classes on adaptive panels, [1 + 2C, R]."""
+    """Return a function that integrates rows with C classes on adaptive panels, [R, 1 + 2C]."""
     return on_demand(functools.partial(_panel_integrals, C))
 
 
 def _panel_integrals(C: int, rows: _Rows, scale: _Scale) -> tf.Tensor:
-    dtype, R, K = scale.left.dtype, tf.shape(scale.left)[0], len(_RULE.nodes)
+    dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
     nodes, weights, last = (
         tf.constant(value, dtype)
         for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None])
     )
 
     def evaluate(panels: Panels) -> Evaluated:
-        panel_rows = rows.take(panels.row)
+        panel_rows, panel_scale = _take((rows, scale), panels.row)
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
-        x = tf.reshape(t + panel_rows.mean, [-1, K])
-        log_S, hazard = (
-            tf.reshape(value, [C, -1, K]) for value in log_survival(x, tf.reshape(panel_rows.variance, [-1]))
-        )
         weighted = panels.half[:, None] * weights
-        sums, resolved = _integrals(panel_rows, scale.take(panels.row), t, weighted, log_S, hazard)
+        sums, resolved, _ = _integrals(panel_rows, panel_scale, t, weighted, log_survival)
         moduli = tf.reduce_sum(resolved, axis=-1)
         # Tolerance 1e-5 relative to the integral, whose error is about the square.
         tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / 1e-5
         return Evaluated(*(tf.transpose(value) for value in (sums, moduli, tails)))
 
     number = 4  # first panels of a row
-    half = (scale.right - scale.left) / (2 * number)
-    starts = scale.left[:, None] + 2.0 * half[:, None] * tf.range(number, dtype=dtype)
-    first = Panels(tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half, number))
-    return tf.transpose(integrate(evaluate, first, R, shape=(1 + 2 * C, 4))[0])
+    half = (scale.right - scale.left) / (2 * number)  # [R, 1]
+    starts = scale.left + 2.0 * half * tf.range(number, dtype=dtype)
+    first = Panels(tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half[:, 0], number))
+    return integrate(evaluate, first, R, shape=(1 + 2 * C, 4))[0]
 
 
 def _sum_rest(value: tf.Tensor) -> tf.Tensor:
@@ -302,15 +289,14 @@ def _power(sums: tf.Tensor, own: tf.Tensor, scale: _Scale, alpha: tf.Tensor) -> 
     """Compute the result from the integrals."""
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
-    missed = tf.exp(scale.missed - log_gamma) * sums[0]
+    log_missed, log_product = scale.missed[:, 0] - log_gamma, scale.product[:, 0] - log_gamma
+    missed = tf.exp(log_missed) * sums[0]
     singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
     nearly_one = alpha * missed < 0.5  # if so, log1p is more accurate, otherwise the integral of the product
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-    near = tf.where(nearly_one, missed, tf.zeros_like(missed))
-    small = tf.where(alpha == 0.0, -near, tf.math.log1p(-alpha * near) / safe)
-    large = (scale.product - log_gamma + tf.math.log(tf.reduce_sum(singles, axis=0))) / safe
-    log_normalizer = tf.where(nearly_one, small, large)
-    factor = tf.exp(scale.product - log_gamma - alpha * log_normalizer)
+    small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
+    large = log_product + tf.math.log(tf.reduce_sum(singles, axis=0))
+    log_normalizer = tf.where(nearly_one, small, tf.math.divide_no_nan(large, alpha))
+    factor = tf.exp(log_product - alpha * log_normalizer)
     singles, pairs = factor * singles, factor * pairs
     rest = _sum_rest(singles)
     return SoftmaxPower(log_normalizer, tf.where(own, rest, -singles), alpha * singles * rest - pairs)

@@ -12,7 +12,7 @@ constant b and B² = v + b²
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -64,15 +64,15 @@ def _remainders() -> tuple[AnyNDArray, AnyNDArray]:
     return u, weights[:, None] * remainders
 
 
-_NODES = np.linspace(-8.4, 7.6, 48)  # for N(0, 1); S at large x depends on its left tail
-_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
 _POINTS, _REMAINDERS = _remainders()
 
 
 def _narrow(x: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sum over the normal variable, for x [Q, K] and v [Q, 1]."""
-    weights = tf.constant(_WEIGHTS, x.dtype)
-    factor = tf.exp(tf.sqrt(v) * tf.constant(_NODES, x.dtype))  # [Q, 48]
+    nodes = np.linspace(-8.4, 7.6, 48)  # S at large x depends on the left tail
+    density = np.exp(-0.5 * nodes**2)
+    weights = tf.constant(density / density.sum(), x.dtype)
+    factor = tf.exp(tf.sqrt(v) * tf.constant(nodes, x.dtype))  # [Q, 48]
     scale = tf.exp(tf.minimum(x, tf.constant(40.0, x.dtype)))  # S underflows before
     values = tf.exp(-scale[..., None] * (factor - factor[:, :1])[:, None])  # [Q, K, 48], 1 at the first node
     sums = tf.matmul(values, tf.stack([weights + tf.zeros_like(factor), weights * factor], axis=-1))  # [Q, K, 2]
@@ -125,17 +125,6 @@ _PANELS, _DEGREE = 24, 9  # panels on each side of c, degree of the polynomials;
 _TERMS, _OFFSET = 72, 0.3  # terms of the Chebyshev sums in log(√v + _OFFSET); for the same errors
 
 
-class _Panels(NamedTuple):
-    """The panels for given v; r/(1 + r) times the density is the position in panels from the center."""
-
-    center: Any
-    scale: Any
-    left: Any  # Left end of the table; 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
-    right: Any  # Right end, near log S = LOWEST, by Laplace's method
-    left_density: Any
-    right_density: Any
-
-
 def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Interpolate log S and the hazard.
@@ -144,23 +133,23 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     4e-9, and below LOWEST it is not bounded. Errors of the hazard are ten times larger.
 
     :param x: [Q, K].
-    :param variance: v, [Q]; at most LARGEST_VARIANCE.
+    :param variance: v, [Q]; a larger value is replaced by LARGEST_VARIANCE.
     """
     dtype = x.dtype
-    root = tf.sqrt(variance)
-    first, last = (np.log(np.sqrt(end) + _OFFSET) for end in (0.0, LARGEST_VARIANCE))
+    root = tf.sqrt(tf.minimum(variance, LARGEST_VARIANCE))
+    first, last = np.log(np.sqrt([0.0, LARGEST_VARIANCE]) + _OFFSET)
     position = (2.0 * tf.math.log(root + _OFFSET) - first - last) / (last - first)
     angle = tf.acos(tf.clip_by_value(position, -1.0, 1.0))
     basis = tf.cos(angle[:, None] * tf.range(_TERMS, dtype=dtype))  # [Q, T]
     polynomials = tf.reshape(basis @ tf.constant(_table(), dtype), [-1, 2 * _PANELS, _DEGREE + 1])
 
-    panels = _Panels(*(value[:, None] for value in _panels(root, tf.math)))
-    inside = tf.clip_by_value(x, panels.left, panels.right)
-    from_center = inside - panels.center
+    center, scale, left, right, *densities = (value[:, None] for value in _panels(root, tf.math))
+    inside = tf.clip_by_value(x, left, right)
+    from_center = inside - center
     is_right = from_center > 0.0
     sign, first_index = tf.sign(from_center), tf.where(is_right, _PANELS, 0)
-    density = tf.where(is_right, panels.right_density, panels.left_density)
-    outward = 1.0 / (panels.scale + tf.abs(from_center))
+    density = tf.where(is_right, densities[1], densities[0])
+    outward = 1.0 / (scale + tf.abs(from_center))
     count = density * tf.abs(from_center) * outward
     panel = tf.minimum(tf.cast(count, tf.int32), _PANELS - 1)
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
@@ -170,64 +159,56 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     for coefficient in lower:  # Horner's rule
         slope = slope * s + value
         value = value * s + coefficient
-    slope = 1.0 + 2.0 * sign * density * panels.scale * tf.square(outward) * slope
+    slope = 1.0 + 2.0 * sign * density * scale * tf.square(outward) * slope
     G = inside + value + slope * (x - inside)
     total = tf.exp(tf.minimum(G, LARGEST_G))
     return -total, slope * total
 
 
-def _panels(root: Any, module: Any) -> _Panels:
-    """Return the panels for √v; `module` is NumPy or tf.math."""
+def _panels(root: Any, module: Any) -> tuple[Any, ...]:
+    """
+    Return c, a, both ends of the table for √v, and two densities; `module` is NumPy or tf.math.
+
+    r/(1 + r) times the density on the left or right of c is the position in panels from c.
+    """
     v = root * root
     center, scale = -0.5 * root, 10.0 + 3.0 * root
-    # Laplace's method: log S is approximately -(w²/2 + w)/v with w + log(w/v) = x.
+    left = -24.0 - 1.5 * v  # 1 - S is exp(x + v/2) beyond, with a relative error of 1e-11
+    # The right end is near log S = LOWEST. By Laplace's method log S = -(w²/2 + w)/v with w + log(w/v) = x.
     ratio = -2.0 * LOWEST / (1.0 + module.sqrt(1.0 - 2.0 * LOWEST * v))  # w/v
-    left, right = -24.0 - 1.5 * v, v * ratio + module.log(ratio)
-    densities = (_PANELS * (1.0 + scale / distance) for distance in (center - left, right - center))
-    return _Panels(center, scale, left, right, *densities)
+    right = v * ratio + module.log(ratio)
+    return center, scale, left, right, *(_PANELS * (1.0 + scale / end) for end in (center - left, right - center))
 
 
 @functools.cache
 def _table() -> AnyNDArray:
     """Return Chebyshev coefficients of the coefficients of G - x in all panels, high powers first, [T, 2P (D + 1)]."""
-    nodes = _chebyshev_nodes(_DEGREE + 1)
-    fit = np.linalg.inv(np.vander(nodes))  # values -> coefficients
-    values = []
-    for node in _chebyshev_nodes(_TERMS):
-        first, last = (np.log(np.sqrt(end) + _OFFSET) for end in (0.0, LARGEST_VARIANCE))
-        root = np.exp(0.5 * (first + last) + 0.5 * (last - first) * node) - _OFFSET
-        panels = _panels(root, np)
-        count = np.arange(_PANELS)[:, None] + 0.5 * (1.0 + nodes)  # [P, D + 1]
-        x = []
-        for density, sign in ((panels.left_density, -1.0), (panels.right_density, 1.0)):
+    first, last = np.log(np.sqrt([0.0, LARGEST_VARIANCE]) + _OFFSET)
+    nodes = chebyshev.chebpts1(_DEGREE + 1)  # type: ignore[no-untyped-call]
+    count = np.arange(_PANELS)[:, None] + 0.5 * (1.0 + nodes)  # [P, D + 1]
+    fit = np.linalg.inv(np.vander(nodes)).T  # values -> coefficients
+
+    def polynomials(position: float) -> AnyNDArray:
+        root = np.exp(0.5 * (first + last) + 0.5 * (last - first) * position) - _OFFSET
+        center, scale, _, _, *densities = _panels(root, np)
+        coefficients = []
+        for density, sign in zip(densities, (-1.0, 1.0), strict=True):
             part = count / density
-            x.append(panels.center + sign * panels.scale * part / (1.0 - part))
-        values.append(np.stack([_below(x[0], root) - x[0], _above(x[1], root) - x[1]]) @ fit.T)
-    terms = np.linalg.inv(chebyshev.chebvander(_chebyshev_nodes(_TERMS), _TERMS - 1))  # type: ignore[no-untyped-call]
-    return np.asarray(terms @ np.reshape(values, [_TERMS, -1]))
+            x = center + sign * scale * part / (1.0 - part)
+            coefficients.append((_exact(x, root, sign > 0.0) - x) @ fit)
+        return np.ravel(coefficients)
+
+    return chebyshev.chebinterpolate(lambda at: np.stack([*map(polynomials, at)]), _TERMS - 1)  # type: ignore[no-untyped-call]
 
 
-def _chebyshev_nodes(number: int) -> AnyNDArray:
-    return np.cos(np.pi * (np.arange(number) + 0.5) / number)
-
-
-def _below(x: AnyNDArray, root: float) -> AnyNDArray:
-    """Compute G accurately for S near 1."""
-    z, weights = _normal_rule(-9.5, root + 9.5, root)
-    missed = -np.expm1(-np.exp(x)[..., None] * np.exp(root * z)) @ weights
-    return np.asarray(np.log(-np.log1p(-missed)))
-
-
-def _above(x: AnyNDArray, root: float) -> AnyNDArray:
-    """Compute G accurately for S near 0."""
-    z, weights = _normal_rule(-23.0, 9.5, root)
-    return np.asarray(np.log(-np.log(np.exp(-np.exp(x)[..., None] * np.exp(root * z)) @ weights)))
-
-
-def _normal_rule(first: float, last: float, root: float) -> tuple[AnyNDArray, AnyNDArray]:
+def _exact(x: AnyNDArray, root: float, is_right: bool) -> AnyNDArray:
     """
-    Return the trapezoid rule for N(0, 1) times a function that is bounded if the imaginary part of √v z is below π/2:
-    with step h the error is exp(-π²/(h √v)).
+    Compute G by sums of positive terms, accurate for S near 1 or, on the right, for S near 0.
+
+    By the trapezoid rule for N(0, 1) times a function that is bounded if the imaginary part of √v z is below π/2: with
+    step h the error is exp(-π²/(h √v)).
     """
-    z = np.arange(first, last, min(0.3, 0.2 / root))
-    return z, np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))
+    z = np.arange(-23.0 if is_right else -9.5, 9.5 if is_right else root + 9.5, min(0.3, 0.2 / root))
+    weights = np.exp(-0.5 * z * z) * ((z[1] - z[0]) / np.sqrt(2.0 * np.pi))
+    y = np.exp(x)[..., None] * np.exp(root * z)
+    return np.asarray(np.log(-(np.log(np.exp(-y) @ weights) if is_right else np.log1p(np.expm1(-y) @ weights))))

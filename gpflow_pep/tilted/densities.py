@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.likelihoods import (
     Bernoulli,
     Exponential,
@@ -18,7 +19,7 @@ from gpflow.likelihoods import (
     SwitchedLikelihood,
 )
 from gpflow.likelihoods.utils import inv_probit
-from gpflow.utilities import to_default_float
+from gpflow.utilities import Dispatcher, to_default_float
 from typing_extensions import override
 
 from ..engine import log1p_ratio
@@ -74,24 +75,10 @@ class LogDensity:
         return Density(value, slope, curvature)
 
 
-_Maker = TypeVar("_Maker", bound=Callable[[Any], LogDensity])
-
-
-class _LogDensities:
+class _LogDensities(Dispatcher):
     """Registry of functions that return the :class:`LogDensity` of a likelihood."""
 
-    def __init__(self) -> None:
-        self._makers: dict[type[ScalarLikelihood], Callable[[Any], LogDensity]] = {}
-
-    def register(self, kind: type[ScalarLikelihood]) -> Callable[[_Maker], _Maker]:
-        """Register a function that returns the log density of likelihoods of this class."""
-
-        def register(maker: _Maker) -> _Maker:
-            self._makers[kind] = maker
-            return maker
-
-        return register
-
+    @override
     def __call__(self, likelihood: ScalarLikelihood) -> LogDensity:
         """
         Return the registered log density of a likelihood; by default its ``_scalar_log_prob``, differentiated
@@ -100,14 +87,14 @@ class _LogDensities:
         A subclass that overrides ``_scalar_log_prob`` does not inherit the registration of its base class.
         """
         for kind in type(likelihood).__mro__:
-            if kind in self._makers:
-                return self._makers[kind](likelihood)
+            if (kind,) in self.funcs:
+                return self.funcs[kind,](likelihood)
             if "_scalar_log_prob" in vars(kind):
                 break
         return _automatic(likelihood)
 
 
-log_density = _LogDensities()
+log_density = _LogDensities("log_density")
 
 
 def _at_zero(observations: Observations) -> tf.Tensor:
@@ -241,34 +228,24 @@ def log_power(y: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
     return tf.where(positive, (k - 1.0) * log, tf.math.xlogy(k - 1.0, y))
 
 
-def _shape_of(likelihood: Gamma | Exponential) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a function from X to the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
-    if isinstance(likelihood, Gamma):
-        return lambda X: _column(likelihood._shape(X), X)
-    return lambda X: tf.ones([], X.dtype)
+def _shape(likelihood: Gamma | Exponential, X: tf.Tensor) -> tf.Tensor:
+    """Return the shape k of the gamma density, [] or [R]; k = 1 for an exponential density."""
+    return _column(likelihood._shape(X), X) if isinstance(likelihood, Gamma) else tf.ones([], X.dtype)
 
 
-@log_density.register(Gamma)
-@log_density.register(Exponential)
+@log_density.register((Gamma, Exponential))
 def _gamma(likelihood: Gamma | Exponential) -> LogDensity:
     """Return the log density of a gamma distribution with scale exp(f)."""
     if likelihood.invlink not in _EXPONENTIALS:
         return _automatic(likelihood)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
-        k, Y = _shape_of(likelihood)(X), Y[:, 0]
+        k, Y = _shape(likelihood, X), Y[:, 0]
         relative = Y * tf.exp(-F)
         constant = log_power(Y, k) - tf.math.lgamma(k)
         return Density(constant - k * F - relative, relative - k, -relative)
 
     return LogDensity(lambda *at: derivatives(*at).log_prob, derivatives, lambda X: _RADIUS_EXPONENTIAL)
-
-
-def log_gamma_ratio(x: tf.Tensor) -> tf.Tensor:
-    """Return log Γ(x + 1/2) - log Γ(x), for large x by a series without cancellation (Tricomi and Erdélyi 1951)."""
-    small, large = tf.minimum(x, 200.0), tf.maximum(x, 200.0)  # above 200 the series is exact to 1e-15
-    series = 0.5 * tf.math.log(large) - 1.0 / (8.0 * large) + 1.0 / (192.0 * large**3)
-    return tf.where(x > 200.0, series, tf.math.lgamma(small + 0.5) - tf.math.lgamma(small))
 
 
 @log_density.register(StudentT)
@@ -277,7 +254,7 @@ def _student_t(likelihood: StudentT) -> LogDensity:
 
     def log_prob(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         df, scale = to_default_float(likelihood.df), _column(likelihood._scale(X), X)
-        constant = log_gamma_ratio(0.5 * df) - 0.5 * tf.math.log(np.pi * df) - tf.math.log(scale)
+        constant = -tfp.math.log_gamma_difference(0.5, 0.5 * df) - 0.5 * tf.math.log(np.pi * df) - tf.math.log(scale)
         return constant - 0.5 * (df + 1.0) * tf.math.log1p(tf.square((Y[:, 0] - F) / scale) / df)
 
     def derivatives(F: tf.Tensor, X: tf.Tensor, Y: tf.Tensor) -> Density:
@@ -357,7 +334,7 @@ def _gamma_rule(likelihood: Gamma | Exponential, projection: Projection) -> Tilt
 
     def moments(cavity: Cavity, observations: Observations, alpha: tf.Tensor) -> Tilted:
         y = observations.Y[:, 0]
-        k = _shape_of(likelihood)(observations.X)
+        k = _shape(likelihood, observations.X)
         expected = y * tf.exp(-cavity.mean + 0.5 * cavity.variance)
         constant = log_power(y, k) - tf.math.lgamma(k)
         return Tilted(constant - k * cavity.mean - expected, expected - k, -expected, tf.ones_like(expected))
@@ -377,5 +354,4 @@ def _with_expectation(
 
 def _by_quadrature(likelihood: ScalarLikelihood, projection: Projection) -> TiltedRule:
     """Return the rule of any scalar likelihood."""
-    rule: TiltedRule = tilted_rule.dispatch_or_raise(ScalarLikelihood, type(projection))(likelihood, projection)
-    return rule
+    return tilted_rule.dispatch_or_raise(ScalarLikelihood, type(projection))(likelihood, projection)

@@ -16,6 +16,7 @@ import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
+from ..engine import log1p_ratio
 from ..maths import Evaluated, Panels, integrate
 from ..maths.adaptive_quadrature import gauss_legendre
 from ..runtime.custom_gradients import derivatives
@@ -86,20 +87,30 @@ class QuadratureRule(TiltedRule):
         pi = tf.nn.softmax(integrated.log_pi, axis=0) * integrated.weight
         weight = tf.where(integrated.is_accurate, bar * pi / tf.reduce_sum(pi, axis=0), tf.zeros_like(F))
         F = tf.where(weight == 0.0, m, F)  # if log p is -inf, its derivatives may be NaN
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            log_prob = self._density.log_prob(F, *observations)
-            total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
-        accurate = derivatives(tape, total, sources)
+        accurate = _weighted_vjp(self._density, F, weight, observations, sources)
         inaccurate = tf.squeeze(tf.where(~integrated.is_accurate), 1)
 
         def with_panels() -> tuple[tf.Tensor, ...]:
             taken = rows.take(inaccurate)
-            center = locate(self._density, taken, 0.0, self._on_windows).center
-            rest = on_panels_vjp(self._density, taken, center, tf.gather(bar, inaccurate), sources)
-            return tuple(one + other for one, other in zip(accurate, rest, strict=True))
+            centered = _centered(self._density, taken, locate(self._density, taken, 0.0, self._on_windows)[-1])
+            sums, (row, left, half, pi) = _integrate(self._density, centered, taken, keep=True)
+            weight = tf.gather(tf.gather(bar, inaccurate) / sums[:, 0], row) * half * tf.transpose(pi * RULE.weights)
+            F = tf.gather(centered.center, row) + tf.gather(centered.sd, row) * _nodes(left, half)  # [K, W]
+            rest = _weighted_vjp(self._density, F, weight, taken.take(row).observations, sources)
+            return tuple(map(tf.add, accurate, rest))
 
         return tuple(tf.cond(tf.size(inaccurate) > 0, with_panels, lambda: accurate))
+
+
+def _weighted_vjp(
+    density: LogDensity, F: tf.Tensor, weight: tf.Tensor, observations: Observations, sources: Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """Compute the gradient of the sum of weight [K, R] times log p."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(sources)
+        log_prob = density.log_prob(F, *observations)
+        total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
+    return derivatives(tape, total, sources)
 
 
 @tilted_rule.register(ScalarLikelihood, KL)
@@ -110,21 +121,17 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 # --- points and windows ---------------------------------------------------------------------------------------------
 
 
-class Located(NamedTuple):
-    """Tilted distributions, and the rows in which they are accurate."""
-
-    tilted: Tilted
-    is_accurate: tf.Tensor  # The relative errors of log Z, d1 and d2 are below 1e-8, [R]
-    center: tf.Tensor  # The tilted mean, or the mode in inaccurate rows, [R]
-
-
-def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: Any) -> Located:
+def locate(
+    density: LogDensity, rows: Rows, negligible: Scalar, with_windows: Any
+) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
     Compute tilted distributions on shared points, then on individual windows for the rows that need them.
 
     :param negligible: see :class:`~gpflow_pep.tilted.TiltedRule`; infinity acts like 0, because no row is expensive
         here.
     :param with_windows: :func:`on_windows` with the density bound, usually traced on demand.
+    :return: tilted distributions; a mask of rows in which the relative errors of log Z, d1 and d2 are below 1e-8, [R];
+        the tilted means, or the modes in inaccurate rows, [R].
     :raises NotImplementedError: in functions that XLA compiles.
     """
     refuse_xla("tilted distributions by quadrature, whose number of points depends on the data")
@@ -138,7 +145,7 @@ def locate(density: LogDensity, rows: Rows, negligible: Scalar, with_windows: An
         tf.reduce_any(rest), lambda: with_windows(rows, narrow & hermite & rest, results, least), lambda: results
     )
     *tilted, flag, center = tf.unstack(results, axis=1)
-    return Located(Tilted(*tilted), flag > 0.0, center)
+    return Tilted(*tilted), flag > 0.0, center
 
 
 def _results(rows: Rows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
@@ -220,47 +227,16 @@ class Centered(NamedTuple):
     slope: tf.Tensor  # l'(center)
 
 
-class Resolved(NamedTuple):
-    """W panels, the panels of a row in any order, with the unnormalized density π at the nodes."""
-
-    row: tf.Tensor  # [W]
-    left: tf.Tensor  # Left end, in cavity standard deviations from the center, [W]
-    half: tf.Tensor  # Half the width, in cavity standard deviations, [W]
-    density: tf.Tensor  # [W, K]
-
-
-class _Integrals(NamedTuple):
-    """Integrals over all panels of a row, each [R]. P is the unnormalized π, N the normalized cavity."""
-
-    P: tf.Tensor
-    Px: tf.Tensor
-    Pxx: tf.Tensor
-    slope: tf.Tensor  # P (l' - l'(center))
-    slope_squared: tf.Tensor  # P (l' - l'(center))²
-    curvature: tf.Tensor  # P l''
-    change: tf.Tensor  # N (p^α - 1)/α, or N l if α = 0
-
-
 def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
-    """Compute tilted distributions from panels about centers [R]; with `keep` also return the panels."""
-    centered = _centered(density, rows, center)
-    sums, resolved = _integrate(density, centered, rows, keep)
-    return _tilted(centered, _Integrals(*tf.unstack(sums, axis=-1)), rows.alpha), resolved
+    """
+    Compute tilted distributions from panels about centers [R].
 
-
-def on_panels_vjp(
-    density: LogDensity, rows: Rows, center: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
-) -> tuple[tf.Tensor, ...]:
-    """Compute the gradient of sum(bar * log_partition), E_π[d log p], on panels that resolve π."""
+    :return: also, with `keep`, the resolved panels in any order: row, left end and half the width [W], in cavity
+        standard deviations from the center, and the unnormalized density π at the nodes [W, K].
+    """
     centered = _centered(density, rows, center)
-    sums, (row, left, half, values) = _integrate(density, centered, rows, keep=True)
-    weight = tf.gather(bar / sums[:, 0], row) * half * tf.transpose(values * RULE.weights)  # [K, W]
-    F = tf.gather(center, row) + tf.gather(centered.sd, row) * _nodes(left, half)
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(sources)
-        log_prob = density.log_prob(F, *rows.take(row).observations)
-        total = tf.reduce_sum(tf.where(weight == 0.0, tf.zeros_like(weight), weight * log_prob))
-    return derivatives(tape, total, sources)
+    sums, panels = _integrate(density, centered, rows, keep)
+    return _tilted(centered, sums, rows.alpha), panels
 
 
 def _centered(density: LogDensity, rows: Rows, center: tf.Tensor) -> Centered:
@@ -271,7 +247,12 @@ def _centered(density: LogDensity, rows: Rows, center: tf.Tensor) -> Centered:
 
 
 def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) -> tuple[tf.Tensor, Any]:
-    """Compute the integrals [R, 7]; with `keep` also return the panels."""
+    """
+    Compute the integrals [R, 7]; with `keep` also return the panels.
+
+    With P the unnormalized π, h = l' - l'(center) and N the normalized cavity: of P, P x, P x², P h, P h², P l'' and
+    N (p^α - 1)/α, or N l if α = 0.
+    """
     dtype, R = centered.sd.dtype, tf.shape(centered.sd)[0]
     # Tolerances of the last coefficients times the panel width, relative to the integral of the modulus. In the outer
     # panels a narrow peak of the likelihood (Student's t) may fall between two nodes and show in a small coefficient
@@ -292,8 +273,7 @@ def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) 
         left=tf.tile(tf.constant(_EDGES[:-1], dtype), [R]),
         half=tf.tile(tf.constant(0.5 * np.diff(_EDGES), dtype), [R]),
     )
-    sums, resolved = integrate(evaluate, first, R, shape=(7, 4), keep=keep)
-    return sums, Resolved(*resolved) if keep else None
+    return integrate(evaluate, first, R, shape=(7, 4), keep=keep)
 
 
 def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
@@ -302,15 +282,14 @@ def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
 
 
 def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: Rows) -> tuple[tf.Tensor, ...]:
-    """Return P and the integrands `slope` to `change` of :class:`_Integrals` at nodes x [K, W], each [K, W]."""
+    """Return P and the last four integrands at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
     alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)
     P = tf.exp(alpha * log_prob + (exponent - at.height))
     outside = P == 0.0  # if it underflows, l' and l'' may overflow
     h = tf.where(outside, tf.zeros_like(P), l1 - at.slope)
     curvature = tf.where(outside, tf.zeros_like(P), l2)
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-    change = tf.where(alpha == 0.0, log_prob, tf.math.expm1(alpha * log_prob) / safe)
+    change = tf.where(alpha == 0.0, log_prob, tf.math.divide_no_nan(tf.math.expm1(alpha * log_prob), alpha))
     return P, P * h, P * tf.square(h), P * curvature, change * tf.exp(exponent - LOG_ROOT_2PI)
 
 
@@ -318,8 +297,8 @@ def _integrals(
     P: tf.Tensor, integrands: Sequence[tf.Tensor], left: tf.Tensor, half: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """
-    Return integrals divided by half the panel width [7, W] and, for P, slope, curvature and change, which must be
-    resolved, the integrals of the modulus and the largest of the last coefficients, each [4, W].
+    Return integrals divided by half the panel width [7, W] and, for all but P x, P x² and P h², the integrals of the
+    modulus and the largest of the last coefficients, each [4, W].
     """
     t, last = 1.0 + RULE.nodes, RULE.last_coefficients.T
     moments = np.concatenate([RULE.weights * np.stack([np.ones_like(t), t, np.square(t)]), last])  # [6, K]
@@ -330,32 +309,31 @@ def _integrals(
     for number, integrand in enumerate(integrands):
         integral, *tail = tf.unstack(tf.constant(np.vstack([RULE.weights, last]), half.dtype) @ integrand)
         integrals.append(integral)
-        if number != 1:  # slope_squared is resolved if the slope is
+        if number != 1:  # P h² is resolved if P h is
             moduli.append((weights @ tf.abs(integrand))[0])
             tails.append(tail)
     return tf.stack(integrals), tf.stack(moduli), tf.reduce_max(tf.abs(tf.stack(tails)), axis=1)
 
 
-def _tilted(centered: Centered, integrals: _Integrals, alpha: tf.Tensor) -> Tilted:
+def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     """
-    Compute the tilted distributions.
+    Compute the tilted distributions from the integrals [R, 7].
 
     If π is much narrower than the cavity, d1 = (E_π f - m)/(α v) and d2 = (Var_π f / v - 1)/(α v) are accurate.
     Otherwise they cancel, and d1 = E_π l' and d2 = E_π l'' + α Var_π l' are used.
     """
-    mass = integrals.P
-    mean = integrals.Px / mass  # relative to the center, in units of sd
-    ratio = integrals.Pxx / mass - tf.square(mean)
-    h = integrals.slope / mass
-    spread = tf.nn.relu(integrals.slope_squared / mass - tf.square(h))
+    mass, *weighted, change = tf.unstack(sums, axis=-1)
+    mean, square, h, h_square, curvature = (value / mass for value in weighted)  # mean: from the center, in units of sd
+    ratio = square - tf.square(mean)
+    spread = tf.nn.relu(h_square - tf.square(h))
     narrow = (ratio < 0.5) & (alpha > 0.0)
-    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-    d1 = tf.where(narrow, (centered.shift + mean) / (safe * centered.sd), centered.slope + h)
-    d2 = tf.where(narrow, (ratio - 1.0) / (safe * tf.square(centered.sd)), integrals.curvature / mass + alpha * spread)
+    gain, drop = (tf.math.divide_no_nan(value, alpha) for value in (centered.shift + mean, ratio - 1.0))
+    d1 = tf.where(narrow, gain / centered.sd, centered.slope + h)
+    d2 = tf.where(narrow, drop / tf.square(centered.sd), curvature + alpha * spread)
     log_Z = centered.height + tf.math.log(mass) - LOG_ROOT_2PI
     # log1p of E[p^α - 1] is accurate for p near 1 or α near 0, if the mode is near m, so that the panels cover the
     # cavity.
-    nearly_one = (alpha * tf.abs(integrals.change) < 0.5) & (tf.abs(centered.shift) < 3.0)
-    change = tf.where(nearly_one, integrals.change, tf.zeros_like(mass))
-    log_normalizer = tf.where(alpha == 0.0, change, tf.math.log1p(alpha * change) / safe)
-    return Tilted(tf.where(nearly_one, log_normalizer, log_Z / safe), d1, d2, ratio)
+    nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
+    change = tf.where(nearly_one, change, tf.zeros_like(mass))
+    log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), tf.math.divide_no_nan(log_Z, alpha))
+    return Tilted(log_partition, d1, d2, ratio)

@@ -19,9 +19,7 @@ class RobustMaxTilting(TiltedRule):
     is_shift_invariant = True
 
     def __init__(self, num_classes: int, log_values: Callable[[], tuple[tf.Tensor, tf.Tensor]]):
-        """
-        :param log_values: returns log p if f_y is the largest, and log p otherwise, each [].
-        """
+        """:param log_values: returns log p if f_y is the largest, and log p otherwise, each []."""
         self._num_classes, self._log_values = num_classes, log_values
 
     @override

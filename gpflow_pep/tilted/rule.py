@@ -24,10 +24,7 @@ class Observations(NamedTuple):
 
 
 class Cavity(NamedTuple):
-    """
-    The Gaussian N(f; mean, variance) that a likelihood tilts: shape [n] for one latent function, [C, n] for C
-    independent latent functions.
-    """
+    """The Gaussian that a likelihood tilts, [n] for one latent function, [C, n] for C independent latent functions."""
 
     mean: tf.Tensor
     variance: tf.Tensor
@@ -65,12 +62,7 @@ class TiltedRule(ABC):
         """
 
     def check(self, observations: Observations, num_latent_gps: int) -> None:  # noqa: B027 (optional hook)
-        """
-        Check that the rule supports these observations.
-
-        :param num_latent_gps: C.
-        :raises ValueError: if it does not.
-        """
+        """Raise a ValueError if the rule does not support these observations of C = `num_latent_gps` functions."""
 
     def log_partition_vjp(
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
@@ -163,7 +155,7 @@ def rule_for(likelihood: Likelihood, projection: str | Projection) -> TiltedRule
         if projection not in _PROJECTIONS:
             raise ValueError(f"projection must be one of {_quoted(_PROJECTIONS)}, got {projection!r}.")
         projection = _PROJECTIONS[projection]()
-    rule: TiltedRule = tilted_rule(likelihood, projection)
+    rule = tilted_rule(likelihood, projection)
     return EachLatent(rule) if isinstance(likelihood, ScalarLikelihood) else rule
 
 
@@ -253,14 +245,13 @@ class AtPower(TiltedRule):
         def otherwise() -> tuple[tf.Tensor, ...]:
             return tuple(self._otherwise.moments(cavity, observations, other, negligible))
 
+        def here() -> tuple[tf.Tensor, ...]:
+            return tuple(self._rule.moments(cavity, observations, power, negligible))
+
         if alpha.shape.rank == 0:
-            return Tilted(
-                *tf.cond(
-                    has_power, lambda: tuple(self._rule.moments(cavity, observations, power, negligible)), otherwise
-                )
-            )
-        tilted = self._rule.moments(cavity, observations, power, negligible)
-        fallback = tf.cond(tf.reduce_all(has_power), lambda: tuple(tilted), otherwise)
+            return Tilted(*tf.cond(has_power, here, otherwise))
+        tilted = here()
+        fallback = tf.cond(tf.reduce_all(has_power), lambda: tilted, otherwise)
         return Tilted(*(tf.where(has_power, one, two) for one, two in zip(tilted, fallback, strict=True)))
 
     @override
@@ -280,12 +271,12 @@ class AtPower(TiltedRule):
         first = self._rule.log_partition_vjp(finite, observations, power, tf.where(has_power, bar, zero), sources)
         second = tf.cond(
             tf.reduce_all(has_power),
-            lambda: tuple(tf.zeros_like(value) for value in first),
+            lambda: tuple(map(tf.zeros_like, first)),
             lambda: self._otherwise.log_partition_vjp(
                 cavity, observations, other, tf.where(has_power, zero, bar), sources
             ),
         )
-        return tuple(one + two for one, two in zip(first, second, strict=True))
+        return tuple(map(tf.add, first, second))
 
     def _split(self, alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return a mask of rows with the power, this power, and powers for the other rule, in the shape of `alpha`."""

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from scipy.special import roots_hermitenorm
+from scipy.special import eval_hermitenorm, factorial, roots_hermitenorm
 
 from ..runtime.tracing import shared
 from .densities import LogDensity
@@ -52,8 +52,7 @@ class Rows(NamedTuple):
 
     def take(self, row: tf.Tensor) -> "Rows":
         """Select rows."""
-        rows: Rows = tf.nest.map_structure(lambda value: tf.gather(value, row), self)
-        return rows
+        return tf.nest.map_structure(lambda value: tf.gather(value, row), self)
 
 
 class Approximation(NamedTuple):
@@ -88,11 +87,11 @@ def _shared_table(x: AnyNDArray, mass: AnyNDArray, sums: Iterable[AnyNDArray]) -
 
 def _hermite_table() -> AnyNDArray:
     x, mass = roots_hermitenorm(_NUM_NODES)
-    hermite = [np.ones_like(x), x]  # orthonormal
-    for order in range(2, _NUM_NODES):
-        hermite.append((x * hermite[-1] - np.sqrt(order - 1.0) * hermite[-2]) / np.sqrt(order))
+    last, second_last = (
+        eval_hermitenorm(order, x) / np.sqrt(factorial(order)) for order in (_NUM_NODES - 1, _NUM_NODES - 2)
+    )
     ends = np.zeros_like(x)  # no truncation
-    return _shared_table(x, mass, [hermite[0], hermite[-1], hermite[-2], ends, ends])
+    return _shared_table(x, mass, [np.ones_like(x), last, second_last, ends, ends])
 
 
 def _equispaced_table() -> AnyNDArray:

@@ -16,7 +16,7 @@ from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
 from .densities import log_density
-from .quadrature import RULE, QuadratureRule, Resolved, on_panels
+from .quadrature import RULE, QuadratureRule, on_panels
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import LOG_ROOT_2PI, Rows
 
@@ -31,14 +31,12 @@ class WassersteinRule(TiltedRule):
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         tilted, center = self._kl.moments_and_center(cavity, observations, alpha, negligible)
-        tilted_on_panels, resolved = on_panels(self._density, Rows(cavity, alpha, observations), center, keep=True)
-        deviation = _quantile_deviation(resolved, tf.shape(cavity.mean)[0])
+        tilted_on_panels, panels = on_panels(self._density, Rows(cavity, alpha, observations), center, keep=True)
+        deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
-        safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)
-        return tilted._replace(
-            d2=tilted.d2 - distance / (safe * cavity.variance), variance_ratio=tilted.variance_ratio - distance
-        )
+        d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
+        return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)
 
     @override
     def log_partition_vjp(
@@ -47,13 +45,14 @@ class WassersteinRule(TiltedRule):
         return self._kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
 
-def _quantile_deviation(resolved: Resolved, num_rows: tf.Tensor) -> tf.Tensor:
-    """Return σ in units of the cavity standard deviation, [R]."""
-    dtype = resolved.density.dtype
-    left_order = tf.argsort(resolved.left)
-    row_order = tf.argsort(tf.gather(resolved.row, left_order), stable=True)
+def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> tf.Tensor:
+    """Return σ in units of the cavity standard deviation [R], from the panels of :func:`on_panels`."""
+    row, left, half, density = panels
+    dtype = density.dtype
+    left_order = tf.argsort(left)
+    row_order = tf.argsort(tf.gather(row, left_order), stable=True)
     order = tf.gather(left_order, row_order)  # by row, then left to right
-    row, half, density = (tf.gather(part, order) for part in (resolved.row, resolved.half, resolved.density))
+    row, half, density = (tf.gather(part, order) for part in (row, half, density))
     panel_mass = half * tf.linalg.matvec(density, tf.constant(RULE.weights, dtype))  # [W]
     within = half[:, None] * tf.matmul(density, tf.constant(RULE.antiderivative, dtype))  # [W, K]
     mass = tf.gather(tf.math.segment_sum(panel_mass, row), row)  # [W]

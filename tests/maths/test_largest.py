@@ -210,7 +210,7 @@ def test_end_search_halves_the_reach(derivatives):
     asked = derivatives(lambda x: (-1e3 + 0.0 * x, -2e3 * tf.sign(x) / tf.abs(x), ONE))
     reach = MODULE._reach(UNITS, ONE)
     assert len(asked) == 100
-    assert 0.0 < float(reach.left[0]) < 1e-20
+    assert 0.0 < float(reach[0][0]) < 1e-20
 
 
 @pytest.mark.parametrize(("start", "count"), [(36.0, 1), (39.0, 2), (44.0, 2)])
@@ -218,7 +218,7 @@ def test_end_search_stops_near_the_end(derivatives, start, count):
     """g is linear, so one step is exact; a second step is taken if the first shortened the reach by a fifth."""
     asked = derivatives(lambda x: (-tf.abs(x), -tf.sign(x), ONE))
     reach = MODULE._reach(UNITS, 60.0 / tf.square(start * ONE))
-    assert len(asked) == count and float(reach.left[0]) == pytest.approx(30.0, rel=1e-12)
+    assert len(asked) == count and float(reach[0][0]) == pytest.approx(30.0, rel=1e-12)
     assert asked[0][0, 0] == pytest.approx(-start, rel=1e-12)
 
 

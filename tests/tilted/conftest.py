@@ -43,7 +43,7 @@ class PanelRule(TiltedRule):
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
         rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
-        center = locate(self._density, rows, 0.0, partial(on_windows, self._density)).center
+        center = locate(self._density, rows, 0.0, partial(on_windows, self._density))[-1]
         return on_panels(self._density, rows, center)[0]
 
 
