@@ -101,11 +101,7 @@ def _is_plain(kernel: Kernel, base: type[Stationary]) -> bool:
 
 def _isotropic(kernel: Any, X: tf.Tensor, X2: tf.Tensor | None) -> tf.Tensor:
     if X.shape[-1] is not None and X.shape[-1] <= FEW_INPUTS:
-        other = X if X2 is None else X2
-        if X.shape[-1] == 1 and type(kernel) is SquaredExponential:
-            parameters = tf.reshape(kernel.lengthscales, []), tf.convert_to_tensor(kernel.variance)
-            return _squared_exponential_of_one(X[..., 0], other[..., 0], *parameters)
-        return kernel.K_r2(_squared_distances(X, other, kernel.lengthscales))
+        return kernel.K_r2(_squared_distances(X, X if X2 is None else X2, kernel.lengthscales))
     center = tf.stop_gradient(tf.reduce_mean(X, axis=-2, keepdims=True))  # the kernel is translation invariant
     X = X - center
     X = within_reach(X, tf.reduce_sum(tf.square(kernel.scale(X)), axis=-1), _ACCURACY)
@@ -123,28 +119,6 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
         for weight, x, x2 in zip(*(tf.unstack(values, axis=-1) for values in (weights, X, X2)), strict=True)
     ]
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
-
-
-@tf.custom_gradient
-def _squared_exponential_of_one(z: tf.Tensor, x: tf.Tensor, lengthscale: tf.Tensor, variance: tf.Tensor) -> Any:
-    """
-    variance exp(-((z - x) / lengthscale)²/2) for z [..., m] and x [..., n], [..., m, n].
-
-    A loss of one input and its gradient take a fifth less time than by automatic differentiation (N = 10,000, M = 200).
-    """
-    weight = tf.math.reciprocal(tf.square(lengthscale))
-    z, x = z[..., :, None], x[..., None, :]
-    K = variance * tf.exp((-0.5 * weight) * tf.math.squared_difference(z, x))
-
-    def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        G = bar * K
-        difference = z - x
-        slope = G * difference  # times weight, the derivatives in x and -z
-        lengthscale_bar = tf.reduce_sum(slope * difference) * weight / lengthscale
-        z_bar, x_bar = tf.reduce_sum(slope, axis=-1), tf.reduce_sum(slope, axis=-2)
-        return -weight * z_bar, weight * x_bar, lengthscale_bar, tf.reduce_sum(G) / variance
-
-    return K, gradient
 
 
 _LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it the slope is 0, so that no root is infinitely steep

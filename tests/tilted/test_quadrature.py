@@ -504,6 +504,7 @@ def test_rounded_slope_variance_is_not_negative():
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
     centered = quadrature.Centered(zero, one, zero, zero, zero)
     h = 3.0e8
-    parts = quadrature._Integrals(one, zero, one, h * one, np.nextafter(h**2, 0.0) * one, zero, zero)
-    assert float(parts.slope_squared[0]) < h**2
-    assert float(quadrature._tilted(centered, parts, one).d2[0]) == 0.0
+    slope_squared = np.nextafter(h**2, 0.0)
+    assert slope_squared < h**2
+    sums = tf.constant([[1.0, 0.0, 1.0, h, slope_squared, 0.0, 0.0]], tf.float64)
+    assert float(quadrature._tilted(centered, sums, one).d2[0]) == 0.0
