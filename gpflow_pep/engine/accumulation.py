@@ -143,14 +143,17 @@ def _many_chunks(
 
         def linear() -> tuple[tf.Tensor, ...]:
             # Derivatives through A and the rows cancel if Kuu is ill-conditioned: both need V of one precision.
-            by_one_product = _is_well_conditioned(L, sums.A) & (num_single == 0.0)
+            diagonal, precision = tf.linalg.diag_part(L), tf.reduce_max(tf.linalg.diag_part(sums.A), axis=-1)
+            spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
+            by_one_product = (tf.reduce_max(spread * precision) < _WELL_CONDITIONED) & (num_single == 0.0)
             adjoint = LinearAdjoint.of(L, powers, bar, by_one_product, in_single=isinstance(rows, MixedPrecisionRows))
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
                 values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 return pull_back(_in_precision(chunk, adjoint)[0].of_rows(values))
 
-            return adjoint.VDV(sums.A), tf.zeros_like(scale), *rows.sum_over_chunks(part, zeros)
+            VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
+            return VDV, tf.zeros_like(scale), *rows.sum_over_chunks(part, zeros)
 
         if isinstance(sites, IndependentSites) and all(power.shape.rank == 0 for power in powers):
             is_linear = (powers.noise_power == 0.0) & (powers.penalty_power == 0.0)
@@ -158,14 +161,6 @@ def _many_chunks(
         return general()
 
     return sums, pull_back
-
-
-def _is_well_conditioned(L: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
-    """Return whether one product is accurate enough for the linear adjoint, []."""
-    diagonal = tf.linalg.diag_part(L)
-    spread = tf.square(tf.reduce_max(diagonal, axis=-1) / tf.reduce_min(diagonal, axis=-1))
-    precision = tf.reduce_max(tf.linalg.diag_part(A), axis=-1)
-    return tf.reduce_max(spread * precision) < _WELL_CONDITIONED
 
 
 def _in_precision(chunk: Chunk, *values: Any) -> tuple[Any, ...]:

@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 class Loop(NamedTuple):
     """Chunks that are visited one after the other on one device."""
 
-    count: Any  # Number of chunks; a Python integer if known when traced; None if unknown until the end
+    count: Any  # Number of chunks: the Python integer 1, a tensor, or None if unknown until the end
     chunk: Callable[[Any], Chunk]  # From its number to the chunk
     device: str | None = None  # None: TensorFlow chooses it
 
@@ -59,9 +59,7 @@ class Loop(NamedTuple):
 
         with on_device():
             if isinstance(self.count, int):
-                state = (0, *start)
-                for _ in range(self.count):
-                    state = body(*state)
+                state = body(0, *start)
             else:
                 state = tf.while_loop(
                     lambda number, *_: number < self.count,
@@ -85,8 +83,7 @@ class ChunkedData:
     @property
     def only_chunk(self) -> Chunk | None:
         """The single chunk of all rows; None if there may be several."""
-        single = len(self._loops) == 1 and isinstance(self._loops[0].count, int) and self._loops[0].count == 1
-        return self._loops[0].chunk(0) if single else None
+        return self._loops[0].chunk(0) if len(self._loops) == 1 and isinstance(self._loops[0].count, int) else None
 
     def sum(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         """Sum the results of `part`, tensors of the shapes of `zero`, over the chunks."""
@@ -118,11 +115,7 @@ class ChunkedData:
         return tuple(tf.ensure_shape(tf.concat(some, 0), shape) for *some, shape in zip(*parts, shapes, strict=True))
 
     def keep(self, part: Part, dtype: tf.DType, count: int) -> Callable[[Chunk], tuple[tf.Tensor, ...]]:
-        """
-        Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them.
-
-        :raises TypeError: if the data are a dataset.
-        """
+        """Store the results of `part` for each chunk, `count` tensors [..., n]; return a function that reads them."""
         if (only := self.only_chunk) is not None:
             kept = tuple(part(only))
             return lambda _: kept

@@ -85,11 +85,7 @@ class DatasetRows(Chunks):
         return ChunkedData([self])
 
     def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
-        """
-        Compute step(number, chunk, total) for each chunk, with the last step's result as the total.
-
-        :raises tf.errors.InvalidArgumentError: if a pass has not read the rows of the first pass.
-        """
+        """Like :meth:`Loop.run`, but raise an error if the pass has not read the rows of the first pass."""
         summary, total = self._pass(step, start)
         rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
         rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
@@ -123,7 +119,8 @@ class DatasetRows(Chunks):
 
         # TensorFlow orders operations by their effects, but not in functions that it derives from others, such as the
         # pass of the gradient if a tape outside of a compiled objective records it.
-        with tf.control_dependencies(_iterators_made()):
+        operations = [] if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_operations()
+        with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
         nothing = PassSummary(*(tf.constant(value, tf.int64) for value in (0, 0, _NONE, _NONE)))
         _, _, summary, total = tf.while_loop(
@@ -133,13 +130,6 @@ class DatasetRows(Chunks):
             parallel_iterations=CHUNKS_IN_FLIGHT,
         )
         return summary, total
-
-
-def _iterators_made() -> list[tf.Operation]:
-    """List the operations of this graph after which iterators can be read."""
-    if tf.executing_eagerly():
-        return []
-    return [each for each in tf.compat.v1.get_default_graph().get_operations() if each.type == "MakeIterator"]
 
 
 def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -69,12 +69,9 @@ class SiteSums(NamedTuple):
         return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))
 
 
-# The Gaussian integral over u: log of N(y; m, Qff + noise) from the sums, differentiated in closed form.
-
-
 def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
-    Compute the Gaussian log density log N(r; 0, V'V + v), summed over P outputs, [...].
+    Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs, [...].
 
         -P/2 (N log 2 pi + log det v + log det B) - (r' v^-1 r - c' B^-1 c)/2,     B = I + A
 

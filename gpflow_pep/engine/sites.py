@@ -230,10 +230,6 @@ class LinearAdjoint(NamedTuple):
         solves_last = tf.constant(False) if in_single else ~by_one_product
         return cls(by_one_product, solves_last, L, left, c, right_c, trace, bar.quadratic, bar.log_noise)
 
-    def VDV(self, A: tf.Tensor) -> tf.Tensor:
-        """Sum V diag(d_bar) V' over all rows; d_bar is a multiple of the site precision."""
-        return self.trace[..., None] * A
-
     def of_rows(self, rows: Rows) -> Rows:
         """Compute the derivatives with respect to a chunk's rows."""
         w = 1.0 / rows.noise  # [..., n]

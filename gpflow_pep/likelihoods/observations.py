@@ -52,8 +52,8 @@ def check_observations(
     """
     Y = real_numbers(Y, _NAME)
     columns, switches = Y.shape[1], isinstance(likelihood, SwitchedLikelihood)
-    is_counted = num_outputs is not None and isinstance(likelihood, ScalarLikelihood)
-    if is_counted and columns not in (None, num_outputs + switches):
+    expected = (None,) if num_outputs is None else (None, num_outputs + switches)
+    if len(expected) > 1 and isinstance(likelihood, ScalarLikelihood) and columns not in expected:
         also = ", and one with the index of each row's likelihood" if switches else ""
         raise ValueError(
             f"{_NAME} must have a column for each of {num_outputs} latent functions{also}, got {columns} columns."

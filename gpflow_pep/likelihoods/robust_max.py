@@ -68,11 +68,16 @@ class MultiClassRobustMax(Likelihood):
         :return: [n].
         """
 
+        def of_chunk(chunk: Chunk) -> tuple[tf.Tensor, ...]:
+            label, mean, variance = chunk.data
+            integral = largest(label, tf.transpose(mean), tf.transpose(variance))
+            return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)
+
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
             chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self.num_classes)).split((label, mean, variance))
             shapes = [None], mean.shape, mean.shape
-            log_prob, slope, curvature = chunks.concatenate(_largest_of_rows, mean.dtype, shapes)
+            log_prob, slope, curvature = chunks.concatenate(of_chunk, mean.dtype, shapes)
 
             def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 in_variance = 0.5 * (curvature + tf.square(slope))
@@ -141,21 +146,9 @@ def log_power_mean(
 
 
 def class_labels(Y: TensorType, num_classes: int) -> tf.Tensor:
-    """
-    Return Y [..., 1] as integers [...].
-
-    :raises tf.errors.InvalidArgumentError: if a label is not one of 0, ..., C - 1.
-    :raises NotImplementedError: in functions that XLA compiles.
-    """
+    """Return Y [..., 1] as integers [...]; raise an error if a label is not one of 0, ..., C - 1, or under XLA."""
     refuse_xla("a multi-class likelihood, whose labels are checked")
     Y = tf.convert_to_tensor(Y)[..., 0]
     label = tf.cast(Y, tf.int32)
     accepted = (tf.cast(label, Y.dtype) == Y) & (label >= 0) & (label < num_classes)
     return asserted(label, accepted, f"Y must hold the labels 0, 1, ..., {num_classes - 1}", Y)
-
-
-def _largest_of_rows(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-    """Return log P [n] and its first and second derivatives [n, C]."""
-    label, mean, variance = chunk.data
-    integral = largest(label, tf.transpose(mean), tf.transpose(variance))
-    return integral.log_prob, tf.transpose(integral.slope), tf.transpose(integral.curvature)

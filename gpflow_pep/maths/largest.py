@@ -73,10 +73,7 @@ def largest(label: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Largest:
 
 
 def _log_product(z: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """
-    Return Σ_k log Φ(z_k), h(z_k) and -(log Φ)'' = h (z + h) for z [C, ...]. The sum is computed as the log of
-    the product unless the product underflows.
-    """
+    """Return Σ_k log Φ(z_k), by the product unless it underflows, h(z_k) and -(log Φ)'' = h (z + h) for z [C, ...]."""
     cdf = 0.5 * tf.math.erfc(-np.sqrt(0.5) * z)
     product = tf.reduce_prod(cdf, axis=0)
 

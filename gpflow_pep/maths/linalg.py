@@ -139,11 +139,7 @@ def log_det(factor: tf.Tensor) -> tf.Tensor:
 
 @check_shapes("value: [shape...]", "return: [shape...]")
 def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
-    """
-    Return `value`, or raise an error with its name if an entry is not finite (with ``jit_compile=True`` return NaN).
-
-    :raises tf.errors.InvalidArgumentError: eagerly and compiled.
-    """
+    """Return `value`, or raise an error with its name if an entry is not finite (NaN with ``jit_compile=True``)."""
     value, message = tf.convert_to_tensor(value), f" of the entries of {name} are not finite. Try: {advice}"
     is_finite = tf.math.is_finite(value)
     if in_xla():

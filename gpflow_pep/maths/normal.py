@@ -15,15 +15,11 @@ def log_ndtr(x: tf.Tensor) -> tf.Tensor:
     Uses log1p(-erfc(x/√2)/2) above 0, log(erfc(-x/√2)/2) below 0, and the series of Mills' ratio if erfc underflows.
     """
     x = tf.convert_to_tensor(x)
-    return _in_shape_of(x, _log_ndtr(_flat(x)))
-
-
-def _flat(x: tf.Tensor) -> tf.Tensor:
-    return x if x.shape.rank == 1 else tf.reshape(x, [-1])
+    return _in_shape_of(x, _log_ndtr(tf.reshape(x, [-1])))
 
 
 def _in_shape_of(x: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    return values if x.shape.rank == 1 else tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
+    return tf.ensure_shape(tf.reshape(values, tf.shape(x)), x.shape)
 
 
 @shared
@@ -46,7 +42,7 @@ def log_ndtr_and_derivatives(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
 
     In the left tail they follow from the series of Mills' ratio (1 - g)/|x|, with x + h = |x| g/(1 - g).
     """
-    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(_flat(x)))
+    log_cdf, slope, drop = (_in_shape_of(x, values) for values in _log_ndtr_and_derivatives(tf.reshape(x, [-1])))
     return log_cdf, slope, drop
 
 

@@ -1,7 +1,7 @@
 """Hand-written gradients: first order only; a second derivative raises an error. Functions that no tape records."""
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
@@ -36,11 +36,7 @@ def once_differentiable(*derivatives: tf.Tensor, of: Sequence[tf.Tensor] = ()) -
 
 
 def derivatives(tape: tf.GradientTape, value: Any, sources: Sequence[Any], bar: Any = None) -> tuple[tf.Tensor, ...]:
-    """
-    Compute the gradient of the tensors `value` in each source; zero if unconnected.
-
-    :param bar: upstream gradients, tensors of the shapes of `value`; ones by default.
-    """
+    """Return the gradient of tensors in each source, zero if unconnected; `bar`: upstream gradients, 1 by default."""
     pulled = tape.gradient(value, sources, bar, tf.UnconnectedGradients.ZERO)
     return tuple(tf.convert_to_tensor(derivative) for derivative in pulled)
 
@@ -53,20 +49,16 @@ def unrecorded(compiled: Any, *args: Any) -> Any:
     caller's tapes do not record. If a persistent tape or two tapes recorded the trace, each function called in it would
     be differentiated several times, which takes minutes.
     """
-    concrete = _apart(lambda: compiled.get_concrete_function(*args))
-    with record.stop_recording():
-        return concrete(*args)
-
-
-def _apart(function: Callable[[], Any]) -> Any:
-    """Call a function, in another thread if a tape may record in this one."""
-    if not may_be_recorded() or tf.distribute.has_strategy():
-        return function()
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
-    def call() -> Any:
+    def trace() -> Any:
         with nullcontext() if graph is None else graph.as_default():
-            return function()
+            return compiled.get_concrete_function(*args)
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(contextvars.copy_context().run, call).result()
+    if not may_be_recorded() or tf.distribute.has_strategy():
+        concrete = compiled.get_concrete_function(*args)
+    else:
+        with ThreadPoolExecutor(1) as thread:
+            concrete = thread.submit(contextvars.copy_context().run, trace).result()
+    with record.stop_recording():
+        return concrete(*args)

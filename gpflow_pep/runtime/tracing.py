@@ -12,7 +12,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MethodType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +30,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _TRACES = "_traces"  # the attribute of an instance that holds its compiled methods
 _PLAIN = (bool, int, float, str, np.generic)
-_PREFIX = "CustomGradient-"  # of the names that tf.custom_gradient registers
 
 
 def no_autograph(function: _Function) -> _Function:
@@ -50,7 +49,7 @@ def no_autograph(function: _Function) -> _Function:
             if not tf.executing_eagerly():
                 release_graphs()
 
-    return cast(_Function, tf.autograph.experimental.do_not_convert(traced))
+    return tf.autograph.experimental.do_not_convert(traced)
 
 
 def in_xla() -> bool:
@@ -65,12 +64,7 @@ def in_xla() -> bool:
 
 
 def refuse_xla(what: str) -> None:
-    """
-    Raise an error under XLA.
-
-    :param what: description of the code that XLA cannot compile.
-    :raises NotImplementedError: in a function with ``jit_compile=True``.
-    """
+    """Raise a NotImplementedError in functions with ``jit_compile=True``: `what` describes what XLA cannot compile."""
     if in_xla():
         raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
 
@@ -182,17 +176,12 @@ def resizable_copy(variable: tf.Variable, shape: Any) -> tf.Variable:
 
 
 def structure_of(parts: Iterable[Any], settings: Iterable[Any]) -> list[Any]:
-    """
-    List settings, parts, components of parts and their settings.
-
-    Two lists differ (:func:`differ`) if a part, a component or a setting was replaced, or if a parameter became
-    trainable or fixed.
-    """
+    """List settings, parts, components of parts and their settings."""
     return [*settings, *_components(tuple(parts), set())]
 
 
 def differ(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Return whether two structures (:func:`structure_of`) differ."""
+    """Return whether a part, component or setting was replaced, or a parameter became trainable or fixed."""
     return len(a) != len(b) or any(map(_is_another, a, b))
 
 
@@ -252,12 +241,17 @@ def release_graphs() -> None:
     they are left unchanged, and graphs stay in memory.
     """
     entries = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
-    for name, entry in _registered_since(entries):
-        gradient = entry["type"]
-        graph = _graph_of(gradient)
-        if graph is not None:
-            setattr(graph, name, gradient)
-            entry["type"] = _InGraph(name, graph, entries)
+    found = []
+    for name in reversed(list(entries)):  # a list: an entry may be removed with its graph at any time
+        entry = entries.get(name)
+        gradient = entry.get("type") if isinstance(entry, dict) else None
+        if isinstance(gradient, _InGraph):
+            break  # earlier ones were moved to their graphs
+        if name.startswith("CustomGradient-") and (graph := _graph_of(gradient)) is not None:
+            found.append((name, entry, gradient, graph))
+    for name, entry, gradient, graph in reversed(found):
+        setattr(graph, name, gradient)
+        entry["type"] = _InGraph(name, graph, entries)
     _forget_transformed()
 
 
@@ -271,19 +265,6 @@ class _InGraph:
     @tf.autograph.experimental.do_not_convert
     def __call__(self, operation: tf.Operation, *bars: tf.Tensor) -> Any:
         return getattr(self._graph(), self._name)(operation, *bars)
-
-
-def _registered_since(entries: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the custom gradients registered since the last one that was moved to its graph, in order."""
-    found = []
-    for name in reversed(list(entries)):  # a list: an entry may be removed with its graph at any time
-        entry = entries.get(name)
-        gradient = entry.get("type") if isinstance(entry, dict) else None
-        if isinstance(gradient, _InGraph):
-            break
-        if name.startswith(_PREFIX) and gradient is not None:
-            found.append((name, entry))
-    return found[::-1]
 
 
 def _graph_of(gradient: Any) -> tf.Graph | None:

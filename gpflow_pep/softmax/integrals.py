@@ -51,28 +51,22 @@ class SoftmaxPower(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The parameters of the integrands of rows (or panels)."""
+    """The integrands of rows (or panels): parameters, and the location and size that :func:`_scan` adds."""
 
     own: tf.Tensor  # Mask of k = y, [C, R, 1]
     mean: tf.Tensor  # m_k, or m_y + α v_y for k = y, [C, R, 1]
     variance: tf.Tensor  # [C, R, 1]
     offset: tf.Tensor  # α m_y + α² v_y/2, [R, 1]
-    alpha: tf.Tensor  # [R, 1]
+    alpha: tf.Tensor  # [R, 1], like all below
+    left: Any = None  # Left end of the integration
+    right: Any = None
+    missed: Any = None  # Approximate maximum of log H (1 - P)
+    product: Any = None  # Approximate maximum of log H P Σ_k h_k
+    transition: Any = None  # Left of this point integrands are exponentials, or as smooth as normal densities
 
-
-class _Scale(NamedTuple):
-    """Location and size of the integrands, each [R, 1]."""
-
-    left: tf.Tensor  # Left end of the integration
-    right: tf.Tensor
-    missed: tf.Tensor  # Approximate maximum of log H (1 - P)
-    product: tf.Tensor  # Approximate maximum of log H P Σ_k h_k
-    transition: tf.Tensor  # Left of this point integrands are exponentials, or as smooth as normal densities
-
-
-def _take(values: Any, row: tf.Tensor) -> Any:
-    """Select rows of values [..., R, 1]."""
-    return tf.nest.map_structure(lambda value: tf.gather(value, row, axis=-2), values)
+    def take(self, row: tf.Tensor) -> "_Rows":
+        """Select rows."""
+        return _Rows(*(tf.gather(value, row, axis=-2) for value in self))
 
 
 def softmax_power(
@@ -97,18 +91,17 @@ def softmax_power(
     m, v = (select_own(value, own) for value in (mean, variance))
     shifted = tf.where(own, mean + alpha * variance, mean)
     offset = alpha * (m + 0.5 * alpha * v)
-    rows = _Rows(own[..., None], shifted[..., None], variance[..., None], offset[..., None], alpha[..., None])
-    scale = _scan(rows)
+    rows = _scan(_Rows(*(value[..., None] for value in (own, shifted, variance, offset, alpha))))
     beyond = tf.reduce_any(variance > LARGEST_VARIANCE, axis=0)
-    sums, rest = _by_trapezoid(rows, scale)
+    sums, rest = _by_trapezoid(rows)
     rest = tf.boolean_mask(rest, tf.gather(beyond, rest) | accurate)
 
     def with_panels() -> tf.Tensor:
-        refined = _by_panels(mean.shape[0])(*_take((rows, scale), rest))
+        refined = _by_panels(mean.shape[0])(rows.take(rest))
         return tf.tensor_scatter_nd_update(sums, rest[:, None], refined)
 
     sums = tf.cond(tf.size(rest) > 0, with_panels, lambda: sums)
-    return _power(tf.transpose(sums), own, scale, alpha)
+    return _power(tf.transpose(sums), own, rows, alpha)
 
 
 def _log(value: tf.Tensor) -> tf.Tensor:
@@ -139,7 +132,7 @@ def _approximate_survival(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     return tf.maximum(laplace, tf.where(x < -v, x + 0.5 * v, -0.5 * tf.square(tf.nn.relu(-x)) / v))
 
 
-def _scan(rows: _Rows) -> _Scale:
+def _scan(rows: _Rows) -> _Rows:
     """Locate the integrands. Each is unimodal, so it is negligible outside of an interval."""
     dtype = rows.mean.dtype
     mean = tf.where(rows.own, rows.mean - rows.alpha * rows.variance, rows.mean)
@@ -161,14 +154,14 @@ def _scan(rows: _Rows) -> _Scale:
     # Wider factors decrease farther right.
     transition = tf.reduce_min(tf.sqrt(rows.variance) - rows.mean, axis=0) - 4.0
     height, product = (tf.reduce_max(value, axis=1, keepdims=True) for value in (missed, tf.maximum(h_own, h_rest)))
-    return _Scale(left, right, height, product, tf.clip_by_value(transition, left, right))
+    return _Rows(*rows[:5], left, right, height, product, tf.clip_by_value(transition, left, right))
 
 
 def _integrals(
-    rows: _Rows, scale: _Scale, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
+    rows: _Rows, t: tf.Tensor, weights: tf.Tensor, survival: Callable[..., tuple[tf.Tensor, ...]]
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
-    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by the scale.
+    Sum H (1 - P), each H P h_k and each H P h_k Σ_{j≠k} h_j over points t [R, K], divided by their sizes.
 
     :param survival: computes log S and the hazard.
     :return: the sums [1 + 2C, R], the values that must be resolved [4, R, K] and log S [C, R, K].
@@ -177,8 +170,8 @@ def _integrals(
     values = survival(tf.reshape(x, [-1, x.shape[-1] or tf.shape(x)[-1]]), tf.reshape(rows.variance, [-1]))
     log_S, hazard = (tf.ensure_shape(tf.reshape(value, tf.shape(x)), x.shape) for value in values)
     H, P = _log_integrands(rows, t, log_S)
-    missed = -weights * tf.exp(H - scale.missed) * tf.math.expm1(P)
-    terms = weights * tf.exp(H + P - scale.product) * hazard  # [C, R, K]
+    missed = -weights * tf.exp(H - rows.missed) * tf.math.expm1(P)
+    terms = weights * tf.exp(H + P - rows.product) * hazard  # [C, R, K]
     pairs = terms * _sum_rest(hazard)
     h = select_own(terms, rows.own)
     resolved = tf.stack([missed, h, tf.reduce_sum(terms, axis=0) - h, tf.reduce_sum(pairs, axis=0)])
@@ -186,18 +179,17 @@ def _integrals(
     return tf.concat([*sums], axis=0), resolved, log_S
 
 
-def _by_trapezoid(rows: _Rows, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
+def _by_trapezoid(rows: _Rows) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the integrals [R, 1 + 2C], and the indices of inaccurate rows."""
-    dtype, C, R = scale.left.dtype, rows.mean.shape[0], tf.shape(scale.left)[0]
+    dtype, C, R = rows.left.dtype, rows.mean.shape[0], tf.shape(rows.left)[0]
     table = tf.constant(_TRAPEZOID, dtype)
 
     def level(number: tf.Tensor, row: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         begin, size = number * _NUMBERS[0], tf.gather(_NUMBERS, number)
         points, *waves = tf.unstack(table[:, begin : begin + size])
-        row_parameters, row_scale = _take((rows, scale), row)
-        t, weights = _points(row_scale, 0.5 * (points + 1.0))
-        integrals, resolved, log_S = _integrals(row_parameters, row_scale, t, weights, tabulated_survival)
-        good = _is_accurate(row_parameters, resolved, log_S, tf.stack(waves))
+        taken = rows.take(row)
+        integrals, resolved, log_S = _integrals(taken, *_points(taken, 0.5 * (points + 1.0)), tabulated_survival)
+        good = _is_accurate(taken, resolved, log_S, tf.stack(waves))
         sums = tf.tensor_scatter_nd_update(sums, row[:, None], tf.transpose(integrals))
         return number + 1, tf.boolean_mask(row, ~good), sums
 
@@ -210,7 +202,7 @@ def _by_trapezoid(rows: _Rows, scale: _Scale) -> tuple[tf.Tensor, tf.Tensor]:
     return sums, rest
 
 
-def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _points(rows: _Rows, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     Return points t from left to right and their weights, each [R, K].
 
@@ -220,16 +212,16 @@ def _points(scale: _Scale, position: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     kappa = 5.0
     mean, half = 0.5 * (kappa + 1.0), 0.5 * (kappa - 1.0)
-    square = tf.square(tf.maximum(0.05 * (scale.right - scale.left), tf.constant(2.0, position.dtype)))
+    square = tf.square(tf.maximum(0.05 * (rows.right - rows.left), tf.constant(2.0, position.dtype)))
 
     def inverse(t: tf.Tensor) -> tf.Tensor:
         return (mean * t + half * tf.sqrt(tf.square(t) + kappa * square)) / kappa
 
-    first, last = (inverse(end - scale.transition) for end in (scale.left, scale.right))
+    first, last = (inverse(end - rows.transition) for end in (rows.left, rows.right))
     u = first + (last - first) * position
     root = tf.sqrt(tf.square(u) + square)
     step = (last - first) / tf.cast(tf.size(position) - 1, u.dtype)
-    return scale.transition + mean * u - half * root, step * (mean - half * u / root)
+    return rows.transition + mean * u - half * root, step * (mean - half * u / root)
 
 
 def _is_accurate(rows: _Rows, values: tf.Tensor, log_S: tf.Tensor, waves: tf.Tensor) -> tf.Tensor:
@@ -254,26 +246,26 @@ def _by_panels(C: int) -> Any:
     return on_demand(functools.partial(_panel_integrals, C))
 
 
-def _panel_integrals(C: int, rows: _Rows, scale: _Scale) -> tf.Tensor:
-    dtype, R = scale.left.dtype, tf.shape(scale.left)[0]
+def _panel_integrals(C: int, rows: _Rows) -> tf.Tensor:
+    dtype, R = rows.left.dtype, tf.shape(rows.left)[0]
     nodes, weights, last = (
         tf.constant(value, dtype)
         for value in (_RULE.nodes + 1.0, _RULE.weights, _RULE.last_coefficients / _RULE.weights[:, None])
     )
 
     def evaluate(panels: Panels) -> Evaluated:
-        panel_rows, panel_scale = _take((rows, scale), panels.row)
+        taken = rows.take(panels.row)
         t = panels.left[:, None] + panels.half[:, None] * nodes  # [W, K]
         weighted = panels.half[:, None] * weights
-        sums, resolved, _ = _integrals(panel_rows, panel_scale, t, weighted, log_survival)
+        sums, resolved, _ = _integrals(taken, t, weighted, log_survival)
         moduli = tf.reduce_sum(resolved, axis=-1)
         # Tolerance 1e-5 relative to the integral, whose error is about the square.
         tails = tf.reduce_max(tf.abs(tf.matmul(resolved, last)), axis=-1) / 1e-5
         return Evaluated(*(tf.transpose(value) for value in (sums, moduli, tails)))
 
     number = 4  # first panels of a row
-    half = (scale.right - scale.left) / (2 * number)  # [R, 1]
-    starts = scale.left + 2.0 * half * tf.range(number, dtype=dtype)
+    half = (rows.right - rows.left) / (2 * number)  # [R, 1]
+    starts = rows.left + 2.0 * half * tf.range(number, dtype=dtype)
     first = Panels(tf.repeat(tf.range(R), number), tf.reshape(starts, [-1]), tf.repeat(half[:, 0], number))
     return integrate(evaluate, first, R, shape=(1 + 2 * C, 4))[0]
 
@@ -285,11 +277,11 @@ def _sum_rest(value: tf.Tensor) -> tf.Tensor:
     return tf.reshape(total, tf.shape(value))
 
 
-def _power(sums: tf.Tensor, own: tf.Tensor, scale: _Scale, alpha: tf.Tensor) -> SoftmaxPower:
+def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> SoftmaxPower:
     """Compute the result from the integrals."""
     C = own.shape[0]
     log_gamma = tf.math.lgamma(1.0 + alpha)
-    log_missed, log_product = scale.missed[:, 0] - log_gamma, scale.product[:, 0] - log_gamma
+    log_missed, log_product = rows.missed[:, 0] - log_gamma, rows.product[:, 0] - log_gamma
     missed = tf.exp(log_missed) * sums[0]
     singles, pairs = sums[1 : 1 + C], sums[1 + C :]  # [C, R]
     nearly_one = alpha * missed < 0.5  # if so, log1p is more accurate, otherwise the integral of the product

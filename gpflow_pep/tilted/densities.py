@@ -97,11 +97,6 @@ class _LogDensities(Dispatcher):
 log_density = _LogDensities("log_density")
 
 
-def _at_zero(observations: Observations) -> tf.Tensor:
-    """Return the f at which both labels are equally probable."""
-    return tf.zeros([], observations.Y.dtype)
-
-
 def _column(value: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     """Broadcast a parameter or function of the inputs to [R]."""
     return tf.broadcast_to(value, [tf.shape(X)[0], 1])[:, 0]
@@ -148,7 +143,8 @@ def _probit(likelihood: Probit) -> LogDensity:
         value, slope, drop = log_ndtr_and_derivatives(sign * F)
         return Density(value, sign * slope, -drop)
 
-    return LogDensity(log_prob, derivatives, lambda X: 2.816, _at_zero)  # imaginary part of the first zeros of Phi(z)
+    # Both labels are equally probable at 0; 2.816 is the imaginary part of the first zeros of Phi(z).
+    return LogDensity(log_prob, derivatives, lambda X: 2.816, lambda observations: 0.0)
 
 
 def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
@@ -160,7 +156,7 @@ def _logistic(sign: Callable[[tf.Tensor], tf.Tensor]) -> LogDensity:
         wrong = tf.sigmoid(-s * F)  # the probability of the other label
         return Density(tf.math.log_sigmoid(s * F), s * wrong, -wrong * tf.sigmoid(s * F))
 
-    return LogDensity(log_prob, derivatives, lambda X: np.pi, _at_zero)  # poles at ± iπ
+    return LogDensity(log_prob, derivatives, lambda X: np.pi, lambda observations: 0.0)  # poles at ± iπ
 
 
 @log_density.register(Logit)

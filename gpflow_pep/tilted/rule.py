@@ -231,11 +231,7 @@ class AtPower(TiltedRule):
     """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
-        """
-        :param power: in [0, 1], but not 0.5.
-        :param rule: the rule for rows with this power; evaluated for all rows.
-        :param otherwise: the rule for rows with any other power.
-        """
+        """:param power: in [0, 1], but not 0.5; `rule`, for rows with this power, is evaluated for all rows."""
         self._power, self._rule, self._otherwise = power, rule, otherwise
 
     @override

@@ -8,41 +8,28 @@ deviation
 which is at most the tilted standard deviation, and equal to it if the likelihood is Gaussian.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import tensorflow as tf
 from gpflow.likelihoods import ScalarLikelihood
 from typing_extensions import override
 
-from .densities import log_density
 from .quadrature import RULE, QuadratureRule, on_panels
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
 from .trapezoid import LOG_ROOT_2PI, Rows
 
 
-class WassersteinRule(TiltedRule):
+class WassersteinRule(QuadratureRule):
     """Project tilted distributions of a scalar likelihood; at α = 0 both projections coincide."""
-
-    def __init__(self, likelihood: ScalarLikelihood):
-        self._density, self._kl = log_density(likelihood), QuadratureRule(likelihood)
 
     @override
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
-        tilted, center = self._kl.moments_and_center(cavity, observations, alpha, negligible)
+        tilted, center = self.moments_and_center(cavity, observations, alpha, negligible)
         tilted_on_panels, panels = on_panels(self._density, Rows(cavity, alpha, observations), center, keep=True)
         deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)
         d2 = tilted.d2 - tf.math.divide_no_nan(distance, alpha * cavity.variance)
         return tilted._replace(d2=d2, variance_ratio=tilted.variance_ratio - distance)
-
-    @override
-    def log_partition_vjp(
-        self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, bar: tf.Tensor, sources: Sequence[Any]
-    ) -> tuple[tf.Tensor, ...]:
-        return self._kl.log_partition_vjp(cavity, observations, alpha, bar, sources)
 
 
 def _quantile_deviation(panels: tuple[tf.Tensor, ...], num_rows: tf.Tensor) -> tf.Tensor:
