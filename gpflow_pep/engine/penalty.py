@@ -1,7 +1,7 @@
 """The penalty log det(I + k X) / k, its limit at k = 0 and its derivative in k, without cancellation.
 
 Below a threshold on k X a power series is used, above it the closed form. At the threshold the first neglected term of
-the series is as large as the cancellation error of the closed form.
+the series is at most as large as the rounding error of the closed form.
 """
 
 from collections.abc import Callable

@@ -39,10 +39,12 @@ def cholesky(matrix: TensorType, *, name: str, advice: str | tf.Tensor) -> tf.Te
         factor = tf.linalg.cholesky(matrix)
         succeeded = tf.reduce_all(tf.math.is_finite(factor), axis=[-2, -1])  # [batch...]
         if not (tf.executing_eagerly() and tf.reduce_all(succeeded)):
-            # [B, M, M] and [B] for any number of leading dimensions
-            matrices = tf.reshape(matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0))
-            of_all = matrices, tf.reshape(succeeded, [-1]), *map(tf.convert_to_tensor, (name, advice))
-            factor = asserted(factor, succeeded, *([] if in_xla() else [_diagnosis(*of_all)]))
+            message = []
+            if not in_xla():
+                matrices = tf.reshape(matrix, tf.concat([[tf.size(succeeded)], tf.shape(matrix)[-2:]], 0))  # [B, M, M]
+                texts = map(tf.convert_to_tensor, (name, advice))
+                message.append(_diagnosis(matrices, tf.reshape(succeeded, [-1]), *texts))
+            factor = asserted(factor, succeeded, *message)
 
         def gradient(bar: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return once_differentiable(cholesky_adjoint(factor, tf.matmul(factor, bar, transpose_a=True)))

@@ -26,7 +26,7 @@ def counts(monkeypatch):
     monkeypatch.setattr(softmax, "_points", shapes)
     by_panels = softmax._by_panels
     monkeypatch.setattr(
-        softmax, "_by_panels", lambda C: counting("panels", by_panels(C), lambda args: int(args[1].left.shape[0]))
+        softmax, "_by_panels", lambda C: counting("panels", by_panels(C), lambda args: int(args[0].left.shape[0]))
     )
     return seen
 
