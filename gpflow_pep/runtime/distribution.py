@@ -14,7 +14,6 @@ from gpflow.base import AnyNDArray
 from tensorflow.python.ops import collective_ops, resource_variable_ops
 
 _KEYS = itertools.count(1)  # of collective operations, equal in all workers: they trace the same operations in order
-TIMEOUT = 600.0  # seconds that a worker waits while another compiles; dead workers are detected earlier
 
 
 class Workers:
@@ -105,7 +104,7 @@ class Workers:
             merge_op=operation,
             final_op="Id",
             communication_hint="auto",
-            timeout=TIMEOUT,
+            timeout=600.0,  # seconds, while another worker compiles; dead workers are detected earlier
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Workers":

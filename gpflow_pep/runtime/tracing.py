@@ -64,7 +64,7 @@ def in_xla() -> bool:
 
 
 def refuse_xla(what: str) -> None:
-    """Raise a NotImplementedError in functions with ``jit_compile=True``: `what` describes what XLA cannot compile."""
+    """Raise a NotImplementedError in functions with ``jit_compile=True``; `what`: description of the code."""
     if in_xla():
         raise NotImplementedError(f"XLA cannot compile {what}: leave out jit_compile=True.")
 

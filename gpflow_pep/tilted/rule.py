@@ -136,10 +136,7 @@ class KL(Projection):
 
 
 class Wasserstein(Projection):
-    """
-    L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): match the mean; the standard deviation
-    minimizes the distance between quantiles.
-    """
+    """L2 Wasserstein distance (quantile propagation, Zhang et al. 2020): match the mean, and quantiles best."""
 
     name = "wasserstein"
 
@@ -231,7 +228,11 @@ class AtPower(TiltedRule):
     """
 
     def __init__(self, power: float, rule: TiltedRule, otherwise: TiltedRule):
-        """:param power: in [0, 1], but not 0.5; `rule`, for rows with this power, is evaluated for all rows."""
+        """
+        :param power: in [0, 1], but not 0.5.
+        :param rule: the rule for rows with this power; evaluated for all rows.
+        :param otherwise: the rule for rows with any other power.
+        """
         self._power, self._rule, self._otherwise = power, rule, otherwise
 
     @override

@@ -37,7 +37,7 @@ from .rule import Cavity, Observations, Scalar, Tilted
 
 LOG_ROOT_2PI = 0.5 * np.log(2.0 * np.pi)
 HALF = 8.5  # half width of first windows in cavity standard deviations: the cavity has a mass of 2e-17 outside
-SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
+_SMALLEST_POWER = 1e-30  # replaces α = 0: the difference is below rounding
 _LARGEST_STEP = 0.26  # step at the center in units of the radius: the error is exp(-2π/0.26) = 3e-11 of the amplitude
 _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's Bernoulli has an error of 1.1e-8
 _NUM_EQUISPACED, _NUM_NODES = 40, 16  # numbers of shared points; so few resolve narrow cavities only
@@ -125,7 +125,7 @@ def on_shared_points(
     number = tf.where(tf.reduce_any(is_narrow), number, 0)  # all rows: selecting some costs more
     table = tf.ensure_shape(tf.constant(_SHARED, m.dtype)[:, first : first + number], [16, None])
     x, sum_weights = tf.split(table, [1, 15])
-    power = tf.maximum(rows.alpha, SMALLEST_POWER)
+    power = tf.maximum(rows.alpha, _SMALLEST_POWER)
     z = power * density.log_prob(m + sd * tf.transpose(x), *rows.observations)
     T = tf.tanh(0.5 * z)  # exp(z) - 1 = 2 T / (1 - T)
     zero = tf.zeros_like(m)
@@ -152,7 +152,7 @@ def trapezoid(
     """
     m, sd, radius = rows.cavity.mean, tf.sqrt(rows.cavity.variance), density.radius(rows.observations.X)
     sum_weights = table[1:]
-    power = tf.maximum(rows.alpha, SMALLEST_POWER)
+    power = tf.maximum(rows.alpha, _SMALLEST_POWER)
     # Points x = c + a sinh(t), with a between 1e-6 and 4 times half the window (at 4 the distances vary by 3 %).
     center, scale = middle, 4.0 * half
     if density.center is not None:
