@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusable
+from .run_identity import differing
 
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
@@ -90,38 +91,35 @@ class StreamState:
             raise ValueError(f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
         return Z
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """
-        Classes and settings of kernel, likelihood and mean function, by path.
-
-        :raises ValueError: if the array is not valid JSON.
-        """
-        text = str(self.arrays[SETTINGS])
-        try:
-            settings = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
-        if not isinstance(settings, dict):
-            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
-        return settings
-
     def check_has(self, names: Iterable[str], model: str) -> None:
         """Raise an error that names the model unless the state has these arrays."""
         missing = sorted(set(names) - self.arrays.keys())
         if missing:
             raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
-    def check_names(self, names: Iterable[str]) -> None:
-        """Raise an error unless the state's variables have these names."""
-        differing = sorted(set(names) ^ (self.arrays.keys() - {POINTS, SETTINGS}))
-        if differing:
-            raise ValueError(
-                f"the state must have the parameters of this model; they differ in {', '.join(differing)}."
-            )
+    def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
+        """
+        Assign the arrays to the variables of these names.
 
-    def assign_to(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Assign the arrays to the variables of these names; raise an error if one does not fit."""
+        :param settings: classes and settings of the model's kernel, likelihood and mean function, by path.
+        :raises ValueError: if a name or a setting differs, or an array does not fit; then nothing is assigned.
+        """
+        names = sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS}))
+        if names:
+            raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
+        text = str(self.arrays[SETTINGS])
+        try:
+            saved = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
+        if not isinstance(saved, dict):
+            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
+        names = differing(settings, saved)
+        if names:
+            raise ValueError(
+                "the state must come from a model with the same kernel, likelihood and mean function; they differ in "
+                f"{', '.join(names)}."
+            )
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)
 
 
