@@ -33,7 +33,6 @@ class Minibatches:
             and the mean of N/n times a block's sum equals the sum over all rows up to 1/n of the blocks' differences.
         :param fixed: keep the blocks for all epochs.
         :param seed: seed for the order of rows or blocks.
-        :raises ValueError: naming the argument that cannot be used.
         """
         self.num_data = validation.positive_integer(num_data, "num_data")
         self.size = validation.positive_integer(size, "size")

@@ -15,7 +15,6 @@ from .. import validation
 
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
-_CHECKED = 1000  # rows of a CSV file checked when it is opened, so that opening stays fast
 
 Columns = Sequence[str]
 
@@ -44,11 +43,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 
     @tf.autograph.experimental.do_not_convert
     def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        batch = tf.numpy_function(rows, [start], (dtype, dtype))
-        X_batch, Y_batch = (
-            tf.ensure_shape(part, [None, whole.shape[1]]) for part, whole in zip(batch, (X, Y), strict=True)
-        )
-        return X_batch, Y_batch
+        X_batch, Y_batch = tf.numpy_function(rows, [start], (dtype, dtype))
+        return tf.ensure_shape(X_batch, [None, X.shape[1]]), tf.ensure_shape(Y_batch, [None, Y.shape[1]])
 
     starts = tf.data.Dataset.range(0, X.shape[0], size)
     return starts.map(read, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
@@ -75,7 +71,7 @@ def csv_batches(
         header = next(rows, [])
         names = _checked_columns(inputs, outputs, header, path)
         places = [header.index(name) for name in names]
-        for number, row in enumerate(itertools.islice(rows, _CHECKED)):
+        for number, row in enumerate(itertools.islice(rows, 1000)):  # a file larger than memory opens at once
             for name, place in zip(names, places, strict=True):
                 field = row[place] if place < len(row) else ""
                 try:
