@@ -26,22 +26,16 @@ class AlphaSelection:
 
     alphas: AnyNDArray
     """The powers compared."""
-
     scores: AnyNDArray
     """Mean log predictive density of an unseen row; larger is better."""
-
     errors: AnyNDArray
     """Standard errors of the scores over rows."""
-
     differences: AnyNDArray
     """Score minus the best score, at most 0."""
-
     difference_errors: AnyNDArray
     """Standard errors of the differences over rows, smaller than `errors` because the rows are paired."""
-
     densities: AnyNDArray
     """Log predictive density of every row, [A, N]."""
-
     trainings: tuple[tuple[Any, ...], ...]
     """Results of `train` for each power: one, or one per fold."""
 
@@ -103,7 +97,6 @@ def select_alpha(
     :param train: trains a model in place; called with the model and, for minibatch models, with the data.
     :param seed: seed for the folds.
     :param progress: show a progress bar of the trainings.
-    :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a model's densities are NaN.
     :raises KeyboardInterrupt: if Ctrl-C ends a training run.
     """
@@ -119,7 +112,7 @@ def select_alpha(
     trainings: list[tuple[Any, ...]] = []
     last: GPModel | None = None
     with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
-        for number, alpha in enumerate(powers):
+        for alpha, density in zip(powers, densities, strict=True):
             results = []
             for part in parts or [np.arange(0)]:
                 bar.set_postfix_str(f"alpha {alpha:g}")
@@ -129,20 +122,20 @@ def select_alpha(
                 check_new_parts(last, model)
                 last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
+                    name = type(model).__name__
                     raise ValueError(
-                        "make must return a model with loo_log_predictive_density, got "
-                        f"{type(model).__name__}; or give folds."
+                        f"make must return a model with loo_log_predictive_density, got {name}; or give folds."
                     )
                 given = () if hasattr(model, "data") else ((X[rest], Y[rest]),)
                 with compiled_model(model) as worker:
                     results.append(uninterrupted(train(worker, *given)))
                     if parts:
-                        density = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-                        densities[number, part] = np.reshape(density, [len(part)])
+                        scores = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+                        density[part] = np.reshape(scores, [len(part)])
                     else:
-                        densities[number] = worker.loo_log_predictive_density()
+                        density[:] = worker.loo_log_predictive_density()
                 bar.update()
-            missing = np.isnan(densities[number]).sum()
+            missing = np.isnan(density).sum()
             if missing:
                 raise FloatingPointError(f"the log densities of {missing} rows are NaN at alpha = {alpha:g}.")
             trainings.append(tuple(results))
@@ -163,5 +156,4 @@ def _check_alpha(model: GPModel, alpha: float) -> None:
 
 def _error(values: AnyNDArray) -> AnyNDArray:
     """Return standard errors of means over the last axis."""
-    error: AnyNDArray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
-    return error
+    return values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
