@@ -33,11 +33,6 @@ from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
-_MAX_JITTER = 1e-3  # of Kuu, which is nearly singular if rows are duplicates or training moves points together
-_MAX_JITTER_RATIO = 10.0  # to the default jitter, which is large in single precision
-
-_MOVING = 0.2  # largest fraction of a stream's inducing points that moves to each batch, once there are n_inducing
-
 PosteriorValues = tuple[AnyNDArray, ...]
 """Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
 
@@ -139,7 +134,7 @@ class SparseGPEstimator(BaseEstimator):
         missing = 0 if is_auto else validation.positive_integer(self.n_inducing, "n_inducing") - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         if min(missing, new) <= 0:
-            return {"fraction_to_move": _MOVING}
+            return {"fraction_to_move": 0.2}  # most points stay where earlier batches put them
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
@@ -205,12 +200,7 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        steps = self.max_iterations
-        return {  # checked here too: a stream absorbs its batch before `fit` would refuse them
-            "optimizer": self.optimizer,
-            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
-            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
-        }
+        return {name: getattr(self, name) for name in ("optimizer", "max_iterations", "learning_rate")}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
@@ -230,8 +220,8 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 
 
 def max_jitter() -> float:
-    """Return the largest jitter of Kuu, for the default type of floats."""
-    return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
+    """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
+    return max(1e-3, 10.0 * default_jitter())  # the default jitter may be larger in single precision
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
