@@ -17,9 +17,10 @@ from gpflow.models import GPModel
 
 from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
+from ..models.sparse import SparseGP
 from ..runtime.checks import check, reason_of
 from ..runtime.tracing import compiled
-from .checkpoints import Checkpoints
+from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
 from .objectives import FAILURES, Objective, without_warnings
 from .result import EARLY, INTERRUPTED, Outcome
@@ -75,8 +76,8 @@ class HeldOut:
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
         chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
-        # For this library's models with data, each call of `predict_f` would read all rows.
-        predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
+        # For these models, each call of `predict_f` would read all rows of the data.
+        predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             inputs, outputs = chunk.data
@@ -116,7 +117,7 @@ class History:
     held_out: dict[str, list[float]] = field(default_factory=dict)
     callback_error: BaseException | None = None
     """Exception raised by the user's callback; it is re-raised, not handled as a failed step."""
-    _stopped_by_callback: bool = False
+    stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,10 +144,10 @@ class History:
     @property
     def stopped(self) -> Outcome | None:
         """The outcome of a run stopped by Ctrl-C, the callback or `patience`; None if it continues."""
-        if self._stopped_by_callback:
-            return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
+        if self.stopped_by_callback:
+            return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.")
         if self.interrupted():
-            return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
+            return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.")
         if self.patience is None:
             return None
         name, values = self._criterion()
@@ -189,10 +190,8 @@ class History:
         """Discard the failed last step and its record."""
         self.iterations -= 1
         if self.recorded and self.recorded[-1] > self.iterations:
-            self.recorded.pop()
-            self.objective.pop()
-            for values in self.held_out.values():  # shorter if scoring the step failed
-                del values[len(self.objective) :]
+            for values in self._columns:
+                values.pop()
 
     def restore_best(self) -> int | None:
         """
@@ -210,10 +209,7 @@ class History:
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
         if self.checkpoints is not None:
-            saved = {
-                name: getattr(self, name) for name in ("iterations", "seconds", "recorded", "objective", "held_out")
-            }
-            saved["ended"] = None if outcome is None else [outcome.status, outcome.reason]
+            saved = {name: outcome if name == "ended" else getattr(self, name) for name in HISTORY}
             self.checkpoints.save(saved, self._state)
 
     def close(self, restored: int | None, energy: float | None) -> None:
@@ -223,28 +219,31 @@ class History:
         :param restored: the index of the record whose parameters were restored.
         :param energy: the objective at converged sites.
         """
-        if restored is not None:
-            self.recorded.append(self.recorded[restored])
-            if energy is None:
-                for values in (self.objective, *self.held_out.values()):
-                    values.append(values[restored])
-        elif energy is not None:
-            self.recorded.append(self.iterations)
         if energy is not None:
-            self.objective.append(energy)
+            scores = {}
             if self.scores is not None:
                 try:
                     scores = self.scores()
                 except FAILURES:  # training has ended, and its result must not be lost
                     scores = dict.fromkeys(self.scores.names, np.nan)
-                for name, value in scores.items():
-                    self.held_out.setdefault(name, []).append(value)
+            self._append(self.iterations if restored is None else self.recorded[restored], energy, scores)
+        elif restored is not None:
+            for values in self._columns:
+                values.append(values[restored])
+
+    @property
+    def _columns(self) -> list[list[Any]]:
+        """The columns of the table of records: iteration, objective and scores."""
+        return [self.recorded, self.objective, *self.held_out.values()]
+
+    def _append(self, iteration: int, objective: float, scores: Mapping[str, float]) -> None:
+        self.recorded.append(iteration)
+        self.objective.append(objective)
+        for name, value in scores.items():
+            self.held_out.setdefault(name, []).append(value)
 
     def _record(self, objective: float) -> None:
-        self.recorded.append(self.iterations)
-        self.objective.append(objective)
-        for name, value in ({} if self.scores is None else self.scores()).items():
-            self.held_out.setdefault(name, []).append(value)
+        self._append(self.iterations, objective, {} if self.scores is None else self.scores())
         values = self._criterion()[1]
         if self._best and values[-1] == min(values) < np.inf:
             for best, variable in zip(self._best, self.variables, strict=True):
@@ -256,7 +255,7 @@ class History:
             try:
                 self.callback(self.iterations, objective)
             except StopIteration:
-                self._stopped_by_callback = True
+                self.stopped_by_callback = True
             except BaseException as error:
                 self.callback_error = error
                 raise

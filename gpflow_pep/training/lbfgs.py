@@ -15,9 +15,6 @@ from .history import NOT_FINITE, History, restore_on_failure
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
-_SECANTS = 20  # stored; SciPy's default is 10, too few for hyperparameters of very different scales
-_GAIN = 1e-6  # smallest relative decrease of the loss in a search after which another search starts
-_EDGE_SLOPE = 1e-2  # derivative in nats; above it, a search with failed steps ended at an edge of the loss's domain
 FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends after this many iterations that gained less than this, in nats
 
 
@@ -58,8 +55,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
     # In NumPy, because TensorFlow operations may take longer than a small model's step.
     def flat(tensors: Sequence[Any]) -> AnyNDArray:
         """Concatenate tensors of the variables' shapes, [P]."""
-        values: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
-        return values
+        return np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
 
     def assign(values: AnyNDArray) -> None:
         for variable, shape, part in zip(objective.variables, shapes, np.split(values, ends), strict=True):
@@ -74,7 +70,6 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
         best.is_current = False
         try:
             value, derivatives = objective.evaluate(history.iterations)
-            assert value is not None  # all rows
             gradient = flat(derivatives)
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 raise FloatingPointError(NOT_FINITE)
@@ -103,7 +98,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
     def search() -> OptimizeResult:
         options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
-        options["maxcor"] = _SECANTS
+        options["maxcor"] = 20  # secants; SciPy's default is 10, too few for hyperparameters of very different scales
         with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
             return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
 
@@ -119,7 +114,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
                 break
             finally:
                 assign(best.values)
-            gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
+            gained = not previous - best.loss < 1e-6 * (1.0 + abs(best.loss))  # if less, another search gains nothing
             if not (history.is_over or best.is_flat) and objective.tighten(fully=not gained):
                 gained = True  # a tighter tolerance may still improve
                 best.loss, previous = np.inf, best.loss  # loose sites may underestimate it
@@ -135,24 +130,19 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
 
 
 def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) -> Outcome:
-    """
-    Return the outcome of the last search.
-
-    :param gained: whether the search lowered the loss.
-    :param limit: whether the limit of iterations was reached.
-    """
-    if best.is_flat and not (limit or best.failure):
-        gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
-        return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-    if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
-        return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
+    """Return the outcome of the last search: whether it `gained`, or reached the `limit` of iterations."""
     if limit:
         last = f" The last step failed: {best.failure}" if best.failure else ""
         return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
+    if best.failure:  # no later evaluation was better, although SciPy reports convergence
+        return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
+    if best.is_flat:
+        gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
+        return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
     # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy reports
     # convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a slope there.
     exhausted = not gained and result.nit == 0 and not best.any_failure
-    at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
+    at_edge = bool(best.any_failure) and best.slope > 1e-2  # nats; at an optimum the slopes are smaller
     if (result.success or exhausted) and not at_edge:
         return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
     step = f" A step failed: {best.any_failure}" if best.any_failure else ""

@@ -22,8 +22,8 @@ from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled, differ, structure_of
 from .dataset_batches import Rows
 
-Evaluation = tuple[float | None, list[tf.Tensor]]
-"""The loss, if it is known, and its gradient in the trainable variables."""
+Evaluation = tuple[float, list[tf.Tensor]]
+"""The loss, 0 if it is not computed, and its gradient in the trainable variables."""
 
 Mean = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 """Averages loss and gradient over the workers."""
@@ -31,17 +31,7 @@ Mean = Callable[[list[tf.Tensor]], list[tf.Tensor]]
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-# Largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
-_MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; the first evaluation has no best sites to restore
-_FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
-_FINAL_SWEEPS = 1000  # after training, even if max_sweeps is smaller
-_INTERVAL = 100  # steps between records of minibatch training, whose objectives are noisy
-# Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats); larger for a bound.
-_LOOSEST, _OF_GAIN = 1e-2, 6e-2
-_LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
-_TIGHTER = 0.1  # factor of both before each further search, down to the model's tolerance
-_ABORTED = "Collective ops is aborted"
+_MAX_SWEEPS = 1000  # in the first evaluation, which has no best sites to restore, and after training
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -65,8 +55,7 @@ def workers_of(model: Any) -> Workers | None:
     :raises ValueError: in the scope of several workers, if the model has data that are not divided.
     """
     if hasattr(model, "_workers"):
-        own: Workers | None = model._workers
-        return own
+        return model._workers
     workers = Workers.of_strategy()
     if workers is not None and has_own_data(model):
         raise ValueError(
@@ -80,10 +69,7 @@ def workers_of(model: Any) -> Workers | None:
 
 
 def training_step(model: GPModel) -> "TrainingStep":
-    """
-    Return the model's compiled step. The model stores it, so that the next training run does not trace it again unless
-    a part or setting of the model was replaced.
-    """
+    """Return the model's compiled step; the model stores it until a part or setting of the model is replaced."""
     structure = structure_of([model], [default_jitter(), default_float()])
     step: TrainingStep | None = vars(model).get("_training_step")
     if step is None or differ(structure, step.structure):
@@ -124,16 +110,14 @@ class TrainingStep:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = jit_compile, signature
         if key not in self.compiled:
-            xla = {"jit_compile": True} if jit_compile else {}
-            step = partial(in_replica, self._loss_and_gradient)
+            step, xla = partial(in_replica, self._loss_and_gradient), {"jit_compile": True} if jit_compile else {}
             self.compiled[key] = compiled(step, input_signature=signature, **xla)
         try:
-            loss, gradient = with_plain_errors(self.compiled[key], *rows)
+            return with_plain_errors(self.compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
-            if _ABORTED in error.message:  # another worker has failed
+            if "Collective ops is aborted" in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
             raise
-        return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
@@ -202,11 +186,7 @@ class Objective:
         """Restore the sites of the best parameters; call this after restoring the parameters."""
 
     def tighten(self, *, fully: bool) -> bool:
-        """
-        Tighten the tolerance of later evaluations; return whether it was loose.
-
-        :param fully: use the model's tolerance.
-        """
+        """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
         return False
 
     def reset(self) -> None:
@@ -220,7 +200,7 @@ class Objective:
 class MinibatchObjective(Objective):
     """The training loss estimated from one minibatch per step; records are means over steps."""
 
-    default_interval = _INTERVAL
+    default_interval = 100  # the objectives of single minibatches are noisy
 
     def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], mean: Mean | None = None):
         """:param minibatch: returns the rows of a step; called once for each step."""
@@ -234,9 +214,8 @@ class MinibatchObjective(Objective):
 
     @override
     def probe(self, step: int) -> Evaluation:
-        if not self._rows:  # a resumed run without a remaining step
-            return self.evaluate(step)
-        return super().evaluate(step)  # of the last minibatch
+        # The last minibatch again; a resumed run without a remaining step has none.
+        return super().evaluate(step) if self._rows else self.evaluate(step)
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -252,7 +231,7 @@ class SitesObjective(Objective):
     @override
     def state(self) -> dict[str, tf.Variable]:
         # With several workers only the chief writes the checkpoint: leave out the sites, which differ between workers.
-        return self.model.sites_variables if workers_of(self.model) is None else {}
+        return self.model.sites_variables if self.model._workers is None else {}
 
     @override
     def probe(self, step: int) -> Evaluation:
@@ -265,7 +244,7 @@ class SitesObjective(Objective):
 
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
-        with self._options(self.model.tol, max(self.model.max_sweeps, _FINAL_SWEEPS)):
+        with self._options(self.model.tol, max(self.model.max_sweeps, _MAX_SWEEPS)):
             if self.training_step.compiled:  # faster than tracing `update_sites`, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
@@ -308,15 +287,12 @@ class SweptMinibatchObjective(SitesObjective):
         if place == 0 or self._epoch is None:  # a resumed run may start within an epoch
             seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
             self._epoch = self.model.minibatches(self._batch_size, seed=seed)
-        return None, next(self._epoch)
+        return 0.0, next(self._epoch)
 
     @override
     def probe(self, step: int) -> Evaluation:
-        epoch, self._epoch = self._epoch, None
-        try:
-            return super().probe(step)
-        finally:
-            self._epoch = epoch
+        self._epoch = None  # sum over all rows again
+        return super().probe(step)
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -339,26 +315,26 @@ class ConvergedSitesObjective(SitesObjective):
         self._best: Any = None
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
-        self._loosest = _LOOSEST_OF_BOUND if model.is_lower_bound else _LOOSEST
-        self._of_gain = _OF_GAIN_OF_BOUND if model.is_lower_bound else _OF_GAIN
+        # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the
+        # loss is accepted. All are larger for a bound, which holds at any sites.
+        limits = (3e-2, 2e-1, 100.0) if model.is_lower_bound else (1e-2, 6e-2, 0.1)
+        self._loosest, self._of_gain, self._max_change = limits
 
     @override
     def evaluate(self, step: int) -> Evaluation:
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-        max_sweeps = min(self.model.max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
+        # Later evaluations are cheaper to give up: the search returns to the best sites.
+        max_sweeps = min(self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2)
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        # A bound holds at any sites. With few sweeps per evaluation, sites need not converge.
-        accepted = _MAX_CHANGE_OF_BOUND if self.model.is_lower_bound else _MAX_CHANGE
-        if change <= accepted or self.model.max_sweeps <= _FEW_SWEEPS:
+        if change <= self._max_change or self.model.max_sweeps <= 10:  # so few: sites converge over many evaluations
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
                 f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
                 "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
             )
-        assert loss is not None
         self._last_loss = loss
         return loss, gradient
 
@@ -369,11 +345,11 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def tighten(self, *, fully: bool) -> bool:
-        was_loose: bool = self._loosest > self.model.tol
-        self._loosest *= 0.0 if fully else _TIGHTER
-        self._of_gain *= _TIGHTER
+        was_loose = self._loosest > self.model.tol
+        self._loosest *= 0.0 if fully else 0.1  # each search in turn reaches the accuracy that it can use
+        self._of_gain *= 0.1
         self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
-        return was_loose
+        return bool(was_loose)
 
     @override
     def restore_best(self) -> None:
