@@ -278,7 +278,7 @@ def single_power(alpha: Any) -> AnyNDArray:
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:
     """Return a finite array of a given shape; None gives `default`."""
-    array = np.asarray(default if values is None else _numpy(values), dtype=default_float())
+    array: AnyNDArray = np.asarray(default if values is None else _numpy(values), dtype=default_float())
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {list(shape)}, got {list(array.shape)}.")
     if not np.isfinite(array).all():

@@ -7,9 +7,10 @@ not finite or of another shape raise a ValueError.
 
 import numpy as np
 import numpy.typing as npt
-from gpflow.base import AnyNDArray
 
 from .. import validation
+
+Floats = npt.NDArray[np.float64]
 
 
 def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
@@ -92,12 +93,12 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
     return loss - _mean_loss(_matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train"))
 
 
-def _mean_loss(y: AnyNDArray, mean: AnyNDArray, variance: AnyNDArray) -> float:
+def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
     """Return the mean of -log N(y; mean, variance) over all entries."""
     return float(np.mean(0.5 * (np.log(2.0 * np.pi * variance) + np.square(y - mean) / variance)))
 
 
-def _checked(**arrays: npt.ArrayLike) -> list[AnyNDArray]:
+def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
     """Return arrays of the first one's shape, [N] or [N, P], as finite matrices."""
     matrices = [_matrix(values, name) for name, values in arrays.items()]
     shape, *others = map(np.shape, arrays.values())
@@ -107,12 +108,12 @@ def _checked(**arrays: npt.ArrayLike) -> list[AnyNDArray]:
     return matrices
 
 
-def _matrix(values: npt.ArrayLike, name: str) -> AnyNDArray:
+def _matrix(values: npt.ArrayLike, name: str) -> Floats:
     """Return values [N] or [N, P] as a finite matrix of float64; [N] becomes one column."""
     return validation.matrix(np.reshape(values, [-1, 1]) if np.ndim(values) == 1 else values, name, "P", np.float64)
 
 
-def _variance(y: AnyNDArray, name: str) -> AnyNDArray:
+def _variance(y: Floats, name: str) -> Floats:
     """Return the variances of the columns [P]; raise an error if one is constant."""
     constant = np.flatnonzero(np.ptp(y, axis=0) == 0.0)
     if constant.size:

@@ -82,9 +82,7 @@ class SparseGPEstimator(BaseEstimator):
         try:
             yield
         except BaseException:
-            for name in self.__dict__.keys() - before.keys():
-                del self.__dict__[name]
-            self.__dict__.update(before)
+            self.__dict__ = before
             raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:

@@ -14,8 +14,6 @@ from .. import validation
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts, compiled_model
 
-ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # from the variational bound to EP
-
 ModelConstructor = Callable[[RegressionData, float], GPModel]
 """Construct a new model from data (X [n, D], Y [n, P]) and alpha."""
 
@@ -60,7 +58,7 @@ class AlphaSelection:
 def select_alpha(
     make: ModelConstructor,
     data: RegressionData,
-    alphas: Sequence[float] = ALPHAS,
+    alphas: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
     *,
     folds: int | None = None,
     train: Callable[..., Any] = fit,
@@ -72,12 +70,8 @@ def select_alpha(
 
     By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
     hyperparameters were trained with the row, so the scores are slightly optimistic for all powers alike. With many
-    hyperparameters and few rows, use `folds`.
-
-    Without a comparison, 0.5 is a good choice: in published experiments (Bui, Yan and Turner 2017, sec. 4) it had
-    smaller errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. By densities
-    alone, 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives
-    a bound.
+    hyperparameters and few rows, use `folds`. Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017,
+    sec. 4); streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives a bound.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -91,9 +85,9 @@ def select_alpha(
     :param make: constructs a model of this alpha with a new kernel, likelihood and other parts. It must have
         `loo_log_predictive_density` (`PEPR`, `PEPClassifier`), unless `folds` is given.
     :param data: X [N, D] and Y [N, P].
-    :param alphas: the powers, in [0, 1].
-    :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (Rows of a fold
-        are predicted by the same model; the standard errors ignore this.)
+    :param alphas: the powers, in [0, 1]: 0 is the variational bound, 1 EP.
+    :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (The standard
+        errors ignore that rows of a fold are predicted by the same model.)
     :param train: trains a model in place; called with the model and, for minibatch models, with the data.
     :param seed: seed for the folds.
     :param progress: show a progress bar of the trainings.

@@ -20,8 +20,6 @@ from ..models import PEP
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts
 
-NUMBERS = (16, 32, 64, 128, 256, 512)  # doubled each time, so that the last training takes most of the time
-
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
@@ -81,7 +79,7 @@ class NumInducingSelection:
 def select_num_inducing(
     make: InducingModelConstructor,
     data: RegressionData,
-    numbers: Sequence[int] = NUMBERS,
+    numbers: Sequence[int] = (16, 32, 64, 128, 256, 512),
     *,
     tolerance: float = 0.01,
     train: Callable[..., Any] = fit,
@@ -113,13 +111,13 @@ def select_num_inducing(
     >>> found.numbers.tolist()
     [3, 40]
 
-    :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts. It
-        must have a lower bound as its objective and `upper_bound`, or `loo_log_predictive_density`. It is called once
-        more with one point, for its kernel. With separate kernels, the first latent function's kernel chooses the
-        points; with separate points, larger models start from the points given to `make`, not from the trained points.
+    :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts; it is
+        called once more with one point, for its kernel. With separate kernels, the first latent function's kernel
+        chooses the points; with separate points, larger models start from the points given to `make`, not from the
+        trained points.
     :param data: X [N, D] and Y [N, P].
-    :param numbers: the numbers of points to try, ascending, at most the number of distinct rows of X (larger numbers
-        are reduced to it).
+    :param numbers: the numbers of points to try, ascending; larger numbers than distinct rows of X are reduced to it.
+        The default is doubled each time, so that the last training takes most of the time.
     :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
     :param progress: show a progress bar of the trainings.
@@ -167,8 +165,9 @@ def select_num_inducing(
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
     chosen, model = (tried[-2], last) if status == TOLERANCE else (tried[-1], model)
-    reason, columns = _reason(status, tried, criterion, tolerance), (*np.array(scores).T, np.array(seconds))
-    return NumInducingSelection(np.array(tried), *columns, criterion, status, reason, chosen, model, tuple(trainings))
+    reason, (objectives, upper_bounds, densities) = _reason(status, tried, criterion, tolerance), np.array(scores).T
+    columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
+    return NumInducingSelection(*columns, criterion, status, reason, chosen, model, tuple(trainings))
 
 
 def _check_number(model: GPModel, M: int) -> None:

@@ -70,13 +70,13 @@ class Adam:
         with tf.control_dependencies(check_finite(loss, *gradient)):
             saved = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
         with tf.control_dependencies(saved):
-            if self._q is not None:
+            if (q := self._q) is not None:
                 of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
 
                 def linear() -> tf.Tensor:  # a function of q(u) with this gradient: it is not computed twice
                     return sum(tf.reduce_sum(derivative * value) for derivative, value in of_q)
 
-                in_every_replica(lambda: self._natural.minimize(linear, [self._q]))
+                in_every_replica(lambda: self._natural.minimize(linear, [q]))
             rest = [pair for pair in pairs if id(pair[1]) not in self._ids_of_q]
             # The gradient is already summed over the rows of all workers.
             in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))

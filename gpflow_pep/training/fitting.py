@@ -41,14 +41,6 @@ from .objectives import (
 from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.InternalError,
-)
-"""Errors of a collective operation after another worker has stopped."""
 
 
 def fit(
@@ -94,8 +86,8 @@ def fit(
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of minibatches (X [n, D],
         Y [n, P]). A finite dataset is read repeatedly and must have `num_data` rows in each pass (the last batch may be
-        dropped). `fit` does not shuffle it: use ``rows.unbatch().shuffle(10_000).batch(500)``, or
-        ``rows.shuffle(100)`` for models whose minibatches are fixed blocks.
+        dropped); an infinite dataset is not counted. `fit` does not shuffle it: use
+        ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models of fixed blocks.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations (default 500) or Adam steps (default 5000).
     :param learning_rate: the learning rate of Adam.
@@ -151,10 +143,10 @@ def fit(
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None or workers is not None:
-        run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
+        run = run_identity(model, rows if batches is None else data)
+        run |= {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
-        run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        run |= run_identity(model, rows if batches is None else data)
+        run["held_out"] = fingerprint(*map(np.asarray, held_out or ()))
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
@@ -179,9 +171,7 @@ def fit(
             directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
-            shown = model.data if rows is None else rows
-            names = [] if scores is None else scores.names
-            history.monitor = monitor(model, history, directory, interval=interval, data=shown, scores=names)
+            history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
         adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
         outcome = history.resume(objective.state | ({} if adam is None else adam.state))
         if workers is not None:
@@ -308,7 +298,13 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
     """Raise a `RuntimeError` if a collective operation fails because a worker has stopped."""
     try:
         yield
-    except _LOST as error:
+    except (
+        tf.errors.UnavailableError,
+        tf.errors.DeadlineExceededError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.InternalError,
+    ) as error:
         if workers is None:
             raise
         raise RuntimeError(

@@ -101,11 +101,9 @@ class History:
     interval: int
     """Steps between records."""
     progress_bar: Any
-    """A progress bar of tqdm."""
     callback: Callback | None
     scores: HeldOut | None
     patience: int | None
-    """Stop after this many records without improvement of the first score or, without scores, the objective."""
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None
@@ -157,11 +155,9 @@ class History:
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """
-        Resume from the checkpoint, if there is one.
+        Resume from the checkpoint, if there is one; return the outcome of a finished run, None if training continues.
 
         :param state: variables besides the parameters that change from step to step, by name.
-        :return: the outcome of a finished run; None if training continues.
-        :raises ValueError: if the checkpoint belongs to another run.
         """
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
         self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
@@ -194,11 +190,7 @@ class History:
                 values.pop()
 
     def restore_best(self) -> int | None:
-        """
-        Restore the parameters of the best held-out score, if scores decide early stopping and a score is finite.
-
-        :return: the index of their record; None if nothing is restored.
-        """
+        """Restore the parameters of the best finite held-out score, if scores decide; return its record's index."""
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
@@ -214,10 +206,8 @@ class History:
 
     def close(self, restored: int | None, energy: float | None) -> None:
         """
-        Append a record of the final parameters, if they were restored or the sites converged after training.
-
-        :param restored: the index of the record whose parameters were restored.
-        :param energy: the objective at converged sites.
+        Append a record of the final parameters, if those of the record with index `restored` were restored, or if sites
+        converged after training, with the objective `energy`.
         """
         if energy is not None:
             scores = {}

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,14 @@ from .objectives import without_warnings
 
 
 def monitor(
-    model: GPModel,
-    history: History,
-    directory: str,
-    *,
-    interval: int,
-    data: RegressionData | tf.data.Dataset,
-    scores: Sequence[str],
+    model: GPModel, history: History, directory: str, data: RegressionData | tf.data.Dataset
 ) -> Callable[[int], None]:
     """
     Return a function that writes objective, parameters and scores at every record, and a plot at every tenth.
 
     If writing fails, it warns and removes itself from the history.
 
-    :param interval: steps between records.
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
-    :param scores: names of the scores of held-out rows.
     :raises ValueError: if the directory cannot be written to.
     """
     try:
@@ -53,7 +45,7 @@ def monitor(
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
         ModelToTensorBoard(directory, model, max_size=100, keywords_to_monitor=keywords),
     ]
-    for name in scores:
+    for name in () if history.scores is None else history.scores.names:
         latest = partial(lambda name: history.held_out[name][-1], name)
         scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
@@ -61,7 +53,7 @@ def monitor(
     X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
     if X.shape[1] <= 2:
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
-        groups.append(MonitorTaskGroup(task, period=10 * interval))  # a plot takes far longer than scalars
+        groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars
     tasks = Monitor(*groups)
 
     def show(iteration: int) -> None:
