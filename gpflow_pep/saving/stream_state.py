@@ -15,27 +15,14 @@ from .run_identity import differing
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
 
-_VERSION = 1  # of the names and shapes listed in `StreamState`
+_VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 _VERSION_KEY = "version"
 
 
 @dataclass(frozen=True)
 class StreamState:
     """
-    The state of a streaming model, version 1: all arrays that change while it runs, by name.
-
-    =================================  ==============================================================================
-    ``old.Z``                          old inducing points, [1 or C, Ma, D]
-    ``old.root, old.linear``           R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
-    ``old.log_normalizer``             see `gpflow_pep.engine.AbsorbedPosterior`
-    ``inducing.Z``                     current inducing points, [1 or C, M, D]
-    ``data.X, data.Y``                 the batch (not in StreamingSVGP)
-    ``alpha``                          the power (not in StreamingSVGP)
-    ``sites.precision, sites.linear``  the sites of the batch, [N, C], for models with sites
-    ``num_data``                       rows of the batch, if given to StreamingSVGP
-    ``parameter...``                   other parameters, by their names in GPflow, unconstrained
-    ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
-    =================================  ==============================================================================
+    The state of a streaming model: all arrays that change while it runs, by name. The guide to streams lists them.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])

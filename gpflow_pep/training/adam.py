@@ -13,7 +13,7 @@ from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
 from .history import History, check_finite, restore_on_failure
 from .objectives import Objective
-from .result import CONVERGED, FAILED, LIMIT, Outcome
+from .result import FAILED, LIMIT, Outcome
 
 
 class Adam:
@@ -43,8 +43,6 @@ class Adam:
 
     def __call__(self, history: History) -> Outcome:
         """Take steps until training is over."""
-        if not self._objective.variables:
-            return Outcome(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []
         with restore_on_failure(self._objective, history, self._restore) as failure:
             while not history.is_over:

@@ -181,7 +181,10 @@ def fit(
             done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
             outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
-            outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
+            if not objective.variables:
+                outcome = Outcome(CONVERGED, "Nothing is trainable.")
+            else:
+                outcome = lbfgs(objective, history) if adam is None else adam(history)
             resumes = outcome.status in (FAILED, INTERRUPTED) or history.stopped_by_callback
             history.save(None if resumes else outcome)
         by_patience = outcome.status == EARLY and not history.stopped_by_callback
@@ -277,7 +280,8 @@ def _objective(
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Objective(model, rows, mean)
+        tensors = tuple(map(tf.constant, rows))
+        return Objective(model, lambda step: tensors, mean)
     fixed = bool(getattr(model, "minibatch_is_block", False))  # rows of a block must stay together
     minibatches = Minibatches(len(X), size, fixed=fixed, seed=seed)
 

@@ -45,10 +45,8 @@ class _Best:
         return len(self.recent) > FLAT_ITERATIONS and self.recent[0] - self.recent[-1] < FLAT_GAIN
 
 
-def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcome:
+def lbfgs(objective: Objective, history: History) -> Outcome:
     """Minimize the loss; the variables end at the best parameters evaluated."""
-    if not objective.variables:
-        return Outcome(CONVERGED, "Nothing is trainable.")
     shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1]
 
@@ -97,7 +95,7 @@ def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcom
             raise StopIteration
 
     def search() -> OptimizeResult:
-        options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
+        options = {"maxiter": history.steps - history.iterations, "maxfun": 4 * history.steps + 20}
         options["maxcor"] = 20  # secants; SciPy's default is 10, too few for hyperparameters of very different scales
         with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
             return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)

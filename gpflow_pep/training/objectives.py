@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
@@ -20,7 +20,6 @@ from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled, differ, structure_of
-from .dataset_batches import Rows
 
 Evaluation = tuple[float, list[tf.Tensor]]
 """The loss, 0 if it is not computed, and its gradient in the trainable variables."""
@@ -138,7 +137,7 @@ class TrainingStep:
 
 
 class Objective:
-    """The training loss of all rows, of the model's data or of given data."""
+    """The training loss of the model's data or of given rows."""
 
     model: Any
     interval = 1
@@ -146,10 +145,13 @@ class Objective:
     default_interval = 1
     """Default number of steps between records."""
 
-    def __init__(self, model: Any, data: RegressionData | None = None, mean: Mean | None = None):
-        """:param mean: averages the estimates of all workers; None: this process has all rows."""
+    def __init__(self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Mean | None = None):
+        """
+        :param rows: returns X and Y of a step, for a model without data; called once for each step.
+        :param mean: averages the estimates of all workers; None: this process has all rows.
+        """
         self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
-        self._rows = () if data is None else tuple(tf.constant(values) for values in data)
+        self._rows_of, self._rows = rows, ()
         self.training_step = training_step(model)
 
     @property
@@ -164,6 +166,10 @@ class Objective:
         :param step: the step, from 0.
         :raises FAILURES: if loss or gradient cannot be computed.
         """
+        self._rows = self._rows_of(step)
+        return self._evaluate()
+
+    def _evaluate(self) -> Evaluation:
         loss, gradient = self.training_step(*self._rows)
         if self._mean is not None:
             loss, *gradient = self._mean([loss, *gradient])
@@ -176,8 +182,8 @@ class Objective:
             check()
 
     def probe(self, step: int) -> Evaluation:
-        """Evaluate the loss after the last step without changing any state."""
-        return self.evaluate(step)
+        """Evaluate the loss after the last step, on its rows if there was one, without changing any state."""
+        return self._evaluate() if self._rows else self.evaluate(step)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
@@ -201,21 +207,6 @@ class MinibatchObjective(Objective):
     """The training loss estimated from one minibatch per step; records are means over steps."""
 
     default_interval = 100  # the objectives of single minibatches are noisy
-
-    def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], mean: Mean | None = None):
-        """:param minibatch: returns the rows of a step; called once for each step."""
-        super().__init__(model, mean=mean)
-        self._minibatch = minibatch
-
-    @override
-    def evaluate(self, step: int) -> Evaluation:
-        self._rows = self._minibatch(step)
-        return super().evaluate(step)
-
-    @override
-    def probe(self, step: int) -> Evaluation:
-        # The last minibatch again; a resumed run without a remaining step has none.
-        return super().evaluate(step) if self._rows else self.evaluate(step)
 
     @override
     def recorded(self, losses: list[float]) -> float:
