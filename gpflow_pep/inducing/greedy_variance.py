@@ -20,7 +20,7 @@ _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
 )
-_PANEL = 16  # rows of the root per panel: each step copies one panel
+_PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
 
 
 def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
@@ -106,7 +106,9 @@ def _pivots(
     update it, and copying all of R in every step would take most of the time.
     """
     n = tf.shape(X)[0]
-    chunks = SingleRows(16_384 if chunk_size is None else chunk_size).split([X])  # bounds the kernel's temporary memory
+    chunks = SingleRows(16_384 if chunk_size is None else chunk_size).split(
+        [X]
+    )  # fewer rows take longer, more only memory
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
