@@ -106,9 +106,8 @@ def _pivots(
     update it, and copying all of R in every step would take most of the time.
     """
     n = tf.shape(X)[0]
-    chunks = SingleRows(16_384 if chunk_size is None else chunk_size).split(
-        [X]
-    )  # fewer rows take longer, more only memory
+    size = 16_384 if chunk_size is None else chunk_size  # fewer rows take longer, more rows only take memory
+    chunks = SingleRows(size).split([X])
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
