@@ -94,20 +94,19 @@ def lbfgs(objective: Objective, history: History) -> Outcome:
         if history.is_over or best.is_flat:
             raise StopIteration
 
-    def search() -> OptimizeResult:
-        options = {"maxiter": history.steps - history.iterations, "maxfun": 4 * history.steps + 20}
-        options["maxcor"] = 20  # secants; SciPy's default is 10, too few for hyperparameters of very different scales
-        with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
-            return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
-
     with restore_on_failure(objective, history, lambda: assign(best.values)) as failure:
         # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
         # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
         gained, result = True, OptimizeResult()
         while gained and not (history.is_over or best.is_flat):
             previous, best.failure, best.any_failure = best.loss, "", ""
+            # SciPy's default of 10 secants is too few for hyperparameters of very different scales.
+            options = {"maxiter": history.steps - history.iterations, "maxfun": 4 * history.steps + 20, "maxcor": 20}
             try:
-                result = search()
+                with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
+                    result = minimize(
+                        loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options
+                    )
             except _Interrupted:
                 break
             finally:
