@@ -16,8 +16,6 @@ from .. import validation
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
 
-Columns = Sequence[str]
-
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
     """
@@ -53,8 +51,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 def csv_batches(
     path: str | os.PathLike[str],
     *,
-    inputs: Columns,
-    outputs: Columns,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
     batch_size: int = _ROWS,
     delimiter: str = ",",
 ) -> tf.data.Dataset:
@@ -100,7 +98,7 @@ def csv_batches(
 
 
 def parquet_batches(
-    path: str | os.PathLike[str], *, inputs: Columns, outputs: Columns, batch_size: int = _ROWS
+    path: str | os.PathLike[str], *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
     Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
@@ -179,7 +177,7 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
 
 
-def _checked_columns(inputs: Columns, outputs: Columns, available: Sequence[str], path: str) -> list[str]:
+def _checked_columns(inputs: Sequence[str], outputs: Sequence[str], available: Sequence[str], path: str) -> list[str]:
     for argument, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str) or not names:
             raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")

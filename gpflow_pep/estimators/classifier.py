@@ -28,7 +28,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     Fitted attributes: `classes_`, and the attributes of :class:`SparseGPRegressor`. `model_` is a
     :class:`gpflow_pep.PEPClassifier` or, from the second batch on, a :class:`gpflow_pep.StreamingPEP`; its labels are
-    indices of `classes_`.
+    indices of `classes_`. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
     _STREAM = StreamingPEP
@@ -69,7 +69,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: labels [N] of at least two classes, of any type.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, y = self._validated_rows(X, y, reset=True)
@@ -91,7 +90,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
         :param classes: all labels of the stream; required in the first call, and fixed from then on.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
@@ -115,7 +113,8 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         :param X: inputs [n, D].
         :return: labels [n].
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        largest = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
         """

@@ -26,8 +26,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing
-    `model_` afterwards is not supported.
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing `model_`
+    afterwards is not supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
     _STREAM = StreamingSGPR
@@ -79,7 +79,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, Y = self._validated_rows(X, y, reset=True)
@@ -98,7 +97,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D] of the batch.
         :param y: targets [N] or [N, P] of the batch.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         with self._unchanged_on_failure():

@@ -24,9 +24,6 @@ from ..runtime.tracing import compiled, differ, structure_of
 Evaluation = tuple[float, list[tf.Tensor]]
 """The loss, 0 if it is not computed, and its gradient in the trainable variables."""
 
-Mean = Callable[[list[tf.Tensor]], list[tf.Tensor]]
-"""Averages loss and gradient over the workers."""
-
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
@@ -62,9 +59,6 @@ def workers_of(model: Any) -> Workers | None:
             "are not divided among them."
         )
     return workers
-
-
-# --- loss and gradient -----------------------------------------------------------------------------------------------
 
 
 def training_step(model: GPModel) -> "TrainingStep":
@@ -133,9 +127,6 @@ class TrainingStep:
         return type(None), ()
 
 
-# --- objectives ------------------------------------------------------------------------------------------------------
-
-
 class Objective:
     """The training loss of the model's data or of given rows."""
 
@@ -145,10 +136,12 @@ class Objective:
     default_interval = 1
     """Default number of steps between records."""
 
-    def __init__(self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Mean | None = None):
+    def __init__(
+        self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
+    ):
         """
         :param rows: returns X and Y of a step, for a model without data; called once for each step.
-        :param mean: averages the estimates of all workers; None: this process has all rows.
+        :param mean: averages loss and gradient over the workers; None: this process has all rows.
         """
         self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
         self._rows_of, self._rows = rows, ()
