@@ -27,7 +27,7 @@ Evaluation = tuple[float, list[tf.Tensor]]
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-_MAX_SWEEPS = 1000  # in the first evaluation, which has no best sites to restore, and after training
+_MAX_SWEEPS = 1000  # of an evaluation without best sites to return to, and after training
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -247,13 +247,12 @@ class SitesObjective(Objective):
     @contextmanager
     def _options(self, tol: float, max_sweeps: int) -> Iterator[None]:
         """Converge to another tolerance in this context."""
-        model = self.model
-        before = model.tol, model.max_sweeps
+        before = self.model.tol, self.model.max_sweeps
         try:
-            model.tol, model.max_sweeps = tol, max_sweeps
+            self.model.tol, self.model.max_sweeps = tol, max_sweeps
             yield
         finally:
-            model.tol, model.max_sweeps = before
+            self.model.tol, self.model.max_sweeps = before
 
 
 class SweptMinibatchObjective(SitesObjective):
@@ -307,12 +306,13 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def evaluate(self, step: int) -> Evaluation:
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-        # Later evaluations are cheaper to give up: the search returns to the best sites.
+        # The first evaluation has no best sites to return to.
         max_sweeps = min(self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2)
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        if change <= self._max_change or self.model.max_sweeps <= 10:  # so few: sites converge over many evaluations
+        # As in the solver, with at most 10 sweeps sites need not converge in an evaluation.
+        if change <= self._max_change or self.model.max_sweeps <= 10:
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
@@ -330,7 +330,7 @@ class ConvergedSitesObjective(SitesObjective):
     @override
     def tighten(self, *, fully: bool) -> bool:
         was_loose = self._loosest > self.model.tol
-        self._loosest *= 0.0 if fully else 0.1  # each search in turn reaches the accuracy that it can use
+        self._loosest *= 0.0 if fully else 0.1  # before each further search, down to the model's tolerance
         self._of_gain *= 0.1
         self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
         return bool(was_loose)
