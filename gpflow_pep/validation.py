@@ -249,16 +249,14 @@ def scale(value: Any) -> Parameter:
     return value
 
 
-def power(alpha: Any, count: int | None = None, unit: str = "block") -> AnyNDArray:
-    """Return alpha in [0, 1], one number [] or one per block or row [count]; count = None: one number."""
+def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
+    """Return alpha in [0, 1], one number [] or one per block or row [count]."""
     if isinstance(alpha, Parameter):
         raise ValueError(
             "alpha must be a number or an array of numbers, got a gpflow.Parameter: alpha cannot be learned, since the "
             "objective is not a bound."
         )
     values = np.asarray(_numpy(alpha))
-    if count is None and values.shape:
-        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(values.shape)}.")
     if values.dtype.kind not in "fiu":
         raise ValueError(f"alpha must be a real number in [0, 1], or one per {unit}, got {alpha!r}.")
     if values.shape not in ((), (count,)):
@@ -269,6 +267,13 @@ def power(alpha: Any, count: int | None = None, unit: str = "block") -> AnyNDArr
     if outside.size:
         raise ValueError(f"alpha must be in [0, 1], got {outside.reshape(-1)[0]}.")
     return values.astype(default_float())
+
+
+def single_power(alpha: Any) -> AnyNDArray:
+    """Return alpha, one number in [0, 1]."""
+    if shape := np.shape(_numpy(alpha)):
+        raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(shape)}.")
+    return power(alpha, 1)
 
 
 def shaped(values: Any, shape: tuple[int, ...], default: AnyNDArray, name: str) -> AnyNDArray:

@@ -427,7 +427,7 @@ class SinglePower:
 
         :raises ValueError: unless the value is one number in [0, 1].
         """
-        value = validation.power(alpha)
+        value = validation.single_power(alpha)
         if hasattr(model, "_alpha"):
             model._alpha.assign(value)
         else:

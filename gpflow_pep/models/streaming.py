@@ -209,4 +209,4 @@ class StreamingPEP(PEP, Stream):
 
     @override
     def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
-        return super()._checked_powers(validation.power(alpha), num_rows)
+        return super()._checked_powers(validation.single_power(alpha), num_rows)

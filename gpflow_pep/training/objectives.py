@@ -51,7 +51,8 @@ def workers_of(model: Any) -> Workers | None:
     :raises ValueError: in the scope of several workers, if the model has data that are not divided.
     """
     if hasattr(model, "_workers"):
-        return model._workers
+        own: Workers | None = model._workers
+        return own
     workers = Workers.of_strategy()
     if workers is not None and has_own_data(model):
         raise ValueError(
@@ -215,7 +216,7 @@ class SitesObjective(Objective):
     @override
     def state(self) -> dict[str, tf.Variable]:
         # With several workers only the chief writes the checkpoint: leave out the sites, which differ between workers.
-        return self.model.sites_variables if self.model._workers is None else {}
+        return self.model.sites_variables if workers_of(self.model) is None else {}
 
     @override
     def probe(self, step: int) -> Evaluation:
