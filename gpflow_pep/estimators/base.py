@@ -224,5 +224,4 @@ def max_jitter() -> float:
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
     """Return the standard deviations of the columns [D], 1 for a constant column."""
-    constant = np.ptp(X, axis=0) == 0.0
-    return np.where(constant, 1.0, X.std(axis=0))
+    return np.where(np.ptp(X, axis=0) == 0.0, 1.0, X.std(axis=0))

@@ -63,10 +63,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     if len(rows) < len(X):
         X = X[rows]
 
-    @compiled
-    def pivots(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return _pivots(kernel, X, M, num_given, num_given, chunk_size)
-
+    pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
     chosen, left = pivots(tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")

@@ -93,35 +93,31 @@ class Checkpoints:
         return history
 
     def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the identity of the file's run, and its history."""
+        """Return the identity of the file's run, and its history; "ended" has status and reason of a finished run."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
         try:
             record = json.loads(str(about))
             if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
-            return record["run"], _checked_history(record.get("history"))
+            history = record.get("history")
+            if not isinstance(history, dict) or history.keys() != set(HISTORY):
+                raise ValueError("it has no record of the training")
+            iterations, seconds, recorded, objective, held_out, ended = (history[name] for name in HISTORY)
+            accepted = (
+                _are([iterations], int) and iterations >= 0,
+                _are([seconds], int | float) and 0.0 <= seconds < math.inf,
+                _are(recorded, int) and min(recorded, default=0) >= 0,
+                _are(objective, int | float),
+                isinstance(held_out, dict) and all(_are(scores, int | float) for scores in held_out.values()),
+                ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
+            )
+            for name, is_accepted in zip(HISTORY, accepted, strict=True):
+                if not is_accepted:
+                    raise ValueError(f"its record of the training cannot have {name} {history[name]!r}")
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, "checkpoint", str(error)) from error
-
-
-def _checked_history(history: Any) -> dict[str, Any]:
-    """Check the record of a training run, from JSON; "ended" are status and reason of a finished run."""
-    if not isinstance(history, dict) or history.keys() != set(HISTORY):
-        raise ValueError("it has no record of the training")
-    iterations, seconds, recorded, objective, held_out, ended = (history[name] for name in HISTORY)
-    accepted = (
-        _are([iterations], int) and iterations >= 0,
-        _are([seconds], int | float) and 0.0 <= seconds < math.inf,
-        _are(recorded, int) and min(recorded, default=0) >= 0,
-        _are(objective, int | float),
-        isinstance(held_out, dict) and all(_are(scores, int | float) for scores in held_out.values()),
-        ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
-    )
-    for name, is_accepted in zip(HISTORY, accepted, strict=True):
-        if not is_accepted:
-            raise ValueError(f"its record of the training cannot have {name} {history[name]!r}")
-    return history
+        return record["run"], history
 
 
 def _are(values: Any, kind: Any) -> bool:
