@@ -11,9 +11,9 @@ from gpflow.optimizers import NaturalGradient
 
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
-from .history import History, check_finite, restore_on_failure
+from .history import History, check_finite
 from .objectives import Objective
-from .result import FAILED, LIMIT, Outcome
+from .result import LIMIT, Outcome
 
 
 class Adam:
@@ -44,23 +44,25 @@ class Adam:
     def __call__(self, history: History) -> Outcome:
         """Take steps until training is over."""
         losses: list[float] = []
-        with restore_on_failure(self._objective, history, self._restore) as failure:
-            while not history.is_over:
-                loss, gradient = self._objective.evaluate(history.iterations)
-                with scope_of(self._objective.variables):
-                    self._step(tf.constant(loss), gradient)
-                losses.append(loss)
-                if history.will_record:
-                    history.step(self._objective.recorded(losses))
-                    losses = []
-                else:
-                    history.step(None)
-            # The parameters after the last step have not been checked yet.
-            loss, gradient = self._objective.probe(history.iterations)
-            check_finite(loss, *gradient)
-            return history.stopped or Outcome(LIMIT, f"Adam: max_iterations={history.iterations} was reached.")
-        history.discard_last()
-        return Outcome(FAILED, failure[0])
+        while not history.is_over:
+            loss, gradient = self._objective.evaluate(history.iterations)
+            with scope_of(self._objective.variables):
+                self._step(tf.constant(loss), gradient)
+            losses.append(loss)
+            if history.will_record:
+                history.step(self._objective.recorded(losses))
+                losses = []
+            else:
+                history.step(None)
+        # The parameters after the last step have not been checked yet.
+        loss, gradient = self._objective.probe(history.iterations)
+        check_finite(loss, *gradient)
+        return history.stopped or Outcome(LIMIT, f"Adam: max_iterations={history.iterations} was reached.")
+
+    def restore(self) -> None:
+        """Assign the last good values to the parameters and the state."""
+        for good, variable in zip(self._good, self._changing, strict=True):
+            variable.assign(good)
 
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
         """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
@@ -78,10 +80,6 @@ class Adam:
             rest = [pair for pair in pairs if id(pair[1]) not in self._ids_of_q]
             # The gradient is already summed over the rows of all workers.
             in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
-
-    def _restore(self) -> None:
-        for good, variable in zip(self._good, self._changing, strict=True):
-            variable.assign(good)
 
 
 def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:

@@ -16,7 +16,7 @@ from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..models import PEP
-from ..runtime.checks import warn
+from ..runtime.checks import reason_of, warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled
@@ -25,7 +25,7 @@ from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Rows, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
-from .lbfgs import lbfgs
+from .lbfgs import LBFGS
 from .monitor import monitor
 from .objectives import (
     FAILURES,
@@ -172,8 +172,9 @@ def fit(
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
             history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
-        adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
-        outcome = history.resume(objective.state | ({} if adam is None else adam.state))
+        is_adam = optimizer == "adam"
+        minimize = Adam(objective, learning_rate, natural_step) if is_adam else LBFGS(objective)
+        outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
             check_same_start(workers, history.iterations, model)
         if history.iterations > steps:
@@ -181,10 +182,20 @@ def fit(
             done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
             outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
-            if not objective.variables:
-                outcome = Outcome(CONVERGED, "Nothing is trainable.")
-            else:
-                outcome = lbfgs(objective, history) if adam is None else adam(history)
+            try:
+                outcome = minimize(history) if objective.variables else Outcome(CONVERGED, "Nothing is trainable.")
+            except FAILURES as error:
+                minimize.restore()
+                objective.reset()
+                objective.check_data()
+                if history.iterations == 0 or error is history.callback_error:
+                    raise
+                if is_adam:
+                    history.discard_last()
+                outcome = Outcome(FAILED, f"Stopped, and the last good parameters restored: {reason_of(error)}")
+            except BaseException:
+                minimize.restore()
+                raise
             resumes = outcome.status in (FAILED, INTERRUPTED) or history.stopped_by_callback
             history.save(None if resumes else outcome)
         by_patience = outcome.status == EARLY and not history.stopped_by_callback

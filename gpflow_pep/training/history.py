@@ -18,11 +18,11 @@ from gpflow.models import GPModel
 from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
 from ..models.sparse import SparseGP
-from ..runtime.checks import check, reason_of
+from ..runtime.checks import check
 from ..runtime.tracing import compiled
 from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
-from .objectives import FAILURES, Objective, without_warnings
+from .objectives import FAILURES, without_warnings
 from .result import EARLY, INTERRUPTED, Outcome
 
 _CHUNK_ROWS = 4096  # held-out rows predicted at a time
@@ -261,29 +261,6 @@ class History:
             name, values = next(iter(self.held_out.items()))
             name = f"held-out {name}"
         return name, [value if np.isfinite(value) else np.inf for value in values]
-
-
-@contextmanager
-def restore_on_failure(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
-    """
-    If an evaluation in the context fails, restore the last good parameters and append the reason to the yielded list.
-    Before the first step there are no good parameters: raise the error.
-
-    :raises ValueError: if the data have changed.
-    """
-    reason: list[str] = []
-    try:
-        yield reason
-    except FAILURES as error:
-        restore()
-        objective.reset()
-        objective.check_data()
-        if history.iterations == 0 or error is history.callback_error:
-            raise
-        reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
-    except BaseException:
-        restore()
-        raise
 
 
 def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:
