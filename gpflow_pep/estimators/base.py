@@ -150,11 +150,7 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
-        """
-        Return X, and y if given, as arrays; `options` are arguments of scikit-learn's `validate_data`.
-
-        :raises ValueError: if they are invalid, or masked arrays, whose mask would be ignored.
-        """
+        """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(
@@ -202,11 +198,7 @@ class SparseGPEstimator(BaseEstimator):
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
-    """
-    Train a model; return the result, the objective in nats and the posterior.
-
-    :param options: arguments of :func:`gpflow_pep.fit`; None: keep the parameters; sites, if any, converge.
-    """
+    """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns
         values = tuple(value.numpy() for value in model.posterior().cache)

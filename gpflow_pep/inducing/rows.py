@@ -73,11 +73,7 @@ def _checked(X: Any, M: Any, seed: Any) -> tuple[AnyNDArray, int, int]:
 
 
 def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
-    """
-    Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found.
-
-    :raises ValueError: if there are fewer distinct rows, naming ``M``.
-    """
+    """Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found."""
     size = M
     while True:
         chosen = rows[:size][distinct(X[rows[:size]])]

@@ -52,11 +52,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """
-    Check that :func:`save_arrays` can write to `path`.
-
-    :raises OSError: if it cannot.
-    """
+    """Raise an `OSError` if :func:`save_arrays` cannot write to `path`."""
     handle, temporary = _new_file(_replaceable(path), 0o600)
     os.close(handle)
     os.unlink(temporary)
@@ -164,12 +160,8 @@ def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
 
 
 def _new_file(path: Path, mode: int) -> tuple[int, str]:
-    """
-    Create a file beside `path`, open for writing, with the given mode under the umask.
-
-    The kernel applies the umask: a process can read it only by setting it, for all threads.
-    """
-    while True:
+    """Create a file beside `path`, open for writing, with the given mode under the umask."""
+    while True:  # not by tempfile: the umask can be read only by setting it, for all threads; the kernel applies it
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
         try:
             return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), name

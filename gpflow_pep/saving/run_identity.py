@@ -119,11 +119,7 @@ def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Ite
 
 
 def describe(value: Any, *, strict: bool = False) -> str:
-    """
-    Serialize a setting to a string that is equal in every process; functions and classes by name.
-
-    :param strict: see :func:`settings_of`.
-    """
+    """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
@@ -135,10 +131,9 @@ def describe(value: Any, *, strict: bool = False) -> str:
         return repr(value)
     if isinstance(value, Mapping):
         return _in_parentheses(f"{described(key)}: {described(part)}" for key, part in value.items())
-    if isinstance(value, set | frozenset):
-        return _in_parentheses(sorted(map(described, value)))
-    if isinstance(value, list | tuple):
-        return _in_parentheses(map(described, value))
+    if isinstance(value, set | frozenset | list | tuple):
+        parts = map(described, value)
+        return _in_parentheses(sorted(parts) if isinstance(value, set | frozenset) else parts)
     if strict and not _is_known(value):
         raise NotComparable(repr(value))
     if isinstance(value, NDiagGHQuadrature):

@@ -39,11 +39,7 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
-        """
-        Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file.
-
-        :raises ValueError: if it has another version.
-        """
+        """Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file; check its version."""
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
@@ -55,11 +51,7 @@ class StreamState:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
-        """
-        Read a file written by :meth:`save`.
-
-        :raises ValueError: if it is damaged, or not a state of this version.
-        """
+        """Read a file written by :meth:`save`; raise a `ValueError` if it is damaged or of another version."""
         arrays = load_arrays(path, "the state")
         try:
             return cls.from_dict(arrays)
@@ -68,11 +60,7 @@ class StreamState:
 
     @property
     def points(self) -> AnyNDArray:
-        """
-        The current inducing points, [1 or C, M, D].
-
-        :raises ValueError: if the array has another shape.
-        """
+        """The current inducing points, [1 or C, M, D]."""
         Z = self.arrays[POINTS]
         if Z.ndim != 3 or 0 in Z.shape:
             raise ValueError(f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")

@@ -54,9 +54,7 @@ class Checkpoints:
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
-        """
-        Replace the file if this process writes it. After a failure, the old file stays and a warning is given once.
-        """
+        """Replace the file if this process writes it. After a failure, the old file stays; a warning is given once."""
         if not self._writes:
             return
         about = np.array(json.dumps({"run": self._run, "history": history}))
@@ -147,11 +145,7 @@ def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> 
 
 
 def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
-    """
-    Check that all workers have resumed from the same checkpoint, if there is one.
-
-    :raises ValueError: naming a worker that resumed from another checkpoint.
-    """
+    """Raise a `ValueError` naming a worker that has not resumed from the same checkpoint as worker 0."""
     everyone = workers.gather(iterations, _checksum_of_parameters(model))
     for index, values in enumerate(everyone):
         if (values != everyone[0]).any():

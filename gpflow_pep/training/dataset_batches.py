@@ -18,11 +18,7 @@ Rows = tuple[AnyNDArray, AnyNDArray]
 
 
 def rows_for(model: GPModel, data: Any) -> Rows:
-    """
-    Return X [N, D] and Y [N, P] in the form that the model's objective accepts.
-
-    :raises ValueError: if the data are invalid, X does not fit the inducing points or the likelihood does not accept Y.
-    """
+    """Check X [N, D] and Y [N, P] and return them in the form that the model's objective accepts."""
     X, Y = validation.regression_data(data)
     variable = getattr(model, "inducing_variable", None)
     if variable is not None and are_inducing_points(variable):
@@ -40,12 +36,8 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
     """
     Yield the batches of a dataset, checked like arrays, in repeated passes; read ahead and skip empty batches.
 
-    The rows of each pass are counted, because the model scales its objective to `num_data` rows.
-
-    :param model: a model without data.
-    :param dataset: batches (X [n, D], Y [n, P]); a finite dataset is read repeatedly.
-    :raises ValueError: if `num_data` of the model is None, if a batch is not valid data of the model, or if a pass ends
-        without exactly `num_data` rows; only a smaller last batch may be missing.
+    The rows of each pass are counted, because the model scales its objective to `num_data` rows; only a smaller last
+    batch may be missing.
     """
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):

@@ -154,12 +154,7 @@ class Objective:
         return {}
 
     def evaluate(self, step: int) -> Evaluation:
-        """
-        Return the loss and its gradient at the current parameters.
-
-        :param step: the step, from 0.
-        :raises FAILURES: if loss or gradient cannot be computed.
-        """
+        """Return loss and gradient at the current parameters, in a step from 0; raise one of `FAILURES`."""
         self._rows = self._rows_of(step)
         return self._evaluate()
 

@@ -62,11 +62,7 @@ class FitResult:
 
 
 def uninterrupted(result: Any) -> Any:
-    """
-    Return the result of a training function, unless Ctrl-C ended it.
-
-    :raises KeyboardInterrupt: if Ctrl-C ended the training run, so that it ends the caller, too.
-    """
+    """Return the result of a training function; if Ctrl-C ended it, raise a `KeyboardInterrupt` to end its caller."""
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt
     return result
