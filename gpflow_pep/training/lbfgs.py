@@ -23,10 +23,10 @@ class _Interrupted(Exception):
 
 
 class LBFGS:
-    """Searches for a minimum of the loss, each from the end of the one before."""
+    """Minimize the loss by searches, each from the end of the one before."""
 
     state: Mapping[str, tf.Variable] = {}
-    """It restarts from the parameters of a checkpoint."""
+    """Variables besides the parameters: none, so that a resumed run restarts from the parameters."""
 
     def __init__(self, objective: Objective):
         self._objective = objective
