@@ -31,6 +31,7 @@ class LBFGS:
     def __init__(self, objective: Objective):
         self._objective = objective
         self._shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
+        self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])[:-1]
         self._best, self._best_loss = np.zeros(0), np.inf  # of all evaluations
         self._best_slope = 0.0  # the largest derivative there
         self._is_at_best = True  # the variables have these values
@@ -93,8 +94,7 @@ class LBFGS:
         return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < FLAT_GAIN
 
     def _assign(self, x: AnyNDArray) -> None:
-        ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])[:-1]
-        for variable, shape, part in zip(self._objective.variables, self._shapes, np.split(x, ends), strict=True):
+        for variable, shape, part in zip(self._objective.variables, self._shapes, np.split(x, self._ends), strict=True):
             variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
 
     def _evaluate(self, x: AnyNDArray, step: int) -> tuple[float, AnyNDArray]:
