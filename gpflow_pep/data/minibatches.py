@@ -57,8 +57,7 @@ class Minibatches:
         """
         Return endless minibatches of X [N, D] and Y [N, P], for ``training_loss_closure(iter(...))``.
 
-        :param first: the first step.
-        :raises ValueError: if the data do not have N rows, or `first` is not an integer of at least 0.
+        :param first: the first step, at least 0.
         """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)

@@ -81,12 +81,9 @@ def csv_batches(
                         f"{number} of {path}{hint}."
                     ) from None
     order = np.argsort(np.argsort(places))  # TensorFlow reads columns in the order of the file
+    missing = [tf.constant([np.nan], tf.float64)] * len(places)
     lines = tf.data.experimental.CsvDataset(
-        path,
-        [tf.constant([np.nan], tf.float64)] * len(places),
-        header=True,
-        field_delim=delimiter,
-        select_cols=sorted(places),
+        path, missing, header=True, field_delim=delimiter, select_cols=sorted(places)
     )
 
     @tf.autograph.experimental.do_not_convert

@@ -76,7 +76,7 @@ class HeldOut:
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
         chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
-        # For these models, each call of `predict_f` would read all rows of the data.
+        # Each call of `predict_f` of a model with data would read all its rows.
         predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
