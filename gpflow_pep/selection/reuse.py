@@ -63,11 +63,9 @@ def assign_values(model: GPModel, other: GPModel) -> None:
 
 def check_new_parts(last: GPModel | None, new: GPModel) -> None:
     """Raise a `ValueError` if two models returned by a user's function `make` share trainable variables."""
-    if last is new:
-        return
     variables = {id(each) for each in getattr(last, "trainable_variables", ())}
     count = sum(id(each) in variables for each in getattr(new, "trainable_variables", ()))
-    if count:
+    if count and last is not new:
         raise ValueError(
             f"make must build a new kernel, likelihood and inducing variable each time; this {type(new).__name__} "
             f"shares {count} trainable parameters with the previous model."
