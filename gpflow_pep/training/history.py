@@ -206,8 +206,8 @@ class History:
 
     def close(self, restored: int | None, energy: float | None) -> None:
         """
-        Append a record of the final parameters, if those of the record with index `restored` were restored, or if sites
-        converged after training, with the objective `energy`.
+        Append a record of the final parameters: the record with the index `restored` again, or one with the objective
+        `energy`, at sites that converged after training.
         """
         if energy is not None:
             scores = {}
