@@ -99,12 +99,11 @@ def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
 
 
 def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
-    """Return arrays of the first one's shape, [N] or [N, P], as finite matrices."""
-    matrices = [_matrix(values, name) for name, values in arrays.items()]
-    shape, *others = map(np.shape, arrays.values())
-    for name, other in zip(list(arrays)[1:], others, strict=True):
-        if other != shape:
-            raise ValueError(f"{name} must have the shape of y, {list(shape)}, got shape {list(other)}.")
+    """Return arrays of the shape of y, [N] or [N, P], as finite matrices."""
+    matrices, shape = [_matrix(values, name) for name, values in arrays.items()], np.shape(arrays["y"])
+    for name, values in arrays.items():
+        if np.shape(values) != shape:
+            raise ValueError(f"{name} must have the shape of y, {list(shape)}, got shape {list(np.shape(values))}.")
     return matrices
 
 
