@@ -29,7 +29,7 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
-QUICK = ("VFE of a dataset", "a power for each block", "PEP")
+QUICK = ("VFE of a dataset", "PEP")
 OTHERS = ("mixed_precision", "minibatch_models", "refused", "repeated_rows")
 X, Y = data_of("PEPR")
 
