@@ -139,7 +139,7 @@ def test_a_mean_function_that_overflows(model):
     assert result.objective[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
 
 
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
 def test_restores_good_values_after_an_interrupt(model, way):
     def interrupt():
         model.kernel.variance.unconstrained_variable.assign(np.nan)
@@ -286,7 +286,7 @@ def test_fixed_parameters_stay(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
 def test_priors_are_honored(model, way):
     """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
     options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}
