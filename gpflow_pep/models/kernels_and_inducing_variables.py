@@ -124,8 +124,7 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
     """Return the inducing variable of each latent function, or a single shared one."""
     if isinstance(inducing_variable, MultioutputInducingVariables):
-        variables: tuple[InducingVariables, ...] = inducing_variable.inducing_variables
-        return variables
+        return inducing_variable.inducing_variables
     return (inducing_variable,)
 
 

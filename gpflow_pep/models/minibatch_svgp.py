@@ -84,7 +84,6 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
             identity by default.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
-        :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
         if num_latent_gps is None:
@@ -111,14 +110,6 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
         self._add_parameters()
         self._old = self._new_old_posterior()
-
-    @override
-    def _parts(self) -> tuple[tf.Module, ...]:
-        return *super()._parts(), self.q_mu, self.q_sqrt
-
-    @override
-    def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.whiten, self.q_diag
 
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Raise an error for a likelihood that the model does not support."""
