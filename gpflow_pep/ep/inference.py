@@ -107,11 +107,7 @@ class Inference:
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
     def solve(self, interrupt_after: int | None = None) -> Loop:
-        """
-        Run the solver from the current sites without assigning the result.
-
-        :param interrupt_after: sweeps after which the solver stops; None: never.
-        """
+        """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
         options = ConvergenceOptions(*map(tf.convert_to_tensor, self.options))
         return solve_fixed_point(
             self.problem,
@@ -123,11 +119,7 @@ class Inference:
         )
 
     def accept(self, last: Loop) -> UpdatedPosterior:
-        """
-        Assign sites and status of the solver's last state.
-
-        :raises tf.errors.InvalidArgumentError: if no proper sites were found.
-        """
+        """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
         iterate, sites = last.iterate, last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
         counts = (tf.cast(count, log_evidence.dtype) for count in (tf.equal(last.status, CONVERGED), last.sweeps))
@@ -139,11 +131,7 @@ class Inference:
         return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
 
     def energy_and_gradient(self, tape: tf.GradientTape) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """
-        Converge and assign the sites; return the energy and its derivatives in the problem's variables.
-
-        :param tape: the tape that recorded how the problem was made.
-        """
+        """Converge and assign the sites; return energy and derivatives, by the tape that recorded the problem."""
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
         last = inference.solve()
@@ -203,9 +191,8 @@ class Inference:
         num_data: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """
-        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`.
+        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`, which `tape` is recording.
 
-        :param tape: the tape that is recording.
         :param sums: A and c of all sites.
         """
         problem, batch = self.problem, self.batch(indices)

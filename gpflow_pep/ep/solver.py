@@ -254,11 +254,7 @@ def _after_other(
     step: Step,
     accepted: tf.Tensor,
 ) -> Loop:
-    """
-    Continue after rejected sites, a probe or a Newton step; or end, for example after `max_sweeps`.
-
-    :param followed: the state if the sweep was accepted.
-    """
+    """Continue after rejected sites, a probe or a Newton step, or end; after an accepted sweep return `followed`."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
     ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)

@@ -97,11 +97,7 @@ class PEPClassifier(PEP):
 
 
 def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:
-    """
-    Return all labels in ascending order.
-
-    :raises ValueError: for one-hot labels, which would be read as independent binary outputs.
-    """
+    """Return all labels in ascending order; reject one-hot labels, which would be read as independent outputs."""
     found, one_hot = [], columns(data)[1] > 1
     for _, Y in data.dataset if isinstance(data, DatasetRows) else [data]:
         Y = np.asarray(Y)

@@ -102,12 +102,7 @@ class CollapsedRegression(SparseGP):
         self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
     def _use_blocks(self, blocks: Any) -> None:
-        """
-        Use one site and one penalty term per block instead of per row.
-
-        :param blocks: see :class:`PEPR`; None: keep single rows.
-        :raises ValueError: if the blocks are not a partition of the rows, data is a dataset or mixed_precision is set.
-        """
+        """Use one site and one penalty term per block of :class:`PEPR`; None: per row."""
         if blocks is None:
             return
         if not self._data:

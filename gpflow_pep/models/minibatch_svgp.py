@@ -157,13 +157,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._num_data.assign(validation.num_data(num_data))
 
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
-        """
-        Return X and Y in the default float type: the same n <= N rows in both, and a column of Y per latent function.
-
-        :raises ValueError: if the numbers of rows differ, X is not finite, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: the same in a graph, if values or numbers of rows are unknown at trace
-            time.
-        """
+        """Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite rows."""
         X = validation.inputs(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):

@@ -1,11 +1,9 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +38,7 @@ from ..runtime.custom_gradients import derivatives, once_differentiable, unrecor
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
+from ..runtime.transactions import lock_of
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, checked_data, checked_power, columns, power
@@ -54,8 +53,6 @@ _NOT_CONVERGED = (
     "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
-_LOCKS = WeakKeyDictionary[tf.Module, Any]()
-_MAKING_LOCKS = threading.Lock()
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 
 
@@ -271,7 +268,8 @@ class PEP(SparseGP):
         """Sweep over batches in random order until the sites have converged, or max_sweeps is reached."""
         rng, limit = np.random.default_rng(0), self.max_sweeps
         try:
-            self._options.max_sweeps.assign(0)  # the next step updates the status only
+            self._eager_sweeps = 0  # there is a graph from now on
+            self._options.max_sweeps.assign(0)  # its first step updates the status only
             for _ in range(limit):
                 with_plain_errors(self._converge_step)
                 if self.sites_status.converged:
@@ -567,12 +565,6 @@ class PEP(SparseGP):
     def _batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
         return super()._batch_variables() | sites
-
-
-def lock_of(model: tf.Module) -> Any:
-    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
-    with _MAKING_LOCKS:
-        return _LOCKS.setdefault(model, threading.RLock())
 
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:

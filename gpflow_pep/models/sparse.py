@@ -348,12 +348,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return asserted(X, same, message), Y
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
-        """
-        Return the site of the old posterior; None unless the model is a stream.
-
-        :param L: Cholesky factor of Kuu.
-        :param alpha: one power, [].
-        """
+        """Return the site of the old posterior for one power []; None unless the model is a stream."""
         if self._old is None:
             return None
         return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
@@ -424,21 +419,13 @@ power = property(
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
-    """
-    Return alpha's current value, also in a graph. It is not differentiated.
-
-    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
-    """
+    """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
 
 
 def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetRows:
-    """
-    Check a model's data: arrays X and Y, or a dataset, which is read.
-
-    :param chunk_size: must be None for a dataset.
-    """
+    """Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset."""
     if not isinstance(data, tf.data.Dataset | DatasetRows):
         return validation.regression_data(data)
     if chunk_size is not None:

@@ -179,12 +179,7 @@ class StreamingPEP(PEP, Stream):
     r"""
     Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
 
-    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site:
-
-    .. math::
-
-        q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
-
+    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site.
     Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
     objective of :class:`PEP`. :meth:`update` absorbs the sites and continues with a new batch: sites of earlier batches
     are not updated again. With a Gaussian likelihood it equals :class:`StreamingSGPR` and is exact; otherwise its

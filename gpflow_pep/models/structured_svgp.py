@@ -240,13 +240,6 @@ class PEPSVGP(StructuredSVGP):
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, for any blocks
     q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
     ======================================  =====================================================
-
-    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
-    >>> parts = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10]
-    >>> model = PEPSVGP(*parts, num_data=50, alpha=0.0)
-    >>> svgp = gpflow.models.SVGP(*parts, num_data=50)
-    >>> np.allclose(model.training_loss((X, np.sin(X))), svgp.training_loss((X, np.sin(X))))
-    True
     """
 
     alpha = power
