@@ -89,7 +89,7 @@ lint: $(VENV)/.installed-dev
 	$(PY) -m ruff format --check
 
 types: $(VENV)/.installed-dev
-	$(PY) -m mypy gpflow_pep experiments
+	MYPYPATH=tests $(PY) -m mypy gpflow_pep experiments $(filter-out tests/campaign/test_%,$(wildcard tests/campaign/*.py))
 
 format: $(VENV)/.installed-dev
 	$(PY) -m ruff check --fix

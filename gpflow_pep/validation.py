@@ -19,13 +19,10 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import positive
 
 _REAL = (bool, int, float, np.bool_, np.integer, np.floating)
-_LARGEST = 2**31 - 1  # largest 32-bit integer, in which TensorFlow counts rows, sweeps and steps
-_LARGEST_SEED = 2**32 - 1  # limit of NumPy and scikit-learn
-_MOST_ROWS = 2**53  # a float64 counts exactly up to here
 
 
-def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
-    """Return a finite, non-empty array [rows, columns] of ``default_float()``."""
+def matrix(values: Any, name: str, columns: str, dtype: Any = None) -> AnyNDArray:
+    """Return a finite, non-empty array [rows, columns] of `dtype`; None: ``default_float()``."""
     if isinstance(values, np.ma.MaskedArray) and values.mask.any():
         raise ValueError(f"{name} must have no masked entries, got {values.mask.sum()}; leave these rows out.")
     array = _real(_numpy(values), name)
@@ -35,9 +32,8 @@ def matrix(values: Any, name: str, columns: str) -> AnyNDArray:
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column, got shape {list(array.shape)}.")
     with np.errstate(over="ignore"):  # reported below
-        array = array.astype(default_float(), copy=False)
-    found = not_finite(array)
-    if found:
+        array = array.astype(dtype or default_float(), copy=False)
+    if found := not_finite(array):
         raise ValueError(f"{name} must be finite in {array.dtype}, got {found}.")
     return array
 
@@ -63,8 +59,7 @@ def real_numbers(values: Any, name: str) -> tf.Tensor:
 def inputs(values: Any, name: str) -> tf.Tensor:
     """Return inputs as a tensor [..., N, D]. Finiteness is checked in eager mode only: a graph checks its results."""
     X = real_numbers(values, name)
-    found = not_finite(X) if tf.executing_eagerly() else ""
-    if found:
+    if found := not_finite(X) if tf.executing_eagerly() else "":
         raise ValueError(f"{name} must be finite, got {found}.")
     return X
 
@@ -136,7 +131,7 @@ def _number(value: Any, name: str, accepted: str, is_accepted: Callable[[float],
 
 def seed(value: Any) -> int:
     """Return a seed for NumPy and scikit-learn."""
-    return whole_number(value, "seed", 0, _LARGEST_SEED)
+    return whole_number(value, "seed", 0, 2**32 - 1)  # their limit
 
 
 def gaussian(likelihood: Any) -> Gaussian:
@@ -159,8 +154,8 @@ def noise_variance(value: Any) -> float:
 
 
 def positive_integer(value: Any, name: str) -> int:
-    """Return an integer from 1 to the largest 32-bit integer."""
-    return whole_number(value, name, 1, _LARGEST)
+    """Return an integer from 1 to the largest 32-bit integer: TensorFlow counts rows, sweeps and steps in 32 bits."""
+    return whole_number(value, name, 1, 2**31 - 1)
 
 
 def chunk_size(value: Any) -> int | None:
@@ -170,7 +165,7 @@ def chunk_size(value: Any) -> int | None:
 
 def num_data(value: Any) -> int:
     """Return N of a minibatch model."""
-    return whole_number(value, "num_data", 1, _MOST_ROWS)
+    return whole_number(value, "num_data", 1, 2**53)  # a float64 counts exactly up to here
 
 
 def whole_number(value: Any, name: str, smallest: int, largest: int | None) -> int:
@@ -276,8 +271,7 @@ def power(alpha: Any, count: int, unit: str = "block") -> AnyNDArray:
 
 def single_power(alpha: Any) -> AnyNDArray:
     """Return alpha, one number in [0, 1]."""
-    shape = np.shape(_numpy(alpha))
-    if shape:
+    if shape := np.shape(_numpy(alpha)):
         raise ValueError(f"alpha must be one number in [0, 1], got an array of shape {list(shape)}.")
     return power(alpha, 1)
 

@@ -94,7 +94,7 @@ def train_classifier(
     if optimizer == "adam" and natural_step is not None and not sites:
         batches = Minibatches(N, size, seed=_seed)
         _by_natural_gradients(model, data, batches, watch, maxiter, learning_rate, natural_step)
-        seconds, message = watch.seconds(), f"{maxiter} steps of Adam, as asked"
+        seconds, message = watch.seconds(), f"Adam: max_iterations={maxiter} was reached."
         return SiteTraining(objective(model, data), maxiter, seconds, False, message, None, None)
     result = uninterrupted(
         fit(

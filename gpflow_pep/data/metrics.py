@@ -1,11 +1,14 @@
 """Scores of Gaussian predictions of held-out targets.
 
 SMSE and SMLL follow Rasmussen and Williams, Gaussian Processes for Machine Learning, section 2.5. Logarithms are
-natural. All arrays have the same shape, [N] or [N, P]: [N] is never broadcast against [N, 1].
+natural. All arrays have the same shape, [N] or [N, P]: [N] is never broadcast against [N, 1]. Arguments that are empty,
+not finite or of another shape raise a ValueError.
 """
 
 import numpy as np
 import numpy.typing as npt
+
+from .. import validation
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,7 +23,6 @@ def rmse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
     :return: the error, 0 at best; it scales with ``y``.
-    :raises ValueError: if an argument is empty, not finite or of another shape.
     """
     y, mean = _checked(y=y, mean=mean)
     return float(np.sqrt(np.mean(np.square(y - mean))))
@@ -39,13 +41,15 @@ def nlpd(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike) -> floa
 
     :param y: targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
-    :param variance: predicted variances of the targets, noise included, the shape of ``y``.
+    :param variance: predicted variances of the targets, noise included, positive, the shape of ``y``.
     :return: the mean negative log density per entry; smaller is better.
-    :raises ValueError: if an argument is empty, not finite or of another shape, or a variance is not positive.
     """
     y, mean, variance = _checked(y=y, mean=mean, variance=variance)
-    _check_all("variance", variance, variance > 0.0, "positive numbers")
-    return float(np.mean(_negative_log_density(y, mean, variance)))
+    bad = np.argwhere(variance <= 0.0)
+    if len(bad):
+        found = f"{len(bad)} of {variance.size} entries that are not, the first in row {bad[0, 0]}"
+        raise ValueError(f"variance must be positive, got {found}: {variance[tuple(bad[0])]}.")
+    return _mean_loss(y, mean, variance)
 
 
 def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
@@ -61,11 +65,9 @@ def smse(y: npt.ArrayLike, mean: npt.ArrayLike) -> float:
     :param y: test targets [N, P] or [N], without constant columns.
     :param mean: predicted means, the shape of ``y``.
     :return: 0 at best; 1 for predicting the mean of the test targets everywhere.
-    :raises ValueError: if an argument is empty, not finite or of another shape, or a column of ``y`` is constant.
     """
     y, mean = _checked(y=y, mean=mean)
-    _check_varies("y", y)
-    return float(np.mean(np.mean(np.square(y - mean), axis=0) / np.var(y, axis=0)))
+    return float(np.mean(np.mean(np.square(y - mean), axis=0) / _variance(y, "y")))
 
 
 def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train: npt.ArrayLike) -> float:
@@ -80,66 +82,40 @@ def smll(y: npt.ArrayLike, mean: npt.ArrayLike, variance: npt.ArrayLike, y_train
 
     :param y: test targets [N, P] or [N].
     :param mean: predicted means, the shape of ``y``.
-    :param variance: predicted variances of the targets, noise included, the shape of ``y``.
+    :param variance: predicted variances of the targets, noise included, positive, the shape of ``y``.
     :param y_train: training targets [N_train, P] or [N_train], without constant columns.
     :return: the mean difference per entry; 0 for the trivial Gaussian, negative is better.
-    :raises ValueError: if an argument is empty, not finite or of another shape, a variance is not positive, or a
-        column of ``y_train`` is constant.
     """
-    loss = nlpd(y, mean, variance)
-    y, y_train = _finite("y", y), _finite("y_train", y_train)
-    if y_train.shape[1:] != y.shape[1:]:
-        raise ValueError(
-            f"y_train has shape {y_train.shape}; any number of rows of the shape of y, {y.shape}, is accepted"
-        )
-    _check_varies("y_train", y_train)
-    trivial = _negative_log_density(y, np.mean(y_train, axis=0), np.var(y_train, axis=0))  # [N, P]
-    return loss - float(np.mean(trivial))
+    loss, targets = nlpd(y, mean, variance), _matrix(y_train, "y_train")
+    if np.shape(y_train)[1:] != np.shape(y)[1:]:
+        shapes = f"{list(np.shape(y))} except for the number of rows, got shape {list(np.shape(y_train))}"
+        raise ValueError(f"y_train must have the shape of y, {shapes}.")
+    return loss - _mean_loss(_matrix(y, "y"), np.mean(targets, axis=0), _variance(targets, "y_train"))
 
 
-def _negative_log_density(y: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Return -log N(y; mean, variance) of each entry."""
-    density: Floats = 0.5 * (np.log(2.0 * np.pi * variance) + np.square(y - mean) / variance)
-    return density
+def _mean_loss(y: Floats, mean: Floats, variance: Floats) -> float:
+    """Return the mean of -log N(y; mean, variance) over all entries."""
+    return float(np.mean(0.5 * (np.log(2.0 * np.pi * variance) + np.square(y - mean) / variance)))
 
 
-def _checked(*, y: npt.ArrayLike, **predictions: npt.ArrayLike) -> list[Floats]:
-    """Return finite arrays of one shape, [N] or [N, P]."""
-    arrays = [_finite("y", y)]
-    for name, values in predictions.items():
-        arrays.append(_finite(name, values))
-        if arrays[-1].shape != arrays[0].shape:
-            raise ValueError(f"{name} has shape {arrays[-1].shape}; the shape of y, {arrays[0].shape}, is accepted")
-    return arrays
+def _checked(**arrays: npt.ArrayLike) -> list[Floats]:
+    """Return arrays of the shape of y, [N] or [N, P], as finite matrices."""
+    matrices, shape = [_matrix(values, name) for name, values in arrays.items()], np.shape(arrays["y"])
+    for name, values in arrays.items():
+        if np.shape(values) != shape:
+            raise ValueError(f"{name} must have the shape of y, {list(shape)}, got shape {list(np.shape(values))}.")
+    return matrices
 
 
-def _finite(name: str, values: npt.ArrayLike) -> Floats:
-    """Return values as float64 [N] or [N, P] with at least one entry, all finite."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is {values!r}; an array of numbers is accepted") from error
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise ValueError(f"{name} has shape {array.shape}; [N] and [N, P] with at least one entry are accepted")
-    _check_all(name, array, np.isfinite(array), "finite numbers")
-    return array
+def _matrix(values: npt.ArrayLike, name: str) -> Floats:
+    """Return values [N] or [N, P] as a finite matrix of float64; [N] becomes one column."""
+    return validation.matrix(np.reshape(values, [-1, 1]) if np.ndim(values) == 1 else values, name, "P", np.float64)
 
 
-def _check_all(name: str, array: Floats, accepted: npt.NDArray[np.bool_], kind: str) -> None:
-    """Raise an error that gives the number of entries not accepted, and the first of them."""
-    if not accepted.all():
-        first = tuple(int(index) for index in np.argwhere(~accepted)[0])
-        raise ValueError(
-            f"{name} has {np.count_nonzero(~accepted)} of {array.size} entries that are not {kind}, the first in row "
-            f"{first[0]}: {array[first]}; only {kind} are accepted"
-        )
-
-
-def _check_varies(name: str, array: Floats) -> None:
-    constant = np.flatnonzero(np.ptp(array, axis=0) == 0.0)
+def _variance(y: Floats, name: str) -> Floats:
+    """Return the variances of the columns [P]; raise an error if one is constant."""
+    constant = np.flatnonzero(np.ptp(y, axis=0) == 0.0)
     if constant.size:
-        value = array.reshape(len(array), -1)[0, constant[0]]
-        raise ValueError(
-            f"{name} is {value} in every row of column {constant[0]}; at least two different values are accepted, "
-            "since the score divides by their variance"
-        )
+        found = f"{y[0, constant[0]]} in every row of column {constant[0]}"
+        raise ValueError(f"{name} must not be constant, since the score divides by the variance, got {found}.")
+    return np.var(y, axis=0)

@@ -33,7 +33,6 @@ class Minibatches:
             and the mean of N/n times a block's sum equals the sum over all rows up to 1/n of the blocks' differences.
         :param fixed: keep the blocks for all epochs.
         :param seed: seed for the order of rows or blocks.
-        :raises ValueError: naming the argument that cannot be used.
         """
         self.num_data = validation.positive_integer(num_data, "num_data")
         self.size = validation.positive_integer(size, "size")
@@ -58,8 +57,7 @@ class Minibatches:
         """
         Return endless minibatches of X [N, D] and Y [N, P], for ``training_loss_closure(iter(...))``.
 
-        :param first: the first step.
-        :raises ValueError: if the data do not have N rows, or `first` is not an integer of at least 0.
+        :param first: the first step, at least 0.
         """
         first = validation.whole_number(first, "first", 0, None)
         X, Y = validation.regression_data(data)

@@ -15,9 +15,6 @@ from .. import validation
 
 _ROWS = 8192  # rows per batch
 _READ_AHEAD = 2  # batches: one is read while another is used
-_CHECKED = 1000  # rows of a CSV file checked when it is opened, so that opening stays fast
-
-Columns = Sequence[str]
 
 
 def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset:
@@ -44,11 +41,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 
     @tf.autograph.experimental.do_not_convert
     def read(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        batch = tf.numpy_function(rows, [start], (dtype, dtype))
-        X_batch, Y_batch = (
-            tf.ensure_shape(part, [None, whole.shape[1]]) for part, whole in zip(batch, (X, Y), strict=True)
-        )
-        return X_batch, Y_batch
+        X_batch, Y_batch = tf.numpy_function(rows, [start], (dtype, dtype))
+        return tf.ensure_shape(X_batch, [None, X.shape[1]]), tf.ensure_shape(Y_batch, [None, Y.shape[1]])
 
     starts = tf.data.Dataset.range(0, X.shape[0], size)
     return starts.map(read, num_parallel_calls=_READ_AHEAD).prefetch(_READ_AHEAD)
@@ -57,8 +51,8 @@ def array_batches(X: Any, Y: Any, *, batch_size: int = _ROWS) -> tf.data.Dataset
 def csv_batches(
     path: str | os.PathLike[str],
     *,
-    inputs: Columns,
-    outputs: Columns,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
     batch_size: int = _ROWS,
     delimiter: str = ",",
 ) -> tf.data.Dataset:
@@ -75,7 +69,7 @@ def csv_batches(
         header = next(rows, [])
         names = _checked_columns(inputs, outputs, header, path)
         places = [header.index(name) for name in names]
-        for number, row in enumerate(itertools.islice(rows, _CHECKED)):
+        for number, row in enumerate(itertools.islice(rows, 1000)):  # a file larger than memory opens at once
             for name, place in zip(names, places, strict=True):
                 field = row[place] if place < len(row) else ""
                 try:
@@ -87,12 +81,9 @@ def csv_batches(
                         f"{number} of {path}{hint}."
                     ) from None
     order = np.argsort(np.argsort(places))  # TensorFlow reads columns in the order of the file
+    missing = [tf.constant([np.nan], tf.float64)] * len(places)
     lines = tf.data.experimental.CsvDataset(
-        path,
-        [tf.constant([np.nan], tf.float64)] * len(places),
-        header=True,
-        field_delim=delimiter,
-        select_cols=sorted(places),
+        path, missing, header=True, field_delim=delimiter, select_cols=sorted(places)
     )
 
     @tf.autograph.experimental.do_not_convert
@@ -104,7 +95,7 @@ def csv_batches(
 
 
 def parquet_batches(
-    path: str | os.PathLike[str], *, inputs: Columns, outputs: Columns, batch_size: int = _ROWS
+    path: str | os.PathLike[str], *, inputs: Sequence[str], outputs: Sequence[str], batch_size: int = _ROWS
 ) -> tf.data.Dataset:
     """
     Return batches of a Parquet file; needs pyarrow, ``pip install gpflow_pep[parquet]``. Nulls are read as NaN.
@@ -183,7 +174,7 @@ def standardized(dataset: tf.data.Dataset, values: Statistics) -> tf.data.Datase
     return dataset.map(scaled, num_parallel_calls=_READ_AHEAD)
 
 
-def _checked_columns(inputs: Columns, outputs: Columns, available: Sequence[str], path: str) -> list[str]:
+def _checked_columns(inputs: Sequence[str], outputs: Sequence[str], available: Sequence[str], path: str) -> list[str]:
     for argument, names in (("inputs", inputs), ("outputs", outputs)):
         if isinstance(names, str) or not names:
             raise ValueError(f"{argument} must be a list of names of columns, got {names!r}.")

@@ -33,11 +33,6 @@ from ..training import OPTIMIZERS, FitResult, fit, uninterrupted
 from ..training.objectives import without_warnings
 from ..training.result import FAILED, LIMIT
 
-_MAX_JITTER = 1e-3  # of Kuu, which is nearly singular if rows are duplicates or training moves points together
-_MAX_JITTER_RATIO = 10.0  # to the default jitter, which is large in single precision
-
-_MOVING = 0.2  # largest fraction of a stream's inducing points that moves to each batch, once there are n_inducing
-
 PosteriorValues = tuple[AnyNDArray, ...]
 """Cache of a `WhitenedPosterior`, for predictions with kernel, inducing variable and mean function."""
 
@@ -87,9 +82,7 @@ class SparseGPEstimator(BaseEstimator):
         try:
             yield
         except BaseException:
-            for name in self.__dict__.keys() - before.keys():
-                del self.__dict__[name]
-            self.__dict__.update(before)
+            self.__dict__ = before
             raise
 
     def _fit_model(self, X: AnyNDArray, Y: AnyNDArray, *, train: bool = True) -> None:
@@ -139,7 +132,7 @@ class SparseGPEstimator(BaseEstimator):
         missing = 0 if is_auto else validation.positive_integer(self.n_inducing, "n_inducing") - len(Z)
         new = len(distinct(np.concatenate([Z, X]))) - len(distinct(Z))
         if min(missing, new) <= 0:
-            return {"fraction_to_move": _MOVING}
+            return {"fraction_to_move": 0.2}  # most points stay where earlier batches put them
         return {"inducing_variable": greedy_variance(model.kernel, X, len(Z) + min(missing, new), given=Z)}
 
     def _keep(self, model: GPModel, result: FitResult | None, objective: float, values: PosteriorValues) -> None:
@@ -157,11 +150,7 @@ class SparseGPEstimator(BaseEstimator):
             warn(message, ConvergenceWarning)
 
     def _validated(self, X: Any, reset: bool, **options: Any) -> Any:
-        """
-        Return X, and y if given, as arrays; `options` are arguments of scikit-learn's `validate_data`.
-
-        :raises ValueError: if they are invalid, or masked arrays, whose mask would be ignored.
-        """
+        """Check X, and y if given, by scikit-learn's `validate_data` with these options, which would ignore masks."""
         for name, values in (("X", X), ("y", options.get("y"))):
             if isinstance(values, np.ma.MaskedArray):
                 raise ValueError(
@@ -205,20 +194,11 @@ class SparseGPEstimator(BaseEstimator):
         if self.optimizer not in OPTIMIZERS:
             names = ", ".join(map(repr, OPTIMIZERS))
             raise ValueError(f"optimizer must be one of {names} or None, got {self.optimizer!r}.")
-        steps = self.max_iterations
-        return {  # checked here too: a stream absorbs its batch before `fit` would refuse them
-            "optimizer": self.optimizer,
-            "max_iterations": None if steps is None else validation.positive_integer(steps, "max_iterations"),
-            "learning_rate": validation.positive_number(self.learning_rate, "learning_rate"),
-        }
+        return {name: getattr(self, name) for name in ("optimizer", "max_iterations", "learning_rate")}
 
 
 def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult | None, float, PosteriorValues]:
-    """
-    Train a model; return the result, the objective in nats and the posterior.
-
-    :param options: arguments of :func:`gpflow_pep.fit`; None: keep the parameters; sites, if any, converge.
-    """
+    """Train a model by `fit` with these options (None: converge its sites); return result, objective and posterior."""
     result = None if options is None else uninterrupted(fit(model, **options))
     with without_warnings(model):  # `_keep` warns
         values = tuple(value.numpy() for value in model.posterior().cache)
@@ -230,11 +210,10 @@ def trained(model: GPModel, options: dict[str, Any] | None) -> tuple[FitResult |
 
 
 def max_jitter() -> float:
-    """Return the largest jitter of Kuu, for the default type of floats."""
-    return max(_MAX_JITTER, _MAX_JITTER_RATIO * default_jitter())
+    """Return the largest jitter of Kuu, which is nearly singular if rows are duplicates or points move together."""
+    return max(1e-3, 10.0 * default_jitter())  # the default jitter may be larger in single precision
 
 
 def spreads(X: AnyNDArray) -> AnyNDArray:
     """Return the standard deviations of the columns [D], 1 for a constant column."""
-    constant = np.ptp(X, axis=0) == 0.0
-    return np.where(constant, 1.0, X.std(axis=0))
+    return np.where(np.ptp(X, axis=0) == 0.0, 1.0, X.std(axis=0))

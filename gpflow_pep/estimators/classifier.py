@@ -17,9 +17,6 @@ from ..likelihoods.predictive import predicted_moments
 from ..models import PEPClassifier, StreamingPEP
 from .base import SparseGPEstimator, max_jitter
 
-_BINARY = (Bernoulli, Logit, Probit)
-_MAX_SHOWN = 5  # labels in a message
-
 
 class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
     """
@@ -31,7 +28,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     Fitted attributes: `classes_`, and the attributes of :class:`SparseGPRegressor`. `model_` is a
     :class:`gpflow_pep.PEPClassifier` or, from the second batch on, a :class:`gpflow_pep.StreamingPEP`; its labels are
-    indices of `classes_`.
+    indices of `classes_`. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
     _STREAM = StreamingPEP
@@ -72,7 +69,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: labels [N] of at least two classes, of any type.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, y = self._validated_rows(X, y, reset=True)
@@ -87,17 +83,13 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> "SparseGPClassifier":
         """
-        Train on another batch, by :class:`gpflow_pep.StreamingPEP`, which stores the posterior of all earlier rows, but
-        not the rows. A call of :meth:`fit` may come first.
+        Train on another batch, as :meth:`SparseGPRegressor.partial_fit` does, by :class:`gpflow_pep.StreamingPEP`.
 
-        Rows of the batch are added to the inducing points up to `n_inducing` points; after that, up to a fifth of the
-        points move to rows of the batch. Hyperparameters are trained on each batch, given the earlier batches, except
-        on a first batch of one class.
+        Hyperparameters stay on a first batch of one class.
 
         :param X: inputs [N, D] of the batch.
         :param y: labels [N] of the batch, not necessarily of all classes.
         :param classes: all labels of the stream; required in the first call, and fixed from then on.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         if first and classes is None:
@@ -120,11 +112,9 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [n, D].
         :return: labels [n].
-        :raises ValueError: if X cannot be used.
         """
         largest = np.argmax(self.predict_proba(X), axis=1)
-        labels: AnyNDArray = self.classes_[largest]
-        return labels
+        return self.classes_[largest]
 
     def predict_proba(self, X: Any) -> AnyNDArray:
         """
@@ -132,7 +122,6 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
 
         :param X: inputs [n, D].
         :return: probabilities [n, C], in the order of `classes_`.
-        :raises ValueError: if X cannot be used.
         """
         X, f = self._predicted_f(X)
         mean, _ = predicted_moments(self.model_.likelihood, X, *f)
@@ -153,7 +142,7 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         """Return indices of the labels y [N] in `classes_`, [N, 1]."""
         known = np.isin(y, self.classes_)
         if not known.all():
-            unknown = ", ".join(map(repr, np.unique(y[~known])[:_MAX_SHOWN].tolist()))
+            unknown = ", ".join(map(repr, np.unique(y[~known])[:5].tolist()))  # a message of one line
             raise ValueError(f"y must have labels of classes_, {self.classes_.tolist()}, got {unknown}.")
         return np.searchsorted(self.classes_, y).astype(default_float())[:, None]
 
@@ -164,11 +153,11 @@ class SparseGPClassifier(ClassifierMixin, SparseGPEstimator):
         count = len(self.classes_)
         if self.likelihood is None:
             return Probit() if count == 2 else MultiClassRobustMax(count)
-        of_likelihood = 2 if isinstance(self.likelihood, _BINARY) else getattr(self.likelihood, "num_classes", count)
-        if of_likelihood != count:
-            raise ValueError(
-                f"likelihood {type(self.likelihood).__name__} has {of_likelihood} classes, but classes_ has {count}."
-            )
+        is_binary = isinstance(self.likelihood, Bernoulli | Logit | Probit)
+        expected = 2 if is_binary else getattr(self.likelihood, "num_classes", count)
+        if expected != count:
+            name = type(self.likelihood).__name__
+            raise ValueError(f"likelihood {name} has {expected} classes, but classes_ has {count}.")
         return deepcopy(self.likelihood)
 
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:

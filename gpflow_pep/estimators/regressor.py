@@ -12,9 +12,6 @@ from sklearn.base import RegressorMixin
 from ..models import PEPR, StreamingSGPR
 from .base import SparseGPEstimator, max_jitter, spreads
 
-_NOISE = 0.1  # initial noise variance relative to the variance of y; training changes it
-_LEAST_NOISE = 10.0  # smallest initial noise relative to GPflow's lower bound, so that training can lower it
-
 
 class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     """
@@ -29,8 +26,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     (:class:`gpflow_pep.FitResult`; None if nothing was trained), `log_marginal_likelihood_value_` (the objective in
     nats, of normalized y: at alpha = 0 a lower bound on the log evidence), `n_iter_`, `n_features_in_`,
     `feature_names_in_`, and with ``n_inducing="auto"`` `num_inducing_selection_`
-    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing
-    `model_` afterwards is not supported.
+    (:class:`gpflow_pep.NumInducingSelection`). Predictions use the posterior at the end of `fit`: changing `model_`
+    afterwards is not supported. After an error or Ctrl-C in `fit` or `partial_fit` the estimator is unchanged.
     """
 
     _STREAM = StreamingSGPR
@@ -82,7 +79,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D], numbers.
         :param y: targets [N] or [N, P]; the columns share kernel, noise and inducing points.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         with self._unchanged_on_failure():
             X, Y = self._validated_rows(X, y, reset=True)
@@ -101,7 +97,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
 
         :param X: inputs [N, D] of the batch.
         :param y: targets [N] or [N, P] of the batch.
-        :raises ValueError: naming the invalid argument. After any error or Ctrl-C the estimator is unchanged.
         """
         first = not hasattr(self, "model_")
         with self._unchanged_on_failure():
@@ -123,7 +118,6 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
         :return: the mean, [n] or, for several outputs, [n, P]; with `return_std` also the standard deviations, of the
             same shape; with `return_cov` also the covariance, [n, n] or [n, n, P].
         :raises RuntimeError: if both are requested.
-        :raises ValueError: if X cannot be used.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
@@ -162,8 +156,7 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
             )
 
     def _normalized(self, Y: AnyNDArray) -> AnyNDArray:
-        normalized: AnyNDArray = ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
-        return normalized
+        return ((Y - self._y_mean) / self._y_scale).astype(Y.dtype, copy=False)
 
     def _initial_variance(self, Y: AnyNDArray) -> float:
         return float(Y.var(axis=0).mean()) or 1.0
@@ -171,8 +164,8 @@ class SparseGPRegressor(RegressorMixin, SparseGPEstimator):
     def _make(self, X: AnyNDArray, Y: AnyNDArray, kernel: Kernel, Z: AnyNDArray) -> GPModel:
         noise = self.noise_variance
         if noise is None:
-            least = _LEAST_NOISE * default_likelihood_positive_minimum()
-            noise = max(_NOISE * self._initial_variance(Y), least)
+            least = 10.0 * default_likelihood_positive_minimum()  # above GPflow's bound: training can lower it
+            noise = max(0.1 * self._initial_variance(Y), least)
         return PEPR((X, Y), kernel, Z, alpha=self.alpha, noise_variance=noise, max_jitter=max_jitter())
 
 

@@ -16,13 +16,11 @@ from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
 
-_SMALLEST = 1e-12  # smallest pivot relative to the largest variance; a row below it is a duplicate
-_ROWS_PER_CHUNK = 16_384  # rows per kernel evaluation, of one row of the kernel matrix: bounds its temporary memory
 _CONTRADICTION = (
     "a conditional variance is negative beyond rounding error, as when inputs are far from the origin compared with "
     "the lengthscale. Try: subtracting the mean of X from X."
 )
-_PANEL = 16  # rows of the root per panel: each step copies one panel
+_PANEL = 16  # rows of the root per panel: a step copies its panel and loops over the full ones; 4 or 64 are slower
 
 
 def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_size: int | None = None) -> AnyNDArray:
@@ -45,7 +43,6 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     :param chunk_size: rows per kernel evaluation; it does not change the result.
     :return: Z [M, D] in order of choice: the first k rows are the choice of k points. Ties go to the first row; once
         all conditional variances are 0 up to rounding, the order is arbitrary.
-    :raises ValueError: naming the argument that cannot be used.
     """
     X, M = validation.matrix(X, "X", "D"), validation.positive_integer(M, "M")
     chunk_size = validation.chunk_size(chunk_size)
@@ -66,10 +63,7 @@ def greedy_variance(kernel: Kernel, X: Any, M: int, *, given: Any = None, chunk_
     if len(rows) < len(X):
         X = X[rows]
 
-    @compiled
-    def pivots(X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return _pivots(kernel, X, M, num_given, num_given, chunk_size)
-
+    pivots = compiled(lambda X: _pivots(kernel, X, M, num_given, num_given, chunk_size))
     chosen, left = pivots(tf.constant(X))
     if not np.isfinite(left).all():
         raise ValueError("kernel must give finite variances and covariances of the rows of X, got NaN or infinity.")
@@ -109,7 +103,8 @@ def _pivots(
     update it, and copying all of R in every step would take most of the time.
     """
     n = tf.shape(X)[0]
-    chunks = SingleRows(_ROWS_PER_CHUNK if chunk_size is None else chunk_size).split([X])
+    size = 16_384 if chunk_size is None else chunk_size  # fewer rows take longer, more rows only take memory
+    chunks = SingleRows(size).split([X])
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:
@@ -119,7 +114,7 @@ def _pivots(
     variances = by_chunks(lambda rows: kernel(rows, full_cov=False))  # [n]
     position = tf.range(n)
     eps = float(np.finfo(X.dtype.as_numpy_dtype).eps)
-    share = max(_SMALLEST, 10.0 * eps)
+    share = max(1e-12, 10.0 * eps)  # smallest pivot relative to the largest variance; a row below it is a duplicate
     smallest = share * tf.reduce_max(variances)
     # An entry of R has an error of count eps Kff / sqrt(left), its square twice that times the entry; 10 is for safety.
     relative = 10.0 * eps / share**0.5

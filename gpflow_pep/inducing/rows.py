@@ -10,8 +10,6 @@ from threadpoolctl import threadpool_limits
 
 from .. import validation
 
-_MINIBATCH_FROM = 20_000  # rows from which k-means in minibatches is faster
-
 
 def distinct(X: AnyNDArray) -> AnyNDArray:
     """Return the ascending indices of the distinct rows of X [N, D], the first of each set of duplicates."""
@@ -29,7 +27,6 @@ def uniform(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param M: number of points, at most the number of distinct rows.
     :param seed: seed for the draw; the same seed gives the same rows.
     :return: Z [M, D] in the order drawn.
-    :raises ValueError: naming the argument that cannot be used.
     """
     X, M, seed = _checked(X, M, seed)
     return X[_first_distinct(X, np.random.default_rng(seed).permutation(len(X)), M)]
@@ -48,7 +45,6 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     :param M: number of centers, at most the number of distinct rows; M = N gives X.
     :param seed: seed for the initial centers; the same seed gives the same centers.
     :return: Z [M, D], distinct rows.
-    :raises ValueError: naming the argument that cannot be used.
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans  # slow to import, needed only here
     from sklearn.exceptions import ConvergenceWarning
@@ -57,11 +53,11 @@ def k_means(X: Any, M: int, *, seed: int = 0) -> AnyNDArray:
     _first_distinct(X, np.arange(len(X)), M)
     if len(X) == M:
         return X.copy()
-    method = MiniBatchKMeans if len(X) >= _MINIBATCH_FROM else KMeans
+    method = MiniBatchKMeans if len(X) >= 20_000 else KMeans  # faster for so many rows
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # clusters without rows, which are moved below
         clusters = method(n_clusters=M, n_init=1, random_state=seed).fit(X)
-    centers: AnyNDArray = clusters.cluster_centers_  # [M, D]
+    centers = clusters.cluster_centers_  # [M, D]
     empty = np.setdiff1d(np.arange(M), np.intersect1d(clusters.labels_, distinct(centers)))
     if empty.size:  # move them to the rows farthest from all other centers: some row differs from fewer than M centers
         # Differences, not the expanded square: a row at a center has distance 0 exactly.
@@ -77,11 +73,7 @@ def _checked(X: Any, M: Any, seed: Any) -> tuple[AnyNDArray, int, int]:
 
 
 def _first_distinct(X: AnyNDArray, rows: AnyNDArray, M: int) -> AnyNDArray:
-    """
-    Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found.
-
-    :raises ValueError: if there are fewer distinct rows, naming ``M``.
-    """
+    """Return the first M of the indices `rows` [N] whose rows of X [N, D] are distinct; stop as soon as M are found."""
     size = M
     while True:
         chosen = rows[:size][distinct(X[rows[:size]])]

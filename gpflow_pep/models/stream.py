@@ -19,7 +19,7 @@ from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
 from ..runtime.transactions import atomic
-from ..saving.run_identity import differing, settings_of
+from ..saving.run_identity import settings_of
 from ..saving.stream_state import POINTS, SETTINGS, StreamState, settings_array
 from .kernels_and_inducing_variables import (
     are_inducing_points,
@@ -181,15 +181,7 @@ class Stream(InducingVariableGP):
             model = cls._of_batch(state.arrays, *parts, points, **options)
         except (TypeError, ValueError) as error:  # it names the argument that came from the state, or is missing
             raise ValueError(f"cannot make a {cls.__name__} of this state and these parts: {error}") from error
-        variables = model._state_variables()
-        state.check_names(variables)
-        names = differing(model._settings_of_parts(), state.settings)
-        if names:
-            raise ValueError(
-                f"the state must come from a model with the same kernel, likelihood and mean function; they differ in "
-                f"{', '.join(names)}."
-            )
-        state.assign_to(variables)
+        state.assign_to(model._state_variables(), model._settings_of_parts())
         return model
 
     @classmethod

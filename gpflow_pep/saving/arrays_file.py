@@ -20,8 +20,6 @@ from gpflow.base import AnyNDArray
 _DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, RuntimeError, OverflowError, SyntaxError, tokenize.TokenError)
 DIGEST = "sha256"
 """The member that holds the digest of all other members; files of early versions lack it."""
-_LONGEST = 300  # characters of a reason, which may quote a damaged file
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) -> None:
@@ -54,11 +52,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, AnyNDArray]) 
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """
-    Check that :func:`save_arrays` can write to `path`.
-
-    :raises OSError: if it cannot.
-    """
+    """Raise an `OSError` if :func:`save_arrays` cannot write to `path`."""
     handle, temporary = _new_file(_replaceable(path), 0o600)
     os.close(handle)
     os.unlink(temporary)
@@ -110,7 +104,7 @@ def assign_arrays(
 def unusable(path: str | os.PathLike[str], name: str, reason: str) -> ValueError:
     """Return an error with the reason, shortened to one line, and the remedy."""
     reason = " ".join(reason.split()).rstrip(".")
-    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."  # it may quote the damaged file
+    reason = reason if len(reason) <= 300 else f"{reason[:300]} ..."  # it may quote a damaged file of any size
     return ValueError(f"{name} {os.fspath(path)!r} cannot be used: {reason}. Give the path of another file.")
 
 
@@ -153,27 +147,21 @@ def _check_sizes(file: zipfile.ZipFile, available: int) -> None:
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyNDArray:
     """Read an array; its header must declare exactly the bytes of its member."""
     with file.open(info) as member:
-        version = np.lib.format.read_magic(member)  # type: ignore[no-untyped-call]
-        if version not in _HEADERS:
+        if np.lib.format.read_magic(member) != (1, 0):  # type: ignore[no-untyped-call]
             raise ValueError(f"{info.filename} has an unknown format")
-        shape, _, dtype = _HEADERS[version](member)  # type: ignore[no-untyped-call]
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)  # type: ignore[no-untyped-call]
         if dtype.hasobject:
             raise ValueError(f"{info.filename} holds Python objects, not numbers or text")
-        declared, available = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-        if declared != available or min(shape, default=0) < 0:
-            raise ValueError(f"{info.filename} declares {declared} bytes and has {available}")
-    with file.open(info) as member:
-        array: AnyNDArray = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
-        return array
+        values = member.read()
+    declared = math.prod(shape) * dtype.itemsize
+    if declared != len(values) or min(shape, default=0) < 0:
+        raise ValueError(f"{info.filename} declares {declared} bytes and has {len(values)}")
+    return np.ndarray(shape, dtype, bytearray(values), order="F" if is_fortran else "C")
 
 
 def _new_file(path: Path, mode: int) -> tuple[int, str]:
-    """
-    Create a file beside `path`, open for writing, with the given mode under the umask.
-
-    The kernel applies the umask: a process can read it only by setting it, for all threads.
-    """
-    while True:
+    """Create a file beside `path`, open for writing, with the given mode under the umask."""
+    while True:  # not by tempfile: the umask can be read only by setting it, for all threads; the kernel applies it
         name = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
         try:
             return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), name

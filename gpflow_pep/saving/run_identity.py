@@ -5,7 +5,7 @@ import functools
 import sys
 import types
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from gpflow.models import BayesianModel
 from gpflow.quadrature import NDiagGHQuadrature
 from gpflow.utilities import parameter_dict
 
-_SAME = "same as "
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range, tf.DType)
 _PROBABILITY = (tfp.bijectors.Bijector, tfp.distributions.Distribution)
 _PACKAGES = ("gpflow", "gpflow_pep", "tensorflow", "tensorflow_probability")
@@ -35,13 +34,13 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     """
     Return the identity of a training run as JSON data by name, without trained values.
 
-    A run depends on the model's public attributes, settable properties, parameters and data, and on the settings that
-    it declares (:func:`declared_settings`).
+    A run depends on the model's public attributes, settable properties, parameters and data, and on the private
+    settings and arrays that its method ``_run_identity()`` returns.
 
     :param data: X and Y for a model without data. Only the types and shapes of a dataset's batches are compared,
         because passes may be shuffled.
     """
-    identity: dict[str, Any] = settings_of({"model": model}) | declared_settings(model)
+    identity: dict[str, Any] = {**settings_of({"model": model})}
     for name in dir(type(model)):
         attribute = getattr(type(model), name)
         is_settable = isinstance(attribute, property) and attribute.fset is not None
@@ -56,26 +55,18 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     return identity | {"jitter": default_jitter()}
 
 
-def declared_settings(model: tf.Module) -> dict[str, str]:
-    """Describe the private settings and arrays that the model's method ``_run_identity()`` returns, by name."""
-    declared = model._run_identity() if hasattr(model, "_run_identity") else {}
-    return {f"model.{name}": describe(value) for name, value in declared.items()}
-
-
 def settings_of(whole: tf.Module | Mapping[str, Any], *, strict: bool = False) -> dict[str, str]:
     """
-    Describe the classes, public settings and priors of a module and its parts, by path, without parameter values.
+    Describe classes, public settings, priors and the settings that models declare, by path, without parameter values.
 
     A part or parameter with several paths is described at the first path.
 
-    :param strict: also describe private settings of parts, and reject objects whose description does not determine
-        them.
+    :param strict: also describe private settings of a model's parts, and reject objects whose description does not
+        determine them.
     :raises NotComparable: if `strict`, for a part with several paths, a variable that is not a parameter, a class or
         function of another package, or any other object.
     """
-    settings: dict[str, str] = {}
-    _add_settings(whole, "", settings, {}, strict)
-    return settings
+    return dict(_settings(whole, "", {}, strict))
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
@@ -88,9 +79,9 @@ def fingerprint(*values: AnyNDArray) -> int:
     return functools.reduce(lambda total, value: zlib.crc32(np.ascontiguousarray(value).tobytes(), total), values, 0)
 
 
-def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[int, str], strict: bool) -> None:
+def _settings(value: Any, path: str, paths: dict[int, str], strict: bool) -> Iterator[tuple[str, str]]:
     """
-    Add the settings of a value.
+    List the settings of a value with their paths.
 
     :param paths: the first path of each module and variable found so far, by `id`.
     """
@@ -98,7 +89,7 @@ def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[i
         value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for name, part in value.items():
-            _add_settings(part, f"{path}.{name}" if path else str(name), settings, paths, strict)
+            yield from _settings(part, f"{path}.{name}" if path else str(name), paths, strict)
         return
     is_module = isinstance(value, tf.Module) and not isinstance(value, _PROBABILITY)
     if is_module or isinstance(value, tf.Variable):
@@ -106,30 +97,29 @@ def _add_settings(value: Any, path: str, settings: dict[str, str], paths: dict[i
         if strict and (key in paths or not _is_known(value)):
             raise NotComparable(path)
         if key in paths:
-            settings[path] = _SAME + paths[key]
+            yield path, f"same as {paths[key]}"
             return
         paths[key] = path
     if isinstance(value, Parameter):
-        settings[path] = describe([value.transform, value.prior, value.prior_on], strict=strict)
+        yield path, describe([value.transform, value.prior, value.prior_on], strict=strict)
     elif is_module:
-        settings[path] = _name(type(value))
+        yield path, _name(type(value))
         if isinstance(value, Kernel):
-            settings[f"{path}.active_dims"] = describe(value.active_dims)
-        hidden = _CHANGING if strict else "_"
+            yield f"{path}.active_dims", describe(value.active_dims)
+        is_model = isinstance(value, BayesianModel)
+        hidden = _CHANGING if strict and not is_model else "_"
         parts = {name: part for name, part in sorted(vars(value).items()) if not name.startswith(hidden)}
-        if isinstance(value, BayesianModel):
+        if is_model:
             parts.pop("data", None)
-        _add_settings(parts, path, settings, paths, strict)
+        yield from _settings(parts, path, paths, strict)
+        for name, declared in getattr(value, "_run_identity", dict)().items() if is_model else ():
+            yield f"{path}.{name}", describe(declared)
     elif not isinstance(value, tf.Variable):
-        settings[path] = describe(value, strict=strict)
+        yield path, describe(value, strict=strict)
 
 
 def describe(value: Any, *, strict: bool = False) -> str:
-    """
-    Serialize a setting to a string that is equal in every process; functions and classes by name.
-
-    :param strict: see :func:`settings_of`.
-    """
+    """Serialize a setting to a string that is equal in every process; functions and classes by name."""
     described = functools.partial(describe, strict=strict)
     if isinstance(value, np.ndarray | tf.Tensor | tf.Variable):
         array = np.asarray(value.numpy() if isinstance(value, tf.Variable) else value)
@@ -141,10 +131,9 @@ def describe(value: Any, *, strict: bool = False) -> str:
         return repr(value)
     if isinstance(value, Mapping):
         return _in_parentheses(f"{described(key)}: {described(part)}" for key, part in value.items())
-    if isinstance(value, set | frozenset):
-        return _in_parentheses(sorted(map(described, value)))
-    if isinstance(value, list | tuple):
-        return _in_parentheses(map(described, value))
+    if isinstance(value, set | frozenset | list | tuple):
+        parts = map(described, value)
+        return _in_parentheses(sorted(parts) if isinstance(value, set | frozenset) else parts)
     if strict and not _is_known(value):
         raise NotComparable(repr(value))
     if isinstance(value, NDiagGHQuadrature):

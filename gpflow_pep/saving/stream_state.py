@@ -10,31 +10,19 @@ import tensorflow as tf
 from gpflow.base import AnyNDArray
 
 from .arrays_file import DIGEST, assign_arrays, load_arrays, save_arrays, unusable
+from .run_identity import differing
 
 POINTS, SETTINGS = "inducing.Z", "parts"
 """Names of the two arrays that are not variables of a model."""
 
-_VERSION = 1  # of the names and shapes listed in `StreamState`
+_VERSION = 1  # of the names and shapes listed in docs/guide/streams.md
 _VERSION_KEY = "version"
 
 
 @dataclass(frozen=True)
 class StreamState:
     """
-    The state of a streaming model, version 1: all arrays that change while it runs, by name.
-
-    =================================  ==============================================================================
-    ``old.Z``                          old inducing points, [1 or C, Ma, D]
-    ``old.root, old.linear``           R and η of the old posterior exp(-a'RR'a/2 + η'a) over its prior
-    ``old.log_normalizer``             see `gpflow_pep.engine.AbsorbedPosterior`
-    ``inducing.Z``                     current inducing points, [1 or C, M, D]
-    ``data.X, data.Y``                 the batch (not in StreamingSVGP)
-    ``alpha``                          the power (not in StreamingSVGP)
-    ``sites.precision, sites.linear``  the sites of the batch, [N, C], for models with sites
-    ``num_data``                       rows of the batch, if given to StreamingSVGP
-    ``parameter...``                   other parameters, by their names in GPflow, unconstrained
-    ``parts``                          classes and settings of kernel, likelihood and mean function, as JSON
-    =================================  ==============================================================================
+    The state of a streaming model: all arrays that change while it runs, by name. The guide to streams lists them.
 
     >>> X = np.linspace(0.0, 6.0, 50)[:, None]
     >>> model = StreamingSGPR((X[:30], np.sin(X[:30])), gpflow.kernels.Matern52(), X[::10])
@@ -51,11 +39,7 @@ class StreamState:
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, AnyNDArray]) -> "StreamState":
-        """
-        Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file.
-
-        :raises ValueError: if it has another version.
-        """
+        """Return the state from the result of :meth:`as_dict`, or of ``numpy.load`` of a file; check its version."""
         version = np.asarray(arrays.get(_VERSION_KEY))
         if version.shape != () or version.dtype.kind not in "iu" or version != _VERSION:
             raise ValueError(f"the state must be of version {_VERSION}, got {version.tolist()!r}.")
@@ -67,11 +51,7 @@ class StreamState:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "StreamState":
-        """
-        Read a file written by :meth:`save`.
-
-        :raises ValueError: if it is damaged, or not a state of this version.
-        """
+        """Read a file written by :meth:`save`; raise a `ValueError` if it is damaged or of another version."""
         arrays = load_arrays(path, "the state")
         try:
             return cls.from_dict(arrays)
@@ -80,31 +60,11 @@ class StreamState:
 
     @property
     def points(self) -> AnyNDArray:
-        """
-        The current inducing points, [1 or C, M, D].
-
-        :raises ValueError: if the array has another shape.
-        """
+        """The current inducing points, [1 or C, M, D]."""
         Z = self.arrays[POINTS]
         if Z.ndim != 3 or 0 in Z.shape:
             raise ValueError(f"the state's {POINTS} must have shape [1 or C, M, D], got {list(Z.shape)}.")
         return Z
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """
-        Classes and settings of kernel, likelihood and mean function, by path.
-
-        :raises ValueError: if the array is not valid JSON.
-        """
-        text = str(self.arrays[SETTINGS])
-        try:
-            settings = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
-        if not isinstance(settings, dict):
-            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
-        return settings
 
     def check_has(self, names: Iterable[str], model: str) -> None:
         """Raise an error that names the model unless the state has these arrays."""
@@ -112,16 +72,29 @@ class StreamState:
         if missing:
             raise ValueError(f"the state must come from {model}; it lacks {', '.join(missing)}.")
 
-    def check_names(self, names: Iterable[str]) -> None:
-        """Raise an error unless the state's variables have these names."""
-        differing = sorted(set(names) ^ (self.arrays.keys() - {POINTS, SETTINGS}))
-        if differing:
-            raise ValueError(
-                f"the state must have the parameters of this model; they differ in {', '.join(differing)}."
-            )
+    def assign_to(self, variables: Mapping[str, tf.Variable], settings: Mapping[str, str]) -> None:
+        """
+        Assign the arrays to the variables of these names.
 
-    def assign_to(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Assign the arrays to the variables of these names; raise an error if one does not fit."""
+        :param settings: classes and settings of the model's kernel, likelihood and mean function, by path.
+        :raises ValueError: if a name or a setting differs, or an array does not fit; then nothing is assigned.
+        """
+        names = sorted(variables.keys() ^ (self.arrays.keys() - {POINTS, SETTINGS}))
+        if names:
+            raise ValueError(f"the state must have the parameters of this model; they differ in {', '.join(names)}.")
+        text = str(self.arrays[SETTINGS])
+        try:
+            saved = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"the state's {SETTINGS} must be JSON that a model wrote, got {text[:40]!r}.") from error
+        if not isinstance(saved, dict):
+            raise ValueError(f"the state's {SETTINGS} must be settings by path, got {text[:40]!r}.")
+        names = differing(settings, saved)
+        if names:
+            raise ValueError(
+                "the state must come from a model with the same kernel, likelihood and mean function; they differ in "
+                f"{', '.join(names)}."
+            )
         assign_arrays(self.arrays, variables, about="the state's ", resize=True)
 
 

@@ -14,8 +14,6 @@ from .. import validation
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts, compiled_model
 
-ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)  # from the variational bound to EP
-
 ModelConstructor = Callable[[RegressionData, float], GPModel]
 """Construct a new model from data (X [n, D], Y [n, P]) and alpha."""
 
@@ -26,22 +24,16 @@ class AlphaSelection:
 
     alphas: AnyNDArray
     """The powers compared."""
-
     scores: AnyNDArray
     """Mean log predictive density of an unseen row; larger is better."""
-
     errors: AnyNDArray
     """Standard errors of the scores over rows."""
-
     differences: AnyNDArray
     """Score minus the best score, at most 0."""
-
     difference_errors: AnyNDArray
     """Standard errors of the differences over rows, smaller than `errors` because the rows are paired."""
-
     densities: AnyNDArray
     """Log predictive density of every row, [A, N]."""
-
     trainings: tuple[tuple[Any, ...], ...]
     """Results of `train` for each power: one, or one per fold."""
 
@@ -66,7 +58,7 @@ class AlphaSelection:
 def select_alpha(
     make: ModelConstructor,
     data: RegressionData,
-    alphas: Sequence[float] = ALPHAS,
+    alphas: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
     *,
     folds: int | None = None,
     train: Callable[..., Any] = fit,
@@ -78,12 +70,8 @@ def select_alpha(
 
     By default these are leave-one-out predictions of one fit per power, at the cost of one more pass over the data. The
     hyperparameters were trained with the row, so the scores are slightly optimistic for all powers alike. With many
-    hyperparameters and few rows, use `folds`.
-
-    Without a comparison, 0.5 is a good choice: in published experiments (Bui, Yan and Turner 2017, sec. 4) it had
-    smaller errors than 0 and than 1 in 67 % and 78 % of the runs, and better densities than 0 in 93 %. By densities
-    alone, 1 was better still in 71 %; streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives
-    a bound.
+    hyperparameters and few rows, use `folds`. Without a comparison, 0.5 is a good choice (Bui, Yan and Turner 2017,
+    sec. 4); streams do best with small powers (Bui, Nguyen and Turner 2017), and only 0 gives a bound.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -97,13 +85,12 @@ def select_alpha(
     :param make: constructs a model of this alpha with a new kernel, likelihood and other parts. It must have
         `loo_log_predictive_density` (`PEPR`, `PEPClassifier`), unless `folds` is given.
     :param data: X [N, D] and Y [N, P].
-    :param alphas: the powers, in [0, 1].
-    :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (Rows of a fold
-        are predicted by the same model; the standard errors ignore this.)
+    :param alphas: the powers, in [0, 1]: 0 is the variational bound, 1 EP.
+    :param folds: K, from 2 to N, for K-fold cross-validation with random folds; None: leave-one-out. (The standard
+        errors ignore that rows of a fold are predicted by the same model.)
     :param train: trains a model in place; called with the model and, for minibatch models, with the data.
     :param seed: seed for the folds.
     :param progress: show a progress bar of the trainings.
-    :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a model's densities are NaN.
     :raises KeyboardInterrupt: if Ctrl-C ends a training run.
     """
@@ -119,7 +106,7 @@ def select_alpha(
     trainings: list[tuple[Any, ...]] = []
     last: GPModel | None = None
     with tqdm(total=len(powers) * max(1, len(parts)), unit="fit", disable=not progress) as bar:
-        for number, alpha in enumerate(powers):
+        for alpha, density in zip(powers, densities, strict=True):
             results = []
             for part in parts or [np.arange(0)]:
                 bar.set_postfix_str(f"alpha {alpha:g}")
@@ -129,20 +116,20 @@ def select_alpha(
                 check_new_parts(last, model)
                 last = model
                 if not parts and not hasattr(model, "loo_log_predictive_density"):
+                    name = type(model).__name__
                     raise ValueError(
-                        "make must return a model with loo_log_predictive_density, got "
-                        f"{type(model).__name__}; or give folds."
+                        f"make must return a model with loo_log_predictive_density, got {name}; or give folds."
                     )
                 given = () if hasattr(model, "data") else ((X[rest], Y[rest]),)
                 with compiled_model(model) as worker:
                     results.append(uninterrupted(train(worker, *given)))
                     if parts:
-                        density = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
-                        densities[number, part] = np.reshape(density, [len(part)])
+                        scores = worker.predict_log_density((tf.constant(X[part]), tf.constant(Y[part])))
+                        density[part] = np.reshape(scores, [len(part)])
                     else:
-                        densities[number] = worker.loo_log_predictive_density()
+                        density[:] = worker.loo_log_predictive_density()
                 bar.update()
-            missing = np.isnan(densities[number]).sum()
+            missing = np.isnan(density).sum()
             if missing:
                 raise FloatingPointError(f"the log densities of {missing} rows are NaN at alpha = {alpha:g}.")
             trainings.append(tuple(results))
@@ -163,5 +150,4 @@ def _check_alpha(model: GPModel, alpha: float) -> None:
 
 def _error(values: AnyNDArray) -> AnyNDArray:
     """Return standard errors of means over the last axis."""
-    error: AnyNDArray = values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])
-    return error
+    return values.std(axis=-1, ddof=1) / np.sqrt(values.shape[-1])

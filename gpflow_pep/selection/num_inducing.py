@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData
@@ -20,20 +20,10 @@ from ..models import PEP
 from ..training import fit, uninterrupted
 from .reuse import check_new_parts
 
-NUMBERS = (16, 32, 64, 128, 256, 512)  # doubled each time, so that the last training takes most of the time
-
 TOLERANCE, LARGEST, ALL_ROWS = "tolerance", "largest", "all rows"
 
 InducingModelConstructor = Callable[[RegressionData, AnyNDArray], GPModel]
 """Construct a new model from data (X [N, D], Y [N, P]) and inducing points Z [M, D]."""
-
-
-class _Scores(NamedTuple):
-    """Scores of one trained model, in nats per row; NaN if the model has none."""
-
-    objective: float
-    upper_bound: float
-    density: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,37 +32,27 @@ class NumInducingSelection:
 
     numbers: AnyNDArray
     """Numbers of inducing points, ascending."""
-
     objectives: AnyNDArray
     """The objective after training; a lower bound on the log evidence at alpha = 0."""
-
     upper_bounds: AnyNDArray
     """An upper bound on the log evidence at the trained hyperparameters; NaN for models without one."""
-
     densities: AnyNDArray
     """Mean leave-one-out log density; NaN for models without one."""
-
     seconds: AnyNDArray
     """Wall time for choosing points, training and scoring."""
-
     criterion: str
     """The score that had to improve: "gap" (between the bounds) or "density" (leave-one-out)."""
-
     status: str
     """
     "tolerance": the last step gained less than the tolerance | "largest": it gained more, but no larger number was
     given | "all rows": all distinct rows are inducing points, and the last step, if any, gained more.
     """
-
     reason: str
     """The reason why the search stopped, as a sentence."""
-
     num_inducing: int
     """The selected number: the last number tried, or the previous number if the last step gained too little."""
-
     model: GPModel
     """The trained model with `num_inducing` points."""
-
     trainings: tuple[Any, ...]
     """Results of `train` for each number."""
 
@@ -99,7 +79,7 @@ class NumInducingSelection:
 def select_num_inducing(
     make: InducingModelConstructor,
     data: RegressionData,
-    numbers: Sequence[int] = NUMBERS,
+    numbers: Sequence[int] = (16, 32, 64, 128, 256, 512),
     *,
     tolerance: float = 0.01,
     train: Callable[..., Any] = fit,
@@ -117,10 +97,10 @@ def select_num_inducing(
     other models with leave-one-out densities   their mean rises (`PEPR` at alpha > 0, `PEP`, `PEPClassifier`)
     ==========================================  ======================================================================
 
-    Points are chosen greedily by conditional variance (:func:`gpflow_pep.inducing.greedy_variance`), first with the
-    initial hyperparameters of `make`, later with the trained hyperparameters of the smaller model. A larger model
-    starts from the smaller model's points and other parameters; the additional points are rows of X, chosen given these
-    points. At alpha = 0 the objective therefore does not decrease, except for the effect of jitter.
+    Points are chosen by :func:`gpflow_pep.inducing.greedy_variance`, first with the initial hyperparameters of `make`,
+    later with the trained hyperparameters of the smaller model. A larger model starts from the smaller model's points
+    and other parameters; the additional points are rows of X, chosen given these points. At alpha = 0 the objective
+    therefore does not decrease, except for the effect of jitter.
 
     >>> X = np.linspace(0.0, 6.0, 40)[:, None]
     >>> Y = np.sin(X) + 0.1 * np.random.default_rng(0).standard_normal(X.shape)
@@ -131,17 +111,16 @@ def select_num_inducing(
     >>> found.numbers.tolist()
     [3, 40]
 
-    :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts. It
-        must have a lower bound as its objective and `upper_bound`, or `loo_log_predictive_density`. It is called once
-        more with one point, for its kernel. With separate kernels, the first latent function's kernel chooses the
-        points; with separate points, larger models start from the points given to `make`, not from the trained points.
+    :param make: constructs a model of all data with points Z [M, D] and a new kernel, likelihood and other parts; it is
+        called once more with one point, for its kernel. With separate kernels, the first latent function's kernel
+        chooses the points; with separate points, larger models start from the points given to `make`, not from the
+        trained points.
     :param data: X [N, D] and Y [N, P].
-    :param numbers: the numbers of points to try, ascending, at most the number of distinct rows of X (larger numbers
-        are reduced to it).
+    :param numbers: the numbers of points to try, ascending; larger numbers than distinct rows of X are reduced to it.
+        The default is doubled each time, so that the last training takes most of the time.
     :param tolerance: the gain, in nats per row, below which the smaller number is selected.
     :param train: trains a model in place.
     :param progress: show a progress bar of the trainings.
-    :raises ValueError: naming the argument that cannot be used.
     :raises FloatingPointError: if a score is NaN.
     :raises KeyboardInterrupt: if Ctrl-C ends a training run.
     """
@@ -156,7 +135,7 @@ def select_num_inducing(
     criterion = _criterion(model)
     _check_number(model, 1)
     Z, last, status = None, model, LARGEST
-    path, trainings, seconds = list[_Scores](), list[Any](), list[float]()
+    scores, trainings, seconds = list[tuple[float, float, float]](), list[Any](), list[float]()
     with tqdm(total=len(wanted), unit="fit", disable=not progress) as bar:
         for M in wanted:
             bar.set_postfix_str(f"{M} inducing points")
@@ -168,35 +147,27 @@ def select_num_inducing(
             last, model = model, make((X, Y), Z.copy())
             _check_number(model, M)
             check_new_parts(last, model)
-            if path:
+            if scores:
                 _assign_other_parameters(model, last)
             trainings.append(uninterrupted(train(model)))
-            path.append(_scores(model, len(X)))
-            if np.isnan(path[-1].density if criterion == "density" else path[-1].upper_bound - path[-1].objective):
+            objective, upper_bound, density = _scores(model, len(X))
+            if np.isnan(density if criterion == "density" else upper_bound - objective):
                 raise FloatingPointError(f"the {criterion} of the model with {M} inducing points is NaN.")
+            scores.append((objective, upper_bound, density))
             seconds.append(time.perf_counter() - began)
             bar.update()
-            if len(path) > 1 and _gain(path[-2], path[-1], criterion) < tolerance:
-                status = TOLERANCE
-                break
-    tried = wanted[: len(path)]
+            if len(scores) > 1:
+                rise, loosening, gain = (after - before for before, after in zip(*scores[-2:], strict=True))
+                if (gain if criterion == "density" else max(rise, rise - loosening)) < tolerance:
+                    status = TOLERANCE
+                    break
+    tried = wanted[: len(scores)]
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
-    is_enough = status == TOLERANCE
-    objectives, upper_bounds, densities = np.array(path).T
-    return NumInducingSelection(
-        np.array(tried),
-        objectives,
-        upper_bounds,
-        densities,
-        np.array(seconds),
-        criterion,
-        status,
-        _reason(status, tried, criterion, tolerance),
-        tried[-2] if is_enough else tried[-1],
-        last if is_enough else model,
-        tuple(trainings),
-    )
+    chosen, model = (tried[-2], last) if status == TOLERANCE else (tried[-1], model)
+    reason, (objectives, upper_bounds, densities) = _reason(status, tried, criterion, tolerance), np.array(scores).T
+    columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
+    return NumInducingSelection(*columns, criterion, status, reason, chosen, model, tuple(trainings))
 
 
 def _check_number(model: GPModel, M: int) -> None:
@@ -226,23 +197,16 @@ def _assign_other_parameters(model: GPModel, smaller: GPModel) -> None:
             parameter.unconstrained_variable.assign(trained[name].unconstrained_variable)
 
 
-def _scores(model: GPModel, num_data: int) -> _Scores:
+def _scores(model: GPModel, num_data: int) -> tuple[float, float, float]:
+    """Return objective, upper bound and leave-one-out density in nats per row; NaN if the model has none."""
     has_density = hasattr(model, "loo_log_predictive_density")
     density = float(np.mean(model.loo_log_predictive_density())) if has_density else np.nan
-    upper_bound = float(model.upper_bound()) / num_data if hasattr(model, "upper_bound") else np.nan
-    # Computing the densities has converged the sites.
-    objective = (
-        model.sites_status.log_evidence if isinstance(model, PEP) else float(model.maximum_log_likelihood_objective())
-    )
-    return _Scores(objective / num_data, upper_bound, density)
-
-
-def _gain(before: _Scores, after: _Scores, criterion: str) -> float:
-    """Return the gain of a step, in nats per row."""
-    if criterion == "density":
-        return after.density - before.density
-    rise = after.objective - before.objective
-    return max(rise, rise + before.upper_bound - after.upper_bound)
+    upper_bound = float(model.upper_bound()) if hasattr(model, "upper_bound") else np.nan
+    if isinstance(model, PEP):  # computing the densities has converged the sites
+        objective = model.sites_status.log_evidence
+    else:
+        objective = float(model.maximum_log_likelihood_objective())
+    return objective / num_data, upper_bound / num_data, density
 
 
 def _reason(status: str, tried: Sequence[int], criterion: str, tolerance: float) -> str:

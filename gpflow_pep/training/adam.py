@@ -1,6 +1,5 @@
 """Adam, with natural gradients of q(u) if they apply; the state is in variables."""
 
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -12,9 +11,9 @@ from gpflow.optimizers import NaturalGradient
 
 from ..runtime.devices import in_every_replica, scope_of
 from ..runtime.tracing import compiled
-from .history import History, check_finite, restore_on_failure
-from .objectives import Evaluation, Objective
-from .result import CONVERGED, FAILED, LIMIT, Outcome
+from .history import History, check_finite
+from .objectives import Objective
+from .result import LIMIT, Outcome
 
 
 class Adam:
@@ -44,53 +43,43 @@ class Adam:
 
     def __call__(self, history: History) -> Outcome:
         """Take steps until training is over."""
-        if not self._objective.variables:
-            return Outcome(CONVERGED, "Nothing is trainable.")
         losses: list[float] = []
-        with restore_on_failure(self._objective, history, self._restore) as failure:
-            while not history.is_over:
-                loss, gradient = self._objective.evaluate(history.iterations)
-                with scope_of(self._objective.variables):
-                    self._step(*_tensors((loss, gradient)))
-                losses += [] if loss is None else [loss]
-                if history.will_record:
-                    history.step(self._objective.recorded(losses))
-                    losses = []
-                else:
-                    history.step(None)
-            # The parameters after the last step have not been checked yet.
-            loss, gradient = _tensors(self._objective.probe(history.iterations))
-            check_finite(loss, *gradient)
-            return history.stopped or Outcome(LIMIT, f"Adam: {history.iterations} steps, as asked.")
-        history.discard_last()
-        return Outcome(FAILED, failure[0])
+        while not history.is_over:
+            loss, gradient = self._objective.evaluate(history.iterations)
+            with scope_of(self._objective.variables):
+                self._step(tf.constant(loss), gradient)
+            losses.append(loss)
+            if history.will_record:
+                history.step(self._objective.recorded(losses))
+                losses = []
+            else:
+                history.step(None)
+        # The parameters after the last step have not been checked yet.
+        loss, gradient = self._objective.probe(history.iterations)
+        check_finite(loss, *gradient)
+        return history.stopped or Outcome(LIMIT, f"Adam: max_iterations={history.iterations} was reached.")
+
+    def restore(self) -> None:
+        """Assign the last good values to the parameters and the state."""
+        for good, variable in zip(self._good, self._changing, strict=True):
+            variable.assign(good)
 
     def _apply(self, loss: tf.Tensor, gradient: list[tf.Tensor]) -> None:
         """Take a step; the previous parameters become the last good parameters if loss and gradient are finite."""
         pairs = list(zip(gradient, self._objective.variables, strict=True))
         with tf.control_dependencies(check_finite(loss, *gradient)):
-            kept = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
-        with tf.control_dependencies(kept):
-            if self._q is not None:
+            saved = [good.assign(variable) for good, variable in zip(self._good, self._changing, strict=True)]
+        with tf.control_dependencies(saved):
+            if (q := self._q) is not None:
                 of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
-                in_every_replica(partial(self._apply_to_q, self._q, of_q))
+
+                def linear() -> tf.Tensor:  # a function of q(u) with this gradient: it is not computed twice
+                    return sum(tf.reduce_sum(derivative * value) for derivative, value in of_q)
+
+                in_every_replica(lambda: self._natural.minimize(linear, [q]))
             rest = [pair for pair in pairs if id(pair[1]) not in self._ids_of_q]
             # The gradient is already summed over the rows of all workers.
             in_every_replica(lambda: self._optimizer.apply_gradients(rest, skip_gradients_aggregation=True))
-
-    def _apply_to_q(self, q: tuple[Parameter, Parameter], gradient: list[tuple[tf.Tensor, tf.Variable]]) -> None:
-        # A linear function of q(u) with these derivatives: they are not computed twice.
-        self._natural.minimize(lambda: sum(tf.reduce_sum(derivative * value) for derivative, value in gradient), [q])
-
-    def _restore(self) -> None:
-        for good, variable in zip(self._good, self._changing, strict=True):
-            variable.assign(good)
-
-
-def _tensors(evaluation: Evaluation) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Return loss and gradient as tensors; an unknown loss is 0."""
-    loss, gradient = evaluation
-    return tf.constant(0.0 if loss is None else loss), gradient
 
 
 def _quadratic_in(model: GPModel) -> tuple[Parameter, Parameter] | None:

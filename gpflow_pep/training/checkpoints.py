@@ -5,7 +5,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,10 @@ from ..saving.arrays_file import assign_arrays, check_writable, load_arrays, sav
 from ..saving.run_identity import differing, fingerprint
 from .result import STATUSES
 
+HISTORY = ("iterations", "seconds", "recorded", "objective", "held_out", "ended")
+"""The record of a training run: attributes of :class:`.history.History`, and the outcome of a finished run."""
 _VERSION = 1  # format of the file, compared as part of a run's identity
-_MOST_NAMES = 3  # entries of a run's identity in a message, which stays one line
 _PER_WORKER = frozenset({"data", "model.blocks", "model.dataset"})  # entries of a run's identity that may differ
-
-
-_HISTORY: dict[str, Callable[[Any], bool]] = {
-    "iterations": lambda value: _are([value], int) and value >= 0,
-    "seconds": lambda value: _are([value], int | float) and 0.0 <= value < math.inf,
-    "recorded": lambda values: _are(values, int) and min(values, default=0) >= 0,
-    "objective": lambda values: _are(values, int | float),
-    "held_out": lambda scores: isinstance(scores, dict) and all(_are(each, int | float) for each in scores.values()),
-    "ended": lambda value: value is None or (_are(value, str) and len(value) == 2 and value[0] in STATUSES),
-}
-"""Entries of a run's history, as JSON data, and their checks. "ended": status and reason of a finished run."""
-
-
-def _are(values: Any, kind: Any) -> bool:
-    """Return whether the values are a list of this type, booleans excluded."""
-    return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
 
 
 class Checkpoints:
@@ -69,9 +54,7 @@ class Checkpoints:
         return time.perf_counter() - self._last >= self._seconds
 
     def save(self, history: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
-        """
-        Replace the file if this process writes it. After a failure, the old file stays and a warning is given once.
-        """
+        """Replace the file if this process writes it. After a failure, the old file stays; a warning is given once."""
         if not self._writes:
             return
         about = np.array(json.dumps({"run": self._run, "history": history}))
@@ -96,10 +79,9 @@ class Checkpoints:
         run, history = self._about(arrays.pop("about", None))
         names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
         if names:
-            shown = ", ".join(names[:_MOST_NAMES])
-            shown += f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            shown = names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"]  # a message of one line
             raise ValueError(
-                f"checkpoint {str(self._path)!r} was written by a different run: {shown} "
+                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(shown)} "
                 f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to begin anew."
             )
         try:
@@ -109,7 +91,7 @@ class Checkpoints:
         return history
 
     def _about(self, about: AnyNDArray | None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the identity of the file's run, and its history."""
+        """Return the identity of the file's run, and its history; "ended" has status and reason of a finished run."""
         if about is None or about.dtype.kind != "U" or about.ndim != 0:
             raise ValueError(f"{str(self._path)!r} is not a checkpoint of `fit`.")
         try:
@@ -117,14 +99,28 @@ class Checkpoints:
             if not isinstance(record, dict) or not isinstance(record.get("run"), dict):
                 raise ValueError("it has no record of a run")
             history = record.get("history")
-            if not isinstance(history, dict) or history.keys() != _HISTORY.keys():
+            if not isinstance(history, dict) or history.keys() != set(HISTORY):
                 raise ValueError("it has no record of the training")
-            for name, is_valid in _HISTORY.items():
-                if not is_valid(history[name]):
+            iterations, seconds, recorded, objective, held_out, ended = (history[name] for name in HISTORY)
+            accepted = (
+                _are([iterations], int) and iterations >= 0,
+                _are([seconds], int | float) and 0.0 <= seconds < math.inf,
+                _are(recorded, int) and min(recorded, default=0) >= 0,
+                _are(objective, int | float),
+                isinstance(held_out, dict) and all(_are(scores, int | float) for scores in held_out.values()),
+                ended is None or (_are(ended, str) and len(ended) == 2 and ended[0] in STATUSES),
+            )
+            for name, is_accepted in zip(HISTORY, accepted, strict=True):
+                if not is_accepted:
                     raise ValueError(f"its record of the training cannot have {name} {history[name]!r}")
-            return record["run"], history
         except (ValueError, RecursionError) as error:
             raise unusable(self._path, "checkpoint", str(error)) from error
+        return record["run"], history
+
+
+def _are(values: Any, kind: Any) -> bool:
+    """Return whether the values are a list of this type, booleans excluded."""
+    return isinstance(values, list) and all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
 
 
 def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,11 +145,7 @@ def check_same_run(workers: Workers, model: GPModel, run: Mapping[str, Any]) -> 
 
 
 def check_same_start(workers: Workers, iterations: int, model: GPModel) -> None:
-    """
-    Check that all workers have resumed from the same checkpoint, if there is one.
-
-    :raises ValueError: naming a worker that resumed from another checkpoint.
-    """
+    """Raise a `ValueError` naming a worker that has not resumed from the same checkpoint as worker 0."""
     everyone = workers.gather(iterations, _checksum_of_parameters(model))
     for index, values in enumerate(everyone):
         if (values != everyone[0]).any():

@@ -18,12 +18,14 @@ Rows = tuple[AnyNDArray, AnyNDArray]
 
 
 def rows_for(model: GPModel, data: Any) -> Rows:
-    """
-    Return X [N, D] and Y [N, P] in the form that the model's objective accepts.
-
-    :raises ValueError: if they are not valid regression data, or the likelihood does not accept Y.
-    """
+    """Check X [N, D] and Y [N, P] and return them in the form that the model's objective accepts."""
     X, Y = validation.regression_data(data)
+    variable = getattr(model, "inducing_variable", None)
+    if variable is not None and are_inducing_points(variable):
+        columns = int(single_output_variables(variable)[0].Z.shape[1])
+        if X.shape[1] != columns:
+            expected = f"as many columns as the inducing points, {columns}, got {X.shape[1]}"
+            raise ValueError(f"data[0] (X) must have {expected}.")
     mixing = getattr(model.kernel, "W", None)  # [P, C], of latent functions that outputs share
     check_observations(model.likelihood, Y, int(model.num_latent_gps if mixing is None else mixing.shape[0]))
     # GPflow's softmax accepts integer labels only; the models here accept them, too.
@@ -34,12 +36,8 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
     """
     Yield the batches of a dataset, checked like arrays, in repeated passes; read ahead and skip empty batches.
 
-    The rows of each pass are counted, because the model scales its objective to `num_data` rows.
-
-    :param model: a model without data.
-    :param dataset: batches (X [n, D], Y [n, P]); a finite dataset is read repeatedly.
-    :raises ValueError: if `num_data` of the model is None, if a batch is not valid data of the model, or if a pass ends
-        without exactly `num_data` rows; only a smaller last batch may be missing.
+    The rows of each pass are counted, because the model scales its objective to `num_data` rows; only a smaller last
+    batch may be missing.
     """
     spec = dataset.element_spec
     if not (isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(part, tf.TensorSpec) for part in spec)):
@@ -47,10 +45,7 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
     num_data = getattr(model, "num_data", None)
     if num_data is None:
         raise ValueError("num_data of the model must be the number of rows of the dataset, got None.")
-    num_data, variable = int(num_data), getattr(model, "inducing_variable", None)
-    columns = None
-    if variable is not None and are_inducing_points(variable):
-        columns = int(single_output_variables(variable)[0].Z.shape[1])
+    num_data = int(num_data)
     while True:
         number = num_rows = largest = 0
         try:
@@ -59,9 +54,6 @@ def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
                     continue
                 try:
                     X, Y = rows_for(model, batch)
-                    if columns not in (None, X.shape[1]):
-                        expected = f"as many columns as the inducing points, {columns}, got {X.shape[1]}"
-                        raise ValueError(f"data[0] (X) must have {expected}.")
                     if len(X) > num_data:
                         raise ValueError(f"data must have at most num_data rows, {num_data}, in a batch, got {len(X)}.")
                 except ValueError as error:

@@ -16,7 +16,7 @@ from .. import validation
 from ..data.minibatches import Minibatches
 from ..ep import SitesStatus
 from ..models import PEP
-from ..runtime.checks import warn
+from ..runtime.checks import reason_of, warn
 from ..runtime.devices import sync_trainable
 from ..runtime.distribution import Workers
 from ..runtime.tracing import compiled
@@ -25,7 +25,7 @@ from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
 from .dataset_batches import Rows, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
-from .lbfgs import lbfgs
+from .lbfgs import LBFGS
 from .monitor import monitor
 from .objectives import (
     FAILURES,
@@ -38,20 +38,9 @@ from .objectives import (
     without_warnings,
     workers_of,
 )
-from .result import CONVERGED, EARLY, FAILED, LIMIT, FitResult, Outcome
+from .result import CONVERGED, EARLY, FAILED, INTERRUPTED, LIMIT, FitResult, Outcome
 
 OPTIMIZERS = ("lbfgs", "adam")
-_ITERATIONS = {"lbfgs": 500, "adam": 5000}  # default limits; an Adam step is cheaper and gains less
-_BATCH_SIZE = 500  # default rows per minibatch of minibatch models
-_MAX_LOSS = 1e-2  # largest relative decrease of the objective if the sites converge after training
-_LOST = (
-    tf.errors.UnavailableError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.InternalError,
-)
-"""Errors of a collective operation after another worker has stopped."""
 
 
 def fit(
@@ -97,9 +86,8 @@ def fit(
 
     :param data: for minibatch models only: X [N, D] and Y [N, P]; or a `tf.data.Dataset` of minibatches (X [n, D],
         Y [n, P]). A finite dataset is read repeatedly and must have `num_data` rows in each pass (the last batch may be
-        dropped); the rows of an infinite dataset are not counted. `fit` does not shuffle it:
-        use ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models whose minibatches are
-        fixed blocks.
+        dropped); an infinite dataset is not counted. `fit` does not shuffle it: use
+        ``rows.unbatch().shuffle(10_000).batch(500)``, or ``rows.shuffle(100)`` for models of fixed blocks.
     :param optimizer: "lbfgs" (SciPy, all rows) or "adam"; None: as above.
     :param max_iterations: the largest number of L-BFGS iterations (default 500) or Adam steps (default 5000).
     :param learning_rate: the learning rate of Adam.
@@ -133,11 +121,11 @@ def fit(
     :raises NotImplementedError: if XLA cannot compile the objective.
     """
     workers = workers_of(model)
-    rows, batches = _checked_data(model, data, workers)
     batch_size = None if batch_size is None else validation.positive_integer(batch_size, "batch_size")
-    optimizer = _checked_optimizer(model, optimizer, batch_size, is_dataset=batches is not None)
-    steps = _ITERATIONS[optimizer] if max_iterations is None else max_iterations
-    steps = validation.positive_integer(steps, "max_iterations")
+    optimizer, rows, batches = _checked(model, data, workers, optimizer, batch_size)
+    if max_iterations is None:
+        max_iterations = 500 if optimizer == "lbfgs" else 5000  # a step of Adam gains less
+    steps = validation.positive_integer(max_iterations, "max_iterations")
     learning_rate = validation.positive_number(learning_rate, "learning_rate")
     natural_step = None if natural_step is None else validation.fraction(natural_step, "natural_step")
     seed = validation.seed(seed)
@@ -150,17 +138,15 @@ def fit(
         raise ValueError("jit_compile must be False if several workers train, got True.")
     objective = _objective(model, rows, batches, workers, optimizer, batch_size, seed)
     objective.training_step.jit_compile = bool(jit_compile)
-    if interval is None:
-        interval = objective.default_interval
-    else:  # rounded up to a multiple of the objective's own interval
-        interval = -(-validation.positive_integer(interval, "interval") // objective.interval) * objective.interval
+    interval = objective.default_interval if interval is None else validation.positive_integer(interval, "interval")
+    interval = -(-interval // objective.interval) * objective.interval  # rounded up to a multiple
     scores = None if held_out is None else HeldOut(model, held_out)
     checkpoints = None
     if checkpoint is not None or workers is not None:
-        run = {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
+        run = run_identity(model, rows if batches is None else data)
+        run |= {"optimizer": optimizer, "learning_rate": learning_rate, "natural_step": natural_step}
         run |= {"batch_size": batch_size, "seed": seed, "interval": interval, "patience": patience}
-        run |= {"held_out": fingerprint(*map(np.asarray, held_out or ()))}
-        run |= run_identity(model, rows if batches is None else data)
+        run["held_out"] = fingerprint(*map(np.asarray, held_out or ()))
         run = run if workers is None else check_same_run(workers, model, run)
         if checkpoint is not None:
             checkpoints = Checkpoints(checkpoint, run, checkpoint_seconds, writes=workers is None or workers.is_chief)
@@ -185,11 +171,10 @@ def fit(
             directory = os.fspath(tensorboard)
             if workers is not None and not workers.is_chief:
                 directory = os.path.join(directory, f"worker-{workers.index}")
-            shown = model.data if rows is None else rows
-            names = [] if scores is None else scores.names
-            history.monitor = monitor(model, history, directory, interval=interval, data=shown, scores=names)
-        adam = Adam(objective, learning_rate, natural_step) if optimizer == "adam" else None
-        outcome = history.resume(objective.state | ({} if adam is None else adam.state))
+            history.monitor = monitor(model, history, directory, model.data if rows is None else rows)
+        is_adam = optimizer == "adam"
+        minimize = Adam(objective, learning_rate, natural_step) if is_adam else LBFGS(objective)
+        outcome = history.resume({**objective.state, **minimize.state})
         if workers is not None:
             check_same_start(workers, history.iterations, model)
         if history.iterations > steps:
@@ -197,20 +182,38 @@ def fit(
             done = f"the checkpoint has {history.iterations} iterations, max_iterations={steps}."
             outcome = Outcome(status, f"Nothing was trained: {done}{reason}")
         elif outcome is None or (outcome.status == LIMIT and not history.is_over):
-            outcome = lbfgs(objective, history, steps) if adam is None else adam(history)
-            history.save(None if outcome.status == FAILED or outcome.resumes else outcome)
-        restored = history.restore_best() if outcome.status == EARLY and not outcome.resumes else None
+            try:
+                outcome = minimize(history) if objective.variables else Outcome(CONVERGED, "Nothing is trainable.")
+            except FAILURES as error:
+                minimize.restore()
+                objective.reset()
+                objective.check_data()
+                if history.iterations == 0 or error is history.callback_error:
+                    raise
+                if is_adam:
+                    history.discard_last()
+                outcome = Outcome(FAILED, f"Stopped, and the last good parameters restored: {reason_of(error)}")
+            except BaseException:
+                minimize.restore()
+                raise
+            resumes = outcome.status in (FAILED, INTERRUPTED) or history.stopped_by_callback
+            history.save(None if resumes else outcome)
+        by_patience = outcome.status == EARLY and not history.stopped_by_callback
+        restored = history.restore_best() if by_patience else None
         sites = energy = None
         if isinstance(objective, SitesObjective):
-            sites = _converged_sites(objective)
+            try:
+                sites = objective.converge()
+            except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
+                objective.reset()
+                sites = objective.converge()
             energy = sites.log_evidence + float(model.log_prior_density())
             outcome = _judged(outcome, sites, history.objective[-1] if history.objective else -np.inf, energy)
         history.close(restored, energy)
     if outcome.status == FAILED or interrupted():
         warn(outcome.reason)
     return FitResult(
-        status=outcome.status,
-        reason=outcome.reason,
+        *outcome,
         iterations=history.iterations,
         recorded=tuple(history.recorded),
         objective=tuple(history.objective),
@@ -220,51 +223,45 @@ def fit(
     )
 
 
-def _checked_data(model: GPModel, data: Any, workers: Workers | None) -> tuple[Rows | None, Iterator[Rows] | None]:
-    """Return the given rows; for a dataset, its first batch and an iterator over all batches."""
-    if has_own_data(model):
-        if data is not None:
-            raise ValueError(f"data must be None, since {type(model).__name__} has its own.")
-        return None, None
-    if data is None:
-        raise ValueError(f"data must be given, since {type(model).__name__} has none of its own.")
-    if not isinstance(data, tf.data.Dataset):
-        return rows_for(model, data), None
-    if workers is not None:
+def _checked(
+    model: GPModel, data: Any, workers: Workers | None, optimizer: str | None, batch_size: int | None
+) -> tuple[str, Rows | None, Iterator[Rows] | None]:
+    """Return optimizer and given rows; for a dataset, its first batch and an iterator over all batches."""
+    own, name, is_dataset = has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
+    if own and data is not None:
+        raise ValueError(f"data must be None, since {name} has its own.")
+    if data is None and not own:
+        raise ValueError(f"data must be given, since {name} has none of its own.")
+    if is_dataset and workers is not None:
         raise ValueError(
             "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
         )
-    batches = dataset_batches(model, data)
-    first = next(batches)
-    return first, chain([first], batches)
-
-
-def _checked_optimizer(model: GPModel, optimizer: str | None, batch_size: int | None, *, is_dataset: bool) -> str:
-    own, name = has_own_data(model), type(model).__name__
     if optimizer is None:
         optimizer = "lbfgs" if own else "adam"
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, got {optimizer!r}.")
-    if optimizer != "adam":
-        if getattr(model, "minibatch_is_block", False):
-            raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
-        if batch_size is not None:
-            raise ValueError(f'batch_size must be None with optimizer="{optimizer}", got {batch_size!r}.')
-        if is_dataset:
-            raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
+    if optimizer == "lbfgs" and getattr(model, "minibatch_is_block", False):
+        raise ValueError(f'optimizer must be "adam" for {name}, whose minibatches are its blocks.')
+    if optimizer == "lbfgs" and is_dataset:
+        raise ValueError(f'optimizer must be "adam" with a dataset, got {optimizer!r}.')
     if batch_size is not None:
-        if own and not isinstance(model, PEP):
-            raise ValueError(f"batch_size must be None, since {name} needs all rows, got {batch_size}.")
-        if is_dataset:
-            raise ValueError(
-                f"batch_size must be None with a dataset, whose batches are the minibatches, got {batch_size}."
-            )
-    return optimizer
+        for is_refused, reason in (
+            (optimizer == "lbfgs", f' with optimizer="{optimizer}"'),
+            (own and not isinstance(model, PEP), f", since {name} needs all rows"),
+            (is_dataset, " with a dataset, whose batches are the minibatches"),
+        ):
+            if is_refused:
+                raise ValueError(f"batch_size must be None{reason}, got {batch_size}.")
+    if not is_dataset:
+        return optimizer, None if own else rows_for(model, data), None
+    batches = dataset_batches(model, data)
+    first = next(batches)
+    return optimizer, first, chain([first], batches)
 
 
 def _objective(
     model: GPModel,
-    data: Rows | None,
+    rows: Rows | None,
     batches: Iterator[Rows] | None,
     workers: Workers | None,
     optimizer: str,
@@ -278,29 +275,30 @@ def _objective(
             return SitesObjective(model)
         _check_batch_size(batch_size, int(model.num_data))
         return SweptMinibatchObjective(model, batch_size, seed)
-    if data is None:
+    if rows is None:
         return Objective(model)
     if batches is not None:
         return MinibatchObjective(model, lambda step: next(batches))
-    X, Y = data
+    X, Y = rows
     N, mean = len(X), None
     if workers is not None:
         N = int(workers.gather(len(X)).sum())  # each worker's estimate is weighted by its share of the rows
         mean = compiled(lambda values: workers.sums([len(X) / N * value for value in values]))
-    size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), _BATCH_SIZE)
+    size = len(X) if optimizer == "lbfgs" else batch_size or min(len(X), 500)
     _check_batch_size(size, len(X))
     num_data = getattr(model, "num_data", None)
     num_data = None if num_data is None else int(tf.convert_to_tensor(num_data))
     if num_data != N and not (num_data is None and size == N):
         raise ValueError(f"num_data of the model must be {N}, the rows of data, got {num_data}.")
     if optimizer == "lbfgs":
-        return Objective(model, data, mean)
+        tensors = tuple(map(tf.constant, rows))
+        return Objective(model, lambda step: tensors, mean)
     fixed = bool(getattr(model, "minibatch_is_block", False))  # rows of a block must stay together
     minibatches = Minibatches(len(X), size, fixed=fixed, seed=seed)
 
     def minibatch(step: int) -> Rows:
-        rows = minibatches.rows(step)
-        return X[rows], Y[rows]
+        indices = minibatches.rows(step)
+        return X[indices], Y[indices]
 
     return MinibatchObjective(model, minibatch, mean)
 
@@ -315,7 +313,13 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
     """Raise a `RuntimeError` if a collective operation fails because a worker has stopped."""
     try:
         yield
-    except _LOST as error:
+    except (
+        tf.errors.UnavailableError,
+        tf.errors.DeadlineExceededError,
+        tf.errors.AbortedError,
+        tf.errors.CancelledError,
+        tf.errors.InternalError,
+    ) as error:
         if workers is None:
             raise
         raise RuntimeError(
@@ -324,23 +328,10 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
         ) from error
 
 
-def _converged_sites(objective: SitesObjective) -> SitesStatus:
-    try:
-        return objective.converge()
-    except FAILURES:  # sites from other hyperparameters may be improper: start from the prior
-        objective.reset()
-        return objective.converge()
-
-
 def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
-    """
-    Return the outcome at converged sites.
-
-    :param before: the objective in training, in nats.
-    :param after: the objective at converged sites.
-    """
+    """Return the outcome at converged sites, given the objectives `before` and `after` their convergence."""
     status, reason = outcome.status, outcome.reason
-    if status == CONVERGED and after < before - _MAX_LOSS * (1.0 + abs(before)):
+    if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):  # more than loose sites explain
         status = FAILED
         reason += (
             f" The sites had not converged in training: at converged sites the objective is {after:.6g}, not "

@@ -17,11 +17,12 @@ from gpflow.models import GPModel
 
 from ..engine import AllRows, Chunk, Chunks, SingleRows
 from ..likelihoods.predictive import predicted_log_density
-from ..runtime.checks import check, reason_of
+from ..models.sparse import SparseGP
+from ..runtime.checks import check
 from ..runtime.tracing import compiled
-from .checkpoints import Checkpoints
+from .checkpoints import HISTORY, Checkpoints
 from .dataset_batches import rows_for
-from .objectives import FAILURES, Objective, without_warnings
+from .objectives import FAILURES, without_warnings
 from .result import EARLY, INTERRUPTED, Outcome
 
 _CHUNK_ROWS = 4096  # held-out rows predicted at a time
@@ -75,8 +76,8 @@ class HeldOut:
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
         chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
-        # For this library's models with data, each call of `predict_f` would read all rows.
-        predict = self._model.posterior().predict_f if hasattr(self._model, "check_data") else self._model.predict_f
+        # Each call of `predict_f` of a model with data would read all its rows.
+        predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
 
         def part(chunk: Chunk) -> tuple[tf.Tensor, tf.Tensor]:
             inputs, outputs = chunk.data
@@ -100,11 +101,9 @@ class History:
     interval: int
     """Steps between records."""
     progress_bar: Any
-    """A progress bar of tqdm."""
     callback: Callback | None
     scores: HeldOut | None
     patience: int | None
-    """Stop after this many records without improvement of the first score or, without scores, the objective."""
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None
@@ -116,7 +115,7 @@ class History:
     held_out: dict[str, list[float]] = field(default_factory=dict)
     callback_error: BaseException | None = None
     """Exception raised by the user's callback; it is re-raised, not handled as a failed step."""
-    _stopped_by_callback: bool = False
+    stopped_by_callback: bool = False
     _state: dict[str, tf.Variable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,10 +142,10 @@ class History:
     @property
     def stopped(self) -> Outcome | None:
         """The outcome of a run stopped by Ctrl-C, the callback or `patience`; None if it continues."""
-        if self._stopped_by_callback:
-            return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.", resumes=True)
+        if self.stopped_by_callback:
+            return Outcome(EARLY, f"Stopped by the callback after {self.iterations} iterations.")
         if self.interrupted():
-            return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.", resumes=True)
+            return Outcome(INTERRUPTED, f"Interrupted after {self.iterations} iterations.")
         if self.patience is None:
             return None
         name, values = self._criterion()
@@ -156,11 +155,9 @@ class History:
 
     def resume(self, state: Mapping[str, tf.Variable]) -> Outcome | None:
         """
-        Resume from the checkpoint, if there is one.
+        Resume from the checkpoint, if there is one; return the outcome of a finished run, None if training continues.
 
         :param state: variables besides the parameters that change from step to step, by name.
-        :return: the outcome of a finished run; None if training continues.
-        :raises ValueError: if the checkpoint belongs to another run.
         """
         self._state = {f"best.{number}": variable for number, variable in enumerate(self._best)} | dict(state)
         self._state |= {f"parameter.{number}": variable for number, variable in enumerate(self.variables)}
@@ -189,17 +186,11 @@ class History:
         """Discard the failed last step and its record."""
         self.iterations -= 1
         if self.recorded and self.recorded[-1] > self.iterations:
-            self.recorded.pop()
-            self.objective.pop()
-            for values in self.held_out.values():  # shorter if scoring the step failed
-                del values[len(self.objective) :]
+            for values in self._columns:
+                values.pop()
 
     def restore_best(self) -> int | None:
-        """
-        Restore the parameters of the best held-out score, if scores decide early stopping and a score is finite.
-
-        :return: the index of their record; None if nothing is restored.
-        """
+        """Restore the parameters of the best finite held-out score, if scores decide; return its record's index."""
         values = self._criterion()[1]
         if not self._best or not any(np.isfinite(values)):
             return None
@@ -210,41 +201,39 @@ class History:
     def save(self, outcome: Outcome | None = None) -> None:
         """Write a checkpoint, if there is a checkpoint file."""
         if self.checkpoints is not None:
-            saved = {
-                name: getattr(self, name) for name in ("iterations", "seconds", "recorded", "objective", "held_out")
-            }
-            saved["ended"] = None if outcome is None else [outcome.status, outcome.reason]
+            saved = {name: outcome if name == "ended" else getattr(self, name) for name in HISTORY}
             self.checkpoints.save(saved, self._state)
 
     def close(self, restored: int | None, energy: float | None) -> None:
         """
-        Append a record of the final parameters, if they were restored or the sites converged after training.
-
-        :param restored: the index of the record whose parameters were restored.
-        :param energy: the objective at converged sites.
+        Append a record of the final parameters: the record with the index `restored` again, or one with the objective
+        `energy`, at sites that converged after training.
         """
-        if restored is not None:
-            self.recorded.append(self.recorded[restored])
-            if energy is None:
-                for values in (self.objective, *self.held_out.values()):
-                    values.append(values[restored])
-        elif energy is not None:
-            self.recorded.append(self.iterations)
         if energy is not None:
-            self.objective.append(energy)
+            scores = {}
             if self.scores is not None:
                 try:
                     scores = self.scores()
                 except FAILURES:  # training has ended, and its result must not be lost
                     scores = dict.fromkeys(self.scores.names, np.nan)
-                for name, value in scores.items():
-                    self.held_out.setdefault(name, []).append(value)
+            self._append(self.iterations if restored is None else self.recorded[restored], energy, scores)
+        elif restored is not None:
+            for values in self._columns:
+                values.append(values[restored])
+
+    @property
+    def _columns(self) -> list[list[Any]]:
+        """The columns of the table of records: iteration, objective and scores."""
+        return [self.recorded, self.objective, *self.held_out.values()]
+
+    def _append(self, iteration: int, objective: float, scores: Mapping[str, float]) -> None:
+        self.recorded.append(iteration)
+        self.objective.append(objective)
+        for name, value in scores.items():
+            self.held_out.setdefault(name, []).append(value)
 
     def _record(self, objective: float) -> None:
-        self.recorded.append(self.iterations)
-        self.objective.append(objective)
-        for name, value in ({} if self.scores is None else self.scores()).items():
-            self.held_out.setdefault(name, []).append(value)
+        self._append(self.iterations, objective, {} if self.scores is None else self.scores())
         values = self._criterion()[1]
         if self._best and values[-1] == min(values) < np.inf:
             for best, variable in zip(self._best, self.variables, strict=True):
@@ -256,7 +245,7 @@ class History:
             try:
                 self.callback(self.iterations, objective)
             except StopIteration:
-                self._stopped_by_callback = True
+                self.stopped_by_callback = True
             except BaseException as error:
                 self.callback_error = error
                 raise
@@ -272,29 +261,6 @@ class History:
             name, values = next(iter(self.held_out.items()))
             name = f"held-out {name}"
         return name, [value if np.isfinite(value) else np.inf for value in values]
-
-
-@contextmanager
-def restore_on_failure(objective: Objective, history: History, restore: Callable[[], None]) -> Iterator[list[str]]:
-    """
-    If an evaluation in the context fails, restore the last good parameters and append the reason to the yielded list.
-    Before the first step there are no good parameters: raise the error.
-
-    :raises ValueError: if the data have changed.
-    """
-    reason: list[str] = []
-    try:
-        yield reason
-    except FAILURES as error:
-        restore()
-        objective.reset()
-        objective.check_data()
-        if history.iterations == 0 or error is history.callback_error:
-            raise
-        reason.append(f"Stopped, and the last good parameters restored: {reason_of(error)}")
-    except BaseException:
-        restore()
-        raise
 
 
 def check_finite(*values: tf.Tensor) -> list[tf.Tensor]:

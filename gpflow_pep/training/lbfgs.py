@@ -1,23 +1,20 @@
 """SciPy's L-BFGS-B, which always ends at the best parameters evaluated."""
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from gpflow.base import AnyNDArray
 from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from ..runtime.checks import reason_of
-from .history import NOT_FINITE, History, restore_on_failure
+from .history import NOT_FINITE, History
 from .objectives import FAILURES, Objective
 from .result import CONVERGED, FAILED, LIMIT, Outcome
 
-_SECANTS = 20  # stored; SciPy's default is 10, too few for hyperparameters of very different scales
-_GAIN = 1e-6  # smallest relative decrease of the loss in a search after which another search starts
-_EDGE_SLOPE = 1e-2  # derivative in nats; above it, a search with failed steps ended at an edge of the loss's domain
 FLAT_ITERATIONS, FLAT_GAIN = 20, 1e-3  # a search ends after this many iterations that gained less than this, in nats
 
 
@@ -25,135 +22,124 @@ class _Interrupted(Exception):
     """Raised between evaluations within a search, after Ctrl-C."""
 
 
-@dataclass
-class _Best:
-    """The best evaluation of all searches, and the failures of the current search."""
+class LBFGS:
+    """Minimize the loss by searches, each from the end of the one before."""
 
-    values: AnyNDArray
-    is_current: bool = True
-    """True if the variables have these values."""
-    loss: float = np.inf
-    failure: str = ""
-    """The last failure after the best evaluation, in the current search."""
-    any_failure: str = ""
-    """The last failure of the current search."""
-    slope: float = 0.0
-    """The largest derivative at the best evaluation."""
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=FLAT_ITERATIONS + 1))
-    """The best losses after the last iterations."""
+    state: Mapping[str, tf.Variable] = {}
+    """Variables besides the parameters: none, so that a resumed run restarts from the parameters."""
 
-    @property
-    def is_flat(self) -> bool:
-        """True if the last FLAT_ITERATIONS iterations gained less than FLAT_GAIN."""
-        return len(self.recent) > FLAT_ITERATIONS and self.recent[0] - self.recent[-1] < FLAT_GAIN
+    def __init__(self, objective: Objective):
+        self._objective = objective
+        self._shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
+        self._ends = np.cumsum([np.prod(shape, dtype=int) for shape in self._shapes])[:-1]
+        self._best, self._best_loss = np.zeros(0), np.inf  # of all evaluations
+        self._best_slope = 0.0  # the largest derivative there
+        self._is_at_best = True  # the variables have these values
+        self._failure = ""  # the last failure after the best evaluation, in the current search
+        self._any_failure = ""  # the last failure of the current search
+        self._recent: deque[float] = deque(maxlen=FLAT_ITERATIONS + 1)  # the best losses after the last iterations
 
+    def restore(self) -> None:
+        """Assign the best parameters to the variables."""
+        self._assign(self._best)
 
-def lbfgs(objective: Objective, history: History, max_iterations: int) -> Outcome:
-    """Minimize the loss; the variables end at the best parameters evaluated."""
-    if not objective.variables:
-        return Outcome(CONVERGED, "Nothing is trainable.")
-    shapes = [variable.numpy().shape for variable in objective.variables]  # static shapes may be unknown
-    ends = np.cumsum([np.prod(shape, dtype=int) for shape in shapes])[:-1]
+    def __call__(self, history: History) -> Outcome:
+        """Minimize the loss; the variables end at the best parameters evaluated."""
 
-    # In NumPy, because TensorFlow operations may take longer than a small model's step.
-    def flat(tensors: Sequence[Any]) -> AnyNDArray:
-        """Concatenate tensors of the variables' shapes, [P]."""
-        values: AnyNDArray = np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)
-        return values
+        def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
+            if self._best_loss < np.inf and history.interrupted():
+                raise _Interrupted
+            return self._evaluate(x, history.iterations)
 
-    def assign(values: AnyNDArray) -> None:
-        for variable, shape, part in zip(objective.variables, shapes, np.split(values, ends), strict=True):
-            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
+        def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
+            if not self._is_at_best:
+                self.restore()
+                self._objective.restore_best()
+            history.step(-self._best_loss if history.will_record else None)
+            self._recent.append(self._best_loss)
+            if history.is_over or self._is_flat:
+                raise StopIteration
 
-    best = _Best(flat(objective.variables))
-
-    def loss(x: AnyNDArray) -> tuple[float, AnyNDArray]:
-        if best.loss < np.inf and history.interrupted():
-            raise _Interrupted
-        assign(x)
-        best.is_current = False
-        try:
-            value, derivatives = objective.evaluate(history.iterations)
-            assert value is not None  # all rows
-            gradient = flat(derivatives)
-            if not (np.isfinite(value) and np.isfinite(gradient).all()):
-                raise FloatingPointError(NOT_FINITE)
-        except FAILURES as error:
-            objective.check_data()
-            if best.loss == np.inf:
-                raise
-            best.failure = best.any_failure = reason_of(error)  # the line search will backtrack
-            objective.restore_best()
-            return best.loss + 1.0 + abs(best.loss), np.zeros_like(x)
-        if value < best.loss:
-            best.loss, best.failure, best.values = value, "", x.copy()
-            best.is_current = True
-            best.slope = float(np.abs(gradient).max())
-            objective.mark_best()
-        return value, gradient
-
-    def callback(intermediate_result: OptimizeResult) -> None:  # SciPy requires this argument name
-        if not best.is_current:
-            assign(best.values)
-            objective.restore_best()
-        history.step(-best.loss if history.will_record else None)
-        best.recent.append(best.loss)
-        if history.is_over or best.is_flat:
-            raise StopIteration
-
-    def search() -> OptimizeResult:
-        options = {"maxiter": max_iterations - history.iterations, "maxfun": 4 * max_iterations + 20}
-        options["maxcor"] = _SECANTS
-        with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
-            return minimize(loss, best.values, jac=True, method="L-BFGS-B", callback=callback, options=options)
-
-    with restore_on_failure(objective, history, lambda: assign(best.values)) as failure:
+        self._best = _flat(self._objective.variables)
         # A search may end too early if it was resumed from a checkpoint, or if the loss is noisy because sites converge
         # to a tolerance. Start another search from its end until a search at the smallest tolerance gains nothing.
         gained, result = True, OptimizeResult()
-        while gained and not (history.is_over or best.is_flat):
-            previous, best.failure, best.any_failure = best.loss, "", ""
+        while gained and not (history.is_over or self._is_flat):
+            before, self._failure, self._any_failure = self._best_loss, "", ""
+            # SciPy's default of 10 secants is too few for hyperparameters of very different scales.
+            options = {"maxiter": history.steps - history.iterations, "maxfun": 4 * history.steps + 20, "maxcor": 20}
             try:
-                result = search()
+                with threadpool_limits(1, user_api="blas"):  # idle BLAS threads spin and slow down TensorFlow
+                    result = minimize(loss, self._best, jac=True, method="L-BFGS-B", callback=callback, options=options)
             except _Interrupted:
                 break
             finally:
-                assign(best.values)
-            gained = not previous - best.loss < _GAIN * (1.0 + abs(best.loss))
-            if not (history.is_over or best.is_flat) and objective.tighten(fully=not gained):
+                self.restore()
+            gained = not before - self._best_loss < 1e-6 * (1.0 + abs(self._best_loss))  # else another gains nothing
+            if not (history.is_over or self._is_flat) and self._objective.tighten(fully=not gained):
                 gained = True  # a tighter tolerance may still improve
-                best.loss, previous = np.inf, best.loss  # loose sites may underestimate it
+                self._best_loss, before = np.inf, self._best_loss  # loose sites may underestimate it
                 try:
-                    loss(best.values)
+                    loss(self._best)
                 except FAILURES as error:
-                    best.loss, best.failure, gained = previous, reason_of(error), False
-                    objective.restore_best()
-                best.recent.clear()
-        history.record_last(-best.loss)
-        return history.stopped or _outcome(result, best, gained=gained, limit=history.is_over)
-    return Outcome(FAILED, failure[0])
+                    self._best_loss, self._failure, gained = before, reason_of(error), False
+                    self._objective.restore_best()
+                self._recent.clear()
+        history.record_last(-self._best_loss)
+        return history.stopped or self._outcome(result, gained=gained, limit=history.is_over)
+
+    @property
+    def _is_flat(self) -> bool:
+        """True if the last FLAT_ITERATIONS iterations gained less than FLAT_GAIN."""
+        return len(self._recent) > FLAT_ITERATIONS and self._recent[0] - self._recent[-1] < FLAT_GAIN
+
+    def _assign(self, x: AnyNDArray) -> None:
+        for variable, shape, part in zip(self._objective.variables, self._shapes, np.split(x, self._ends), strict=True):
+            variable.assign(part.reshape(shape).astype(variable.dtype.as_numpy_dtype))
+
+    def _evaluate(self, x: AnyNDArray, step: int) -> tuple[float, AnyNDArray]:
+        """Return loss and gradient; after a failure, a larger loss, so that the line search backtracks."""
+        self._assign(x)
+        self._is_at_best = False
+        try:
+            loss, derivatives = self._objective.evaluate(step)
+            gradient = _flat(derivatives)
+            if not (np.isfinite(loss) and np.isfinite(gradient).all()):
+                raise FloatingPointError(NOT_FINITE)
+        except FAILURES as error:
+            self._objective.check_data()
+            if self._best_loss == np.inf:
+                raise
+            self._failure = self._any_failure = reason_of(error)
+            self._objective.restore_best()
+            return self._best_loss + 1.0 + abs(self._best_loss), np.zeros_like(x)
+        if loss < self._best_loss:
+            self._best, self._best_loss, self._best_slope = x.copy(), loss, float(np.abs(gradient).max())
+            self._failure, self._is_at_best = "", True
+            self._objective.mark_best()
+        return loss, gradient
+
+    def _outcome(self, result: OptimizeResult, *, gained: bool, limit: bool) -> Outcome:
+        """Return the outcome of the last search: whether it `gained`, or reached the `limit` of iterations."""
+        if limit:
+            last = f" The last step failed: {self._failure}" if self._failure else ""
+            return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
+        if self._failure:  # no later evaluation was better, although SciPy reports convergence
+            return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {self._failure}")
+        if self._is_flat:
+            gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
+            return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
+        # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy
+        # reports convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a
+        # slope there.
+        exhausted = not gained and result.nit == 0 and not self._any_failure
+        at_edge = bool(self._any_failure) and self._best_slope > 1e-2  # nats; at an optimum the slopes are smaller
+        if (result.success or exhausted) and not at_edge:
+            return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
+        step = f" A step failed: {self._any_failure}" if self._any_failure else ""
+        return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
 
 
-def _outcome(result: OptimizeResult, best: _Best, *, gained: bool, limit: bool) -> Outcome:
-    """
-    Return the outcome of the last search.
-
-    :param gained: whether the search lowered the loss.
-    :param limit: whether the limit of iterations was reached.
-    """
-    if best.is_flat and not (limit or best.failure):
-        gain = f"{FLAT_ITERATIONS} iterations gained less than {FLAT_GAIN:g} nats"
-        return Outcome(CONVERGED, f"L-BFGS: the objective is flat: the last {gain}.")
-    if best.failure and not limit:  # no later evaluation was better, although SciPy reports convergence
-        return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {best.failure}")
-    if limit:
-        last = f" The last step failed: {best.failure}" if best.failure else ""
-        return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
-    # A search without a step started at an optimum up to rounding, or at the edge of the loss's domain. SciPy reports
-    # convergence at an edge, too, because steps that it shortens gain almost nothing; but the loss has a slope there.
-    exhausted = not gained and result.nit == 0 and not best.any_failure
-    at_edge = bool(best.any_failure) and best.slope > _EDGE_SLOPE
-    if (result.success or exhausted) and not at_edge:
-        return Outcome(CONVERGED, f"L-BFGS: {result.message}.")
-    step = f" A step failed: {best.any_failure}" if best.any_failure else ""
-    return Outcome(FAILED, f"L-BFGS: {result.message}.{step}")
+def _flat(tensors: Sequence[Any]) -> AnyNDArray:
+    """Concatenate tensors, [P], in NumPy: TensorFlow operations may take longer than a small model's step."""
+    return np.concatenate([np.ravel(tensor.numpy()) for tensor in tensors]).astype(np.float64)

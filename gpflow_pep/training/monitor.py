@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,38 +21,16 @@ from ..saving.arrays_file import check_writable
 from .history import History
 from .objectives import without_warnings
 
-_PICTURES = 10  # records between plots, which take longer to draw than scalars
-_POINTS = 1000  # rows of data in a plot; more would hide each other
-_GRID = {1: 200, 2: 40}  # grid points along each input, by number of inputs
-_ENTRIES = 100  # largest number shown per parameter
-# Errors of a failed write, from Python or TensorFlow.
-_UNWRITABLE = (
-    OSError,
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.ResourceExhaustedError,
-)
-_KEYWORDS = ["kernel", "likelihood", "mean_function", "scale"]
-
 
 def monitor(
-    model: GPModel,
-    history: History,
-    directory: str,
-    *,
-    interval: int,
-    data: RegressionData | tf.data.Dataset,
-    scores: Sequence[str],
+    model: GPModel, history: History, directory: str, data: RegressionData | tf.data.Dataset
 ) -> Callable[[int], None]:
     """
     Return a function that writes objective, parameters and scores at every record, and a plot at every tenth.
 
     If writing fails, it warns and removes itself from the history.
 
-    :param interval: steps between records.
     :param data: X [N, D] and Y [N, P], or a dataset, whose first batch is shown; plots need D = 1 or 2.
-    :param scores: names of the scores of held-out rows.
     :raises ValueError: if the directory cannot be written to.
     """
     try:
@@ -62,25 +40,32 @@ def monitor(
         raise ValueError(
             f"tensorboard must be a directory that can be written to, got {directory!r}: {error}"
         ) from error
+    keywords = ["kernel", "likelihood", "mean_function", "scale"]
     scalars: list[Any] = [
         ScalarToTensorBoard(directory, lambda: history.objective[-1], "objective"),
-        ModelToTensorBoard(directory, model, max_size=_ENTRIES, keywords_to_monitor=_KEYWORDS),
+        ModelToTensorBoard(directory, model, max_size=100, keywords_to_monitor=keywords),
     ]
-    for name in scores:
+    for name in () if history.scores is None else history.scores.names:
         latest = partial(lambda name: history.held_out[name][-1], name)
         scalars.append(ScalarToTensorBoard(directory, latest, f"held_out/{name}"))
     groups = [MonitorTaskGroup(scalars)]
     first_rows = next(iter(data)) if isinstance(data, tf.data.Dataset) else data
-    X, Y = (np.asarray(values)[:_POINTS] for values in first_rows)
-    if X.shape[1] in _GRID:
+    X, Y = (np.asarray(values)[:1000] for values in first_rows)  # more points would hide each other
+    if X.shape[1] <= 2:
         task = ImageToTensorBoard(directory, partial(_draw, model, X, Y), "predictions")
-        groups.append(MonitorTaskGroup(task, period=_PICTURES * interval))
+        groups.append(MonitorTaskGroup(task, period=10 * history.interval))  # a plot takes far longer than scalars
     tasks = Monitor(*groups)
 
     def show(iteration: int) -> None:
         try:
             tasks(iteration)
-        except _UNWRITABLE as error:
+        except (
+            OSError,
+            tf.errors.NotFoundError,
+            tf.errors.PermissionDeniedError,
+            tf.errors.FailedPreconditionError,
+            tf.errors.ResourceExhaustedError,
+        ) as error:
             reason = error.message if isinstance(error, tf.errors.OpError) else str(error)
             reason = re.sub(r"^\{\{.*?\}\} ?", "", reason).splitlines()[0]  # first line, without the operation
             warn(f"tensorboard {directory!r} could not be written: {reason}; training continues without it.")
@@ -91,8 +76,8 @@ def monitor(
 
 def _draw(model: GPModel, X: AnyNDArray, Y: AnyNDArray, figure: Figure, axes: Axes) -> None:
     """Plot predictions of the observations, the data and the inducing points."""
-    ends = np.stack([X.min(axis=0), X.max(axis=0)], axis=1)  # [D, 2]
-    places = np.meshgrid(*(np.linspace(first, last, _GRID[X.shape[1]]) for first, last in ends))
+    axis = np.linspace(X.min(axis=0), X.max(axis=0), 200 if X.shape[1] == 1 else 40)  # [n, D]
+    places = np.meshgrid(*axis.T)
     grid = np.stack([place.ravel() for place in places], axis=1).astype(X.dtype)
     with without_warnings(model):
         mean, variance = (np.asarray(part) for part in model.predict_y(grid))

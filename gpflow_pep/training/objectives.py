@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import TensorType
 from gpflow.config import default_float, default_jitter
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin, InternalDataTrainingLossMixin
@@ -20,28 +20,14 @@ from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import compiled, differ, structure_of
-from .dataset_batches import Rows
 
-Evaluation = tuple[float | None, list[tf.Tensor]]
-"""The loss, if it is known, and its gradient in the trainable variables."""
-
-Mean = Callable[[list[tf.Tensor]], list[tf.Tensor]]
-"""Averages loss and gradient over the workers."""
+Evaluation = tuple[float, list[tf.Tensor]]
+"""The loss, 0 if it is not computed, and its gradient in the trainable variables."""
 
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-# Largest change of the sites at which an energy is accepted; larger for a bound, which holds at any sites.
-_MAX_CHANGE, _MAX_CHANGE_OF_BOUND = 0.1, 100.0
-_MAX_SWEEPS, _MAX_FIRST_SWEEPS = 500, 1000  # per evaluation; the first evaluation has no best sites to restore
-_FEW_SWEEPS = 10  # if max_sweeps is at most this, sites need not converge in an evaluation
-_FINAL_SWEEPS = 1000  # after training, even if max_sweeps is smaller
-_INTERVAL = 100  # steps between records of minibatch training, whose objectives are noisy
-# Tolerance of the sites: its largest value, and its ratio to sqrt(last gain in nats); larger for a bound.
-_LOOSEST, _OF_GAIN = 1e-2, 6e-2
-_LOOSEST_OF_BOUND, _OF_GAIN_OF_BOUND = 3e-2, 2e-1
-_TIGHTER = 0.1  # factor of both before each further search, down to the model's tolerance
-_ABORTED = "Collective ops is aborted"
+_MAX_SWEEPS = 1000  # of an evaluation without best sites to return to, and after training
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -73,14 +59,8 @@ def workers_of(model: Any) -> Workers | None:
     return workers if workers.count > 1 else None
 
 
-# --- loss and gradient -----------------------------------------------------------------------------------------------
-
-
 def training_step(model: GPModel) -> "TrainingStep":
-    """
-    Return the model's compiled step. The model stores it, so that the next training run does not trace it again unless
-    a part or setting of the model was replaced.
-    """
+    """Return the model's compiled step; the model stores it until a part or setting of the model is replaced."""
     structure = structure_of([model], [default_jitter(), default_float()])
     step: TrainingStep | None = vars(model).get("_training_step")
     if step is None or differ(structure, step.structure):
@@ -121,16 +101,14 @@ class TrainingStep:
         signature = tuple(tf.TensorSpec([None, values.shape[1]], values.dtype) for values in rows)
         key = jit_compile, signature
         if key not in self.compiled:
-            xla = {"jit_compile": True} if jit_compile else {}
-            step = partial(in_replica, self._loss_and_gradient)
+            step, xla = partial(in_replica, self._loss_and_gradient), {"jit_compile": True} if jit_compile else {}
             self.compiled[key] = compiled(step, input_signature=signature, **xla)
         try:
-            loss, gradient = with_plain_errors(self.compiled[key], *rows)
+            return with_plain_errors(self.compiled[key], *rows)
         except tf.errors.InvalidArgumentError as error:
-            if _ABORTED in error.message:  # another worker has failed
+            if "Collective ops is aborted" in error.message:  # another worker has failed
                 raise tf.errors.AbortedError(None, None, error.message) from error
             raise
-        return loss, gradient
 
     def _loss_and_gradient(self, *rows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = self._model.trainable_variables
@@ -147,11 +125,8 @@ class TrainingStep:
         return type(None), ()
 
 
-# --- objectives ------------------------------------------------------------------------------------------------------
-
-
 class Objective:
-    """The training loss of all rows, of the model's data or of given data."""
+    """The training loss of the model's data or of given rows."""
 
     model: Any
     interval = 1
@@ -159,10 +134,15 @@ class Objective:
     default_interval = 1
     """Default number of steps between records."""
 
-    def __init__(self, model: Any, data: RegressionData | None = None, mean: Mean | None = None):
-        """:param mean: averages the estimates of all workers; None: this process has all rows."""
+    def __init__(
+        self, model: Any, rows: Callable[[int], Any] = lambda step: (), mean: Callable[..., Any] | None = None
+    ):
+        """
+        :param rows: returns X and Y of a step, for a model without data; called once for each step.
+        :param mean: averages loss and gradient over the workers; None: this process has all rows.
+        """
         self.model, self.variables, self._mean = model, list(model.trainable_variables), mean
-        self._rows = () if data is None else tuple(tf.constant(values) for values in data)
+        self._rows_of, self._rows = rows, ()
         self.training_step = training_step(model)
 
     @property
@@ -171,12 +151,11 @@ class Objective:
         return {}
 
     def evaluate(self, step: int) -> Evaluation:
-        """
-        Return the loss and its gradient at the current parameters.
+        """Return loss and gradient at the current parameters, in a step from 0; raise one of `FAILURES`."""
+        self._rows = self._rows_of(step)
+        return self._evaluate()
 
-        :param step: the step, from 0.
-        :raises FAILURES: if loss or gradient cannot be computed.
-        """
+    def _evaluate(self) -> Evaluation:
         loss, gradient = self.training_step(*self._rows)
         if self._mean is not None:
             loss, *gradient = self._mean([loss, *gradient])
@@ -189,8 +168,8 @@ class Objective:
             check()
 
     def probe(self, step: int) -> Evaluation:
-        """Evaluate the loss after the last step without changing any state."""
-        return self.evaluate(step)
+        """Evaluate the loss after the last step, on its rows if there was one, without changing any state."""
+        return self._evaluate() if self._rows else self.evaluate(step)
 
     def mark_best(self) -> None:
         """Record that the current parameters are the best so far."""
@@ -199,11 +178,7 @@ class Objective:
         """Restore the sites of the best parameters; call this after restoring the parameters."""
 
     def tighten(self, *, fully: bool) -> bool:
-        """
-        Tighten the tolerance of later evaluations; return whether it was loose.
-
-        :param fully: use the model's tolerance.
-        """
+        """Tighten the tolerance of later evaluations, `fully` to the model's; return whether it was loose."""
         return False
 
     def reset(self) -> None:
@@ -217,23 +192,7 @@ class Objective:
 class MinibatchObjective(Objective):
     """The training loss estimated from one minibatch per step; records are means over steps."""
 
-    default_interval = _INTERVAL
-
-    def __init__(self, model: GPModel, minibatch: Callable[[int], Rows], mean: Mean | None = None):
-        """:param minibatch: returns the rows of a step; called once for each step."""
-        super().__init__(model, mean=mean)
-        self._minibatch = minibatch
-
-    @override
-    def evaluate(self, step: int) -> Evaluation:
-        self._rows = self._minibatch(step)
-        return super().evaluate(step)
-
-    @override
-    def probe(self, step: int) -> Evaluation:
-        if not self._rows:  # a resumed run without a remaining step
-            return self.evaluate(step)
-        return super().evaluate(step)  # of the last minibatch
+    default_interval = 100  # the objectives of single minibatches are noisy
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -262,7 +221,7 @@ class SitesObjective(Objective):
 
     def converge(self) -> SitesStatus:
         """Update the sites until they converge, even if `max_sweeps` was small in training."""
-        with self._options(self.model.tol, max(self.model.max_sweeps, _FINAL_SWEEPS)):
+        with self._options(self.model.tol, max(self.model.max_sweeps, _MAX_SWEEPS)):
             if self.training_step.compiled:  # faster than tracing `update_sites`, although it also computes derivatives
                 self.training_step()
                 if self.model.sites_status.converged:
@@ -281,13 +240,12 @@ class SitesObjective(Objective):
     @contextmanager
     def _options(self, tol: float, max_sweeps: int) -> Iterator[None]:
         """Converge to another tolerance in this context."""
-        model = self.model
-        before = model.tol, model.max_sweeps
+        before = self.model.tol, self.model.max_sweeps
         try:
-            model.tol, model.max_sweeps = tol, max_sweeps
+            self.model.tol, self.model.max_sweeps = tol, max_sweeps
             yield
         finally:
-            model.tol, model.max_sweeps = before
+            self.model.tol, self.model.max_sweeps = before
 
 
 class SweptMinibatchObjective(SitesObjective):
@@ -305,15 +263,12 @@ class SweptMinibatchObjective(SitesObjective):
         if place == 0 or self._epoch is None:  # a resumed run may start within an epoch
             seed = int(np.random.SeedSequence([self._seed, epoch]).generate_state(1)[0])
             self._epoch = self.model.minibatches(self._batch_size, seed=seed)
-        return None, next(self._epoch)
+        return 0.0, next(self._epoch)
 
     @override
     def probe(self, step: int) -> Evaluation:
-        epoch, self._epoch = self._epoch, None
-        try:
-            return super().probe(step)
-        finally:
-            self._epoch = epoch
+        self._epoch = None  # sum over all rows again
+        return super().probe(step)
 
     @override
     def recorded(self, losses: list[float]) -> float:
@@ -336,26 +291,27 @@ class ConvergedSitesObjective(SitesObjective):
         self._best: Any = None
         self._have_converged = False  # sites were (nearly) converged in an earlier evaluation
         self._best_loss, self._gain, self._last_loss = np.inf, np.inf, np.inf
-        self._loosest = _LOOSEST_OF_BOUND if model.is_lower_bound else _LOOSEST
-        self._of_gain = _OF_GAIN_OF_BOUND if model.is_lower_bound else _OF_GAIN
+        # The largest tolerance, its ratio to sqrt(last gain in nats), and the largest change of the sites at which the
+        # loss is accepted. All are larger for a bound, which holds at any sites.
+        limits = (3e-2, 2e-1, 100.0) if model.is_lower_bound else (1e-2, 6e-2, 0.1)
+        self._loosest, self._of_gain, self._max_change = limits
 
     @override
     def evaluate(self, step: int) -> Evaluation:
         tol = max(self.model.tol, min(self._loosest, self._of_gain * np.sqrt(self._gain)))
-        max_sweeps = min(self.model.max_sweeps, _MAX_FIRST_SWEEPS if self._best is None else _MAX_SWEEPS)
+        # The first evaluation has no best sites to return to.
+        max_sweeps = min(self.model.max_sweeps, _MAX_SWEEPS if self._best is None else _MAX_SWEEPS // 2)
         with self._options(tol, max_sweeps):
             loss, gradient = super().evaluate(step)
         change = self.model.sites_status.change
-        # A bound holds at any sites. With few sweeps per evaluation, sites need not converge.
-        accepted = _MAX_CHANGE_OF_BOUND if self.model.is_lower_bound else _MAX_CHANGE
-        if change <= accepted or self.model.max_sweeps <= _FEW_SWEEPS:
+        # As in the solver, with at most 10 sweeps sites need not converge in an evaluation.
+        if change <= self._max_change or self.model.max_sweeps <= 10:
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
                 f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
                 "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
             )
-        assert loss is not None
         self._last_loss = loss
         return loss, gradient
 
@@ -366,11 +322,11 @@ class ConvergedSitesObjective(SitesObjective):
 
     @override
     def tighten(self, *, fully: bool) -> bool:
-        was_loose: bool = self._loosest > self.model.tol
-        self._loosest *= 0.0 if fully else _TIGHTER
-        self._of_gain *= _TIGHTER
+        was_loose = self._loosest > self.model.tol
+        self._loosest *= 0.0 if fully else 0.1  # before each further search, down to the model's tolerance
+        self._of_gain *= 0.1
         self._best_loss = np.inf  # loose sites may underestimate it, and the next gain would be negative
-        return was_loose
+        return bool(was_loose)
 
     @override
     def restore_best(self) -> None:

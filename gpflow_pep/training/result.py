@@ -2,23 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..ep import SitesStatus
 
-CONVERGED, LIMIT, EARLY, FAILED = "converged", "limit", "stopped early", "failed"
-INTERRUPTED = "interrupted"
-STATUSES = (CONVERGED, LIMIT, EARLY, FAILED, INTERRUPTED)
+STATUSES = ("converged", "limit", "stopped early", "failed", "interrupted")
+CONVERGED, LIMIT, EARLY, FAILED, INTERRUPTED = STATUSES
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Status of an optimizer, and the reason."""
+class Outcome(NamedTuple):
+    """Status of a training run, and the reason."""
 
     status: str
     reason: str
-    resumes: bool = False
-    """True if the same call resumes from its checkpoint."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,31 +27,24 @@ class FitResult:
     iterations was reached | "stopped early": by `patience` or the callback | "interrupted": by Ctrl-C | "failed": the
     last good parameters were restored, or the sites have not converged.
     """
-
     reason: str
     """The reason, as a sentence."""
-
     iterations: int
     """Iterations of L-BFGS, or steps of Adam."""
-
     recorded: tuple[int, ...]
     """
     The iteration of every record, plus a last entry for the final parameters, if `patience` restored them or the sites
     converged after training: the last values always belong to the trained model.
     """
-
     objective: tuple[float, ...]
     """
     The objective in nats at every record: the best so far (L-BFGS), the mean over minibatches since the last record, or
     the energy of models with sites; the last energy is at converged sites.
     """
-
     held_out: Mapping[str, tuple[float, ...]]
     """Scores of held-out rows by name, at every record: "nlpd" (nats per row), "rmse" (Gaussian likelihoods)."""
-
     sites: SitesStatus | None
     """Status of the last update of the sites; None for a model without sites."""
-
     seconds: float
     """Wall time."""
 
@@ -73,11 +62,7 @@ class FitResult:
 
 
 def uninterrupted(result: Any) -> Any:
-    """
-    Return the result of a training function, unless Ctrl-C ended it.
-
-    :raises KeyboardInterrupt: if Ctrl-C ended the training run, so that it ends the caller, too.
-    """
+    """Return the result of a training function; if Ctrl-C ended it, raise a `KeyboardInterrupt` to end its caller."""
     if isinstance(result, FitResult) and result.status == INTERRUPTED:
         raise KeyboardInterrupt
     return result

@@ -22,13 +22,13 @@ SETTINGS = [
     "StreamingPEP",
     "StreamingSGPR",
 ]
-QUICK = ("PEPR alpha per block", "StreamingSGPR")  # copies and exports of PEP are in tests/models/test_pep_state.py
+QUICK = ("StreamingSGPR",)  # copies and exports of PEP are in tests/models/test_pep_state.py
 saved_regression = pytest.mark.parametrize("subject", some_slow(SETTINGS, quick=QUICK), indirect=True)
 saved = pytest.mark.parametrize(
     "subject",
     some_slow(
         [*SETTINGS, *CLASSES],
-        quick=[*QUICK, "ARPEP", "TSVGP"],
+        quick=[*QUICK, "ARPEP"],
     ),
     indirect=True,
 )

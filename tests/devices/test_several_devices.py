@@ -16,8 +16,10 @@ SCRIPT = Path(__file__).parents[1] / "support" / "devices_process.py"
 TOLERANCE = 1e-12  # sums over rows in another order
 AFTER_TRAINING = 1e-10  # amplified by line searches and by sites
 SCOPES = ("used_outside", "constructed_outside")
-QUICK = ("PEPR", "BTSGPR", "PEPClassifier")
+QUICK = ("PEPR",)
 SLOW = (
+    "BTSGPR",
+    "PEPClassifier",
     "VFE in one loop per device and pass",
     "PITC of a power for each block",
     "TSGPR with a mean function",
@@ -26,10 +28,10 @@ SLOW = (
 )
 
 
-def printed(log, *tasks):
+def printed(*tasks):
     """Return results and log of a process with two devices; the log can name the device of every operation."""
     paths = os.pathsep.join([str(SCRIPT.parent), str(SCRIPT.parents[2])])
-    command = [sys.executable, str(SCRIPT), "log" if log else "no log", *tasks]
+    command = [sys.executable, str(SCRIPT), *tasks]
     environment = os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "0"}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr[-3000:]
@@ -38,12 +40,12 @@ def printed(log, *tasks):
 
 @pytest.fixture(scope="module")
 def found():
-    return printed(True, *QUICK, "without_data", "checkpoint", "in_every_replica of PEPR", "xla", *SCOPES)
+    return printed(*QUICK, "checkpoint", "in_every_replica of PEPR", "xla", *SCOPES)
 
 
 @pytest.fixture(scope="module")
 def found_of_others():
-    return printed(False, *SLOW, "minibatches_of_rows_with_sites", "in_every_replica of PEPClassifier")
+    return printed(*SLOW, "without_data", "minibatches_of_rows_with_sites", "in_every_replica of PEPClassifier")
 
 
 def numbers_in(values):
@@ -69,8 +71,9 @@ def test_two_devices_give_what_one_gives(request, name):
     assert first == second  # on both devices, to the last digit
 
 
-def test_minibatch_models_are_trained_as_with_one_device(found):
-    for both, one in found[0]["without_data"]:  # with natural gradients, and without
+@pytest.mark.slow
+def test_minibatch_models_are_trained_as_with_one_device(found_of_others):
+    for both, one in found_of_others[0]["without_data"]:  # with natural gradients, and without
         for kind in one:
             assert_close(both[kind], one[kind], AFTER_TRAINING)
         assert both["parameters"][0] == both["parameters"][1]
@@ -119,16 +122,16 @@ def products_of_loops(log, name, devices):
     return collections.Counter(device for _, device in placed)
 
 
-@pytest.mark.parametrize("name", ["PEPR", "BTSGPR"])
-def test_every_device_works_on_its_rows(found, name):
+def test_every_device_works_on_its_rows(found):
     """There is one loop on each device for each pass, forward and back, and no other loop."""
-    counts = products_of_loops(found[1], name, 2)
+    counts = products_of_loops(found[1], "PEPR", 2)
     assert counts["CPU:0"] == counts["CPU:1"] > 5
 
 
-def test_every_device_works_on_its_sites(found):
+@pytest.mark.slow
+def test_every_device_works_on_its_sites(found_of_others):
     """The loop over sweeps is on the first device; in it each device has a loop over its rows."""
-    counts = products_of_loops(found[1], "PEPClassifier", 2)
+    counts = products_of_loops(found_of_others[1], "PEPClassifier", 2)
     assert counts["CPU:0"] > counts["CPU:1"] > 5
 
 

@@ -418,6 +418,7 @@ def test_hard_problems_converge_or_say_so(case):
                 assert status.converged or case in ("StudentT", "Poisson square"), (variance, alpha, status)
 
 
+@pytest.mark.slow
 def test_an_update_that_overflows_is_an_error():
     """The update overflows even under the prior; the sites are unchanged."""
     kernel = gpflow.kernels.SquaredExponential(1.0)

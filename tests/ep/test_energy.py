@@ -125,10 +125,9 @@ def test_second_derivatives_are_refused(model):
         second()
 
 
-@pytest.mark.parametrize("compile", [True, False])
-def test_persistent_tapes(compile):
+@pytest.mark.parametrize("compile", some_slow([True, False], 1))
+def test_persistent_tapes(model, compile):
     """Persistent tapes do not record the sweeps, whose functions would be differentiated repeatedly."""
-    model = PEP((X, Y), gpflow.kernels.Matern52(3.0), Probit(), X.copy(), alpha=1.0)
     variables = model.trainable_variables
 
     def gradients(persistent):

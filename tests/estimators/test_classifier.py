@@ -137,6 +137,7 @@ def test_batches(X, labels):
     np.testing.assert_array_equal(estimator.predict_proba(X), before)
 
 
+@pytest.mark.slow
 def test_a_batch_after_a_fit(X, labels):
     """At the same inputs and fixed parameters it equals one fit of both batches; earlier sites are not updated."""
     options = {"n_inducing": 60, "optimizer": None, "alpha": 0.0}

@@ -101,6 +101,7 @@ def test_a_batch_more_is_absorbed(X, y):
         estimator.partial_fit(X, np.stack([y, y], axis=1))
 
 
+@pytest.mark.slow
 def test_a_stream_gets_the_points_that_it_lacks(X, y):
     estimator = SparseGPRegressor(n_inducing=12, max_iterations=3, random_state=0)
     estimator.partial_fit(X[:5], y[:5])

@@ -1,4 +1,4 @@
-"""The demonstration, shortened: six runs, one table, one figure."""
+"""The demonstration, shortened: two runs, one table, one figure."""
 
 import dataclasses
 import json
@@ -13,23 +13,22 @@ from experiments.protocols import demonstrations
 from experiments.report import figure, recorded, table
 
 
-def test_short_demonstration(runs, capfd):
+def test_short_demonstration(runs, capfd, monkeypatch):
+    only(monkeypatch, "regression", 0, 3)
     demo.main(["--short", "--runs", str(runs)])
     printed = capfd.readouterr()
     lines = printed.out.splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith("method"))
-    body = lines[start + 2 : start + 8]
-    assert [line.split("  ")[0] for line in body] == [
-        "SGPR", "T-SGPR", "BT-SGPR, blocks of 40", "PEP α=0.5", "T-PEP α=0.5", "PEP α=1",
-    ]  # fmt: skip
+    body = lines[start + 2 : start + 4]
+    assert [line.split("  ")[0] for line in body] == ["SGPR", "PEP α=0.5"]
     assert len({len(line) for line in [lines[start], *body]}) == 1
     assert all(np.isfinite(float(line.split()[-1])) for line in body)
     assert any(line.startswith("diabetes, split 0: N = 398 training and 44 test points, D = 10") for line in lines)
     assert "nats per point" in printed.err  # progress
     assert "tensorboard" in printed.out and "experiments.regression with dataset=diabetes" in printed.out
     assert imread(runs / "demo-diabetes.png").shape[2] == 4
-    statuses = [json.loads((runs / str(number) / "run.json").read_text())["status"] for number in range(1, 7)]
-    assert statuses == ["COMPLETED"] * 6
+    statuses = [json.loads((runs / str(number) / "run.json").read_text())["status"] for number in (1, 2)]
+    assert statuses == ["COMPLETED"] * 2
 
 
 def only(monkeypatch, task, *numbers):
@@ -69,6 +68,7 @@ def test_short_demonstration_of_several_classes(runs, capfd, monkeypatch):
     assert imread(runs / "demo-digits.png").shape[0] == pytest.approx(150 * (0.5 + 1.3 + 2 * 0.32 + 3.4), abs=1)
 
 
+@pytest.mark.slow
 def test_short_demonstration_of_streaming(runs, capfd, monkeypatch):
     only(monkeypatch, "streaming", 1, 2)
     whole = demonstrations.DEMONSTRATIONS["streaming"]

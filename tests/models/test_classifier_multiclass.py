@@ -80,7 +80,7 @@ def test_equal_separate_kernels_equal_shared():
             np.testing.assert_allclose(actual, value, rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.3, 1.0], 1))
 def test_sites_match_tilted_moments(alpha):
     """By the definition, with plain sampling-free sums: q without the fraction α of a site, times p^α, has q's moments.
 
@@ -237,6 +237,7 @@ def test_converges_from_defaults(load, kind, alpha):
     assert np.mean(np.argmax(model.predict_y(inputs)[0], axis=1) == labels[:, 0]) > 0.93
 
 
+@pytest.mark.slow
 def test_contradictory_labels_are_reported():
     """
     Sweeps run towards an improper cavity: they end with the sites of the smallest change, of which the energy can be

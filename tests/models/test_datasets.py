@@ -127,6 +127,7 @@ def test_fit_trains_checkpoints_and_resumes(tmp_path):
         fit(MODELS["VFE"](dataset(X, Y + 1e-9)), max_iterations=5, checkpoint=path)
 
 
+@pytest.mark.slow
 def test_tensorboard_plots_first_batch(tmp_path):
     plane = gpflow.kernels.SquaredExponential(), Z[:, :2].copy()
     model = PEPR(dataset(X[:, :2]), *plane)
@@ -232,6 +233,7 @@ def test_fit_raises_if_data_change(broken, optimizer):
         assert not np.array_equal(parameter, start)
 
 
+@pytest.mark.slow
 def test_held_out_record_reads_dataset_once(monkeypatch):
     """For any number of predicted rows."""
     monkeypatch.setattr("gpflow_pep.training.history._CHUNK_ROWS", 10)

@@ -48,7 +48,7 @@ def made(name):
     return [MODELS[name](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=some_slow(MODELS, quick=["PEPR 0.5", "TSGPR"]))
 def pair(request):
     """Models shared by tests, which restore them."""
     return made(request.param)
@@ -140,7 +140,7 @@ def differences(evaluated):
     return compare
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 1.0], quick=[1.0]))
 def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     """
     A linear kernel far from the origin: single precision would be wrong by 4 to 15 %.
@@ -152,7 +152,7 @@ def test_rows_with_larger_variance_than_inducing_variables(differences, alpha):
     assert found[0] == 0.0 and found[1] < 1e-8
 
 
-@pytest.mark.parametrize(("noise_variance", "limit"), [(2e-5, 0.0), (1.0 / 800.0, 3e-5)])
+@pytest.mark.parametrize(("noise_variance", "limit"), some_slow([(2e-5, 0.0), (1.0 / 800.0, 3e-5)], 1))
 def test_rows_at_inducing_points(differences, noise_variance, limit):
     """
     Kff - diag(V'V) is a difference of equal numbers, so that it errs by some eps k, and its sum over N rows, too.
@@ -165,6 +165,7 @@ def test_rows_at_inducing_points(differences, noise_variance, limit):
     assert error <= limit
 
 
+@pytest.mark.slow
 def test_variational_gradient_with_close_inducing_points(differences):
     """
     Its derivatives through A and through the rows cancel, so that both must be of one V: with H = L^-T S L^-1 from
@@ -200,7 +201,7 @@ def test_single_chunk_uses_double_precision():
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0", "TSGPR"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, 1))
 def test_training_reaches_the_same_optimum(name):
     """The objective of the mixed model's parameters in double precision."""
     pair = made(name)

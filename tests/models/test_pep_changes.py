@@ -130,6 +130,7 @@ def link(slope):
     return lambda f: tf.sigmoid(slope * f)
 
 
+@pytest.mark.slow
 def test_another_link_of_the_same_name():
     model = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(1.0)), Z, tol=TOL)
     before = float(model.training_loss())

@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.ep import inference
@@ -51,7 +52,7 @@ def assert_equal(some, others):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks", "three classes"]))
 def test_results_are_those_of_the_graph(name):
     first, compiled = MODELS[name](), MODELS[name]()
     compiled._eager_sweeps = 0
@@ -84,6 +85,7 @@ def test_derivatives_are_compiled(monkeypatch):
     assert not is_traced(model)
 
 
+@pytest.mark.slow
 def test_too_many_sweeps_begin_anew_in_a_graph():
     """From the sites that there were: the number of sweeps is that of a graph."""
     model, compiled = classifier(tol=1e-9), classifier(tol=1e-9)
@@ -92,6 +94,7 @@ def test_too_many_sweeps_begin_anew_in_a_graph():
     assert is_traced(model) and model._eager_sweeps == 0
 
 
+@pytest.mark.slow
 def test_copies_have_their_own_first_calls():
     model = classifier()
     for _ in range(50):

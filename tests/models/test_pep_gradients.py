@@ -107,7 +107,7 @@ def _compiled(name, projection="kl", P=2, *, by_row=False):
 
 
 @pytest.mark.parametrize("power", POWERS)
-@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["StudentT", "MultiClassRobustMax", "Softmax"]))
+@pytest.mark.parametrize("name", some_slow(LIKELIHOODS, quick=["MultiClassRobustMax", "Softmax"]))
 def test_of_the_converged_energy(name, power):
     """In kernel, Z, mean function, scale and likelihood, for a power of each row."""
     compiled = _compiled(name, by_row=True)
@@ -133,7 +133,7 @@ def wasserstein():
     return _compiled("StudentT", "wasserstein", P=1)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
 def test_of_wasserstein_while_the_sites_stay(wasserstein, alpha, energy_at_sites):
     """In mean function and likelihood, as documented: the derivative of the energy at the converged sites."""
     model = wasserstein.model
@@ -153,7 +153,7 @@ def test_of_wasserstein_where_it_is_kl(wasserstein):
 # --- from minibatches -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], 3))
+@pytest.fixture(params=some_slow([0.0, 0.4, 1.0, "mixed"], quick=[0.4]))
 def converged(request, converge):
     compiled = _compiled("StudentT", by_row=request.param == "mixed")
     compiled.model.alpha = POWERS["mixed"] if request.param == "mixed" else request.param

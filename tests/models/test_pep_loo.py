@@ -61,6 +61,7 @@ def test_probit_is_close():
         assert np.abs(found - expected).max() < 0.2 * np.abs(within - expected).max()
 
 
+@pytest.mark.slow
 def test_outputs_add_up():
     Y = np.where(F > 0.0, 1.0, 0.0)
     both, one = _model(Probit(), Y), _model(Probit(), Y[:, :1])

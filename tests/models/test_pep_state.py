@@ -459,6 +459,7 @@ def test_an_exported_posterior(model, tmp_path):
     assert_same_predictions(loaded.predict(XNEW), expected, 1e-12)
 
 
+@pytest.mark.slow
 def test_an_export_after_minibatches(model, tmp_path):
     list(model.minibatches(7))
     model.update_sites()

@@ -74,6 +74,7 @@ def in_threads(task):
     return found
 
 
+@pytest.mark.slow
 def test_predictions_in_many_threads(compiled, monkeypatch):
     """Half of the threads make the sites anew first; means differ by what the tolerance of the sites leaves."""
     model, _ = compiled

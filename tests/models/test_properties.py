@@ -119,6 +119,7 @@ def test_is_invariant_to_chunk_size(problem, assert_same, chunk_size):
     assert_same(other, one, SAME)
 
 
+@pytest.mark.slow
 @given(seeds, labels, st.lists(st.integers(-(10**9), 10**9), min_size=5, max_size=5, unique=True))
 @few(3)
 def test_is_invariant_to_block_labels(problem, seed, labels, names):
@@ -137,6 +138,7 @@ def test_is_invariant_to_block_labels(problem, seed, labels, names):
     assert _objective(other) == pytest.approx(_objective(one), rel=SAME)
 
 
+@pytest.mark.slow
 @given(seeds, labels)
 @few(2)
 def test_block_labels_equal_lists(problem, dense, assert_same, seed, labels):

@@ -48,6 +48,7 @@ def test_gaussian_likelihood_equals_batch(alpha):
         np.testing.assert_allclose(actual, expected, rtol=0.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_streaming_ep_is_near_ep_of_all_data():
     """Assumed density filtering, batch by batch: the sites of earlier batches are not visited again."""
     model, total = streamed(LABELS, Probit(), alpha=1.0)
@@ -135,6 +136,7 @@ def test_sites_are_converged_before_they_are_absorbed():
     np.testing.assert_allclose(models[0].predict_f(X)[0], models[1].predict_f(X)[0], rtol=0.0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_trains_between_updates():
     first, second, _ = batches(LABELS)
     model = StreamingPEP(first, gpflow.kernels.SquaredExponential(), Probit(), Z)

@@ -49,7 +49,7 @@ def test_other_errors_are_left_as_they_are():
         lambda: broken(PEPR, Y).training_loss(),
         lambda: fit(broken(PEPR, Y)),
         lambda: broken(PEPClassifier, Y > 0.0).training_loss(),
-        lambda: broken(PEPClassifier, Y > 0.0).update_sites(batch_size=5),
+        pytest.param(lambda: broken(PEPClassifier, Y > 0.0).update_sites(batch_size=5), marks=pytest.mark.slow),
         lambda: list(broken(PEPClassifier, Y > 0.0).minibatches(5)),
     ],
     ids=["loss", "fit", "sites", "sites in batches", "minibatches"],

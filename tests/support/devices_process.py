@@ -15,7 +15,7 @@ from gpflow_pep.likelihoods import Probit
 from gpflow_pep.runtime.devices import devices_of_strategy
 from gpflow_pep.training.objectives import training_step
 
-tf.debugging.set_log_device_placement("log" in sys.argv[1])
+tf.debugging.set_log_device_placement(True)
 (CPU,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
 STRATEGY = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -185,4 +185,4 @@ def main(names):
     print(json.dumps(found))
 
 
-main(sys.argv[2:])
+main(sys.argv[1:])

@@ -116,11 +116,11 @@ ENTRIES = (
 
 REGRESSION = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.regression.items()}
 CLASSES = {name: (entry, setting) for entry in ENTRIES for name, setting in entry.classes.items()}
-QUICK = ("PEPR alpha 0.5", "BTSGPR", "PEPClassifier of classes", "ARPEP", "TSVGP")
+QUICK = ("PEPR alpha 0.5", "PEPClassifier of classes", "ARPEP")
 """Settings for which `make test` runs the contract; `make test-slow` runs the others."""
 
 IN_REGRESSION = pytest.mark.parametrize(
-    "subject", some_slow(REGRESSION, quick=["PEPR alpha 0.5", "BTSGPR", "PEP scale learned"]), indirect=True
+    "subject", some_slow(REGRESSION, quick=["BTSGPR", "PEP scale learned"]), indirect=True
 )
 """Runs a test of the contract for models of regression only."""
 

@@ -84,7 +84,7 @@ def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
     assert not np.array_equal(*passes) and result.objective[1] > result.objective[0]
 
 
-@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("drop", some_slow([False, True], 1))
 def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     """60 rows in batches of 25; empty batches are left out."""
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(25, drop_remainder=drop)
@@ -93,7 +93,7 @@ def test_the_last_batch_may_be_smaller_or_missing(as_new, drop):
     assert result.iterations == 8 and result.status == "limit"
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("dtype", some_slow([np.float32, np.int32], 1))
 def test_values_are_taken_in_the_precision_of_the_model(as_new, dtype):
     data = [(10.0 * part).astype(dtype) for part in (X, Y)]
     reached = []

@@ -14,7 +14,7 @@ from quick import some_slow
 from gpflow_pep import PEP, PEPClassifier
 from gpflow_pep.likelihoods import Probit
 from gpflow_pep.training import FitResult, fit
-from gpflow_pep.training.objectives import _LOOSEST, ConvergedSitesObjective
+from gpflow_pep.training.objectives import ConvergedSitesObjective
 
 rng = np.random.default_rng(21)
 X = rng.uniform(-2.0, 2.0, (30, 1))
@@ -94,7 +94,7 @@ def test_the_log_evidence_rises(model, way):
         assert [iteration for iteration, _ in reports] == list(range(1, result.iterations + 1))
     else:
         assert result.status == "limit"
-        assert result.reason == "Adam: 40 steps, as asked."
+        assert result.reason == "Adam: max_iterations=40 was reached."
         assert result.iterations == 40
         epochs = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40] if way == "minibatches" else list(range(1, 41))
         assert [iteration for iteration, _ in reports] == epochs
@@ -139,7 +139,7 @@ def test_a_mean_function_that_overflows(model):
     assert result.objective[-1] == pytest.approx(before, abs=1e-3) or result.iterations > 1
 
 
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
 def test_restores_good_values_after_an_interrupt(model, way):
     def interrupt():
         model.kernel.variance.unconstrained_variable.assign(np.nan)
@@ -209,7 +209,7 @@ def test_an_optimum_at_loose_sites_that_cannot_be_evaluated_accurately(model, mo
     evaluate, losses = ConvergedSitesObjective.evaluate, []
 
     def failing(objective, step):
-        if objective._loosest < _LOOSEST:
+        if objective._loosest < 1e-2:  # the tolerance of the first search
             raise FloatingPointError("An accurate evaluation fails.")
         losses.append(evaluate(objective, step)[0])
         return losses[-1], evaluate(objective, step)[1]
@@ -286,7 +286,7 @@ def test_fixed_parameters_stay(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["lbfgs", "minibatches"])
+@pytest.mark.parametrize("way", some_slow(["lbfgs", "minibatches"], 1))
 def test_priors_are_honored(model, way):
     """A prior of 1e-2 about log 2 outweighs thirty labels: the variance ends there, within ten standard deviations."""
     options = {"optimizer": "adam", "max_iterations": 60, "learning_rate": 0.1, "batch_size": 15}

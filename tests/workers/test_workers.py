@@ -29,8 +29,8 @@ from gpflow_pep import fit
 TOLERANCE = 1e-11  # sums over rows in another order, amplified by the condition of Kuu + jitter
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
 COUNT = 2
-QUICK = ("VFE of a dataset", "a power for each block", "PEP")
-OTHERS = ("mixed_precision", "minibatch_models", "refused", "repeated_rows")
+QUICK = ("VFE of a dataset",)
+TASKS, SLOW_TASKS = ("refused", "repeated_rows"), ("mixed_precision", "minibatch_models")
 X, Y = data_of("PEPR")
 
 
@@ -59,12 +59,13 @@ def results(processes):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, *OTHERS))
+    return results(started(tmp_path_factory.mktemp("workers"), *QUICK, *TASKS))
 
 
 @pytest.fixture(scope="module")
 def found_of_others(tmp_path_factory):
-    return results(started(tmp_path_factory.mktemp("workers"), *(name for name in MODELS if name not in QUICK)))
+    others = (name for name in MODELS if name not in QUICK)
+    return results(started(tmp_path_factory.mktemp("workers"), *others, *SLOW_TASKS))
 
 
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=QUICK))
@@ -92,9 +93,10 @@ def test_every_worker_has_the_numbers_of_all_rows(request, name):
     np.testing.assert_allclose(densities, model.loo_log_predictive_density(), rtol=1e3 * TOLERANCE)
 
 
-def test_mixed_precision(found):
+@pytest.mark.slow
+def test_mixed_precision(found_of_others):
     """One worker has a chunk in double precision, the other has none; accuracy as promised by the model."""
-    first, second = (worker["mixed_precision"] for worker in found)
+    first, second = (worker["mixed_precision"] for worker in found_of_others)
     assert first == second  # to the last digit
     model = mixed_model(np.arange(len(X)), mixed_precision=False)
     with tf.GradientTape() as tape:
@@ -104,13 +106,14 @@ def test_mixed_precision(found):
     assert 0.0 < np.linalg.norm(np.concatenate(first[1]) - gradient) < 2e-3 * np.linalg.norm(gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", MINIBATCH_OPTIONS)
 @pytest.mark.parametrize("name", MINIBATCH_MODELS)
-def test_minibatch_models_are_trained_on_the_rows_of_all(found, name, optimizer):
+def test_minibatch_models_are_trained_on_the_rows_of_all(found_of_others, name, optimizer):
     options, model = MINIBATCH_OPTIONS[optimizer], minibatch_model(name)
     size = {"batch_size": len(X)} if options["optimizer"] == "adam" else {}
     expected = fit(model, (X, Y), max_iterations=3, interval=1, **options, **size)
-    first, second = (worker["minibatch_models"][f"{name} {optimizer}"] for worker in found)
+    first, second = (worker["minibatch_models"][f"{name} {optimizer}"] for worker in found_of_others)
     assert first == second
     objective, q = first
     np.testing.assert_allclose(objective, expected.objective, rtol=1e-9)

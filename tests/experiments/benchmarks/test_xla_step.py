@@ -9,6 +9,7 @@ from experiments.benchmarks.xla_step import MODELS, compared, difference, functi
 from gpflow_pep.runtime.tracing import in_xla
 
 
+@pytest.mark.slow
 def test_a_row_of_the_table():
     problem = make_problem(20, 3, 2)
     for _, function in functions(MODELS["PEPSVGP"](problem), problem):
