@@ -4,17 +4,3 @@ from .energy import leave_one_out
 from .inference import Inference, Sites, SitesStatus, UpdatedPosterior, status_before_updates
 from .solver import RUNNING, ConvergenceOptions
 from .sweep import LatentRows, Problem, sum_sites
-
-__all__ = [
-    "RUNNING",
-    "ConvergenceOptions",
-    "Inference",
-    "LatentRows",
-    "Problem",
-    "Sites",
-    "SitesStatus",
-    "UpdatedPosterior",
-    "leave_one_out",
-    "status_before_updates",
-    "sum_sites",
-]

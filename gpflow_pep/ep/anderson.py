@@ -5,7 +5,7 @@ With the undamped update f of the sites x, and the last K secants Δx and Δf,
     γ = argmin |f - ΔF γ|,    x + β f - (ΔX + β ΔF) γ
 
 (Walker and Ni 2011): Newton's step -ΔX γ in the span of the secants, plus a fraction β of the remainder f - ΔF γ, which
-is f if there are no secants. β is adaptive. Norms are of normalized changes (:meth:`.sweep.Iterate.normalized`).
+is f if there are no secants. β is adaptive. Norms are of normalized changes (:meth:`.sweep.Sweep.normalized`).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ import tensorflow as tf
 from ..runtime.distribution import Workers
 from .sweep import Iterate, choose
 
-_DEPTHS = {20_000: 15, 100_000: 5}  # stored secants for up to this many sites, otherwise 1: memory grows with both
+_DEPTHS = ((20_000, 15), (100_000, 5))  # stored secants for up to this many sites, otherwise 1: memory grows with both
 # A secant across a change this large, or growing this much, no longer approximates the Jacobian: drop earlier secants.
 _FORGET_ABOVE, _FORGET_GROWTH = 0.2, 2.0
 _LEAST_DAMPED = 0.02  # of the damping: oscillation does not reduce the fraction of an update below this
@@ -105,7 +105,7 @@ class Anderson(NamedTuple):
     @classmethod
     def start(cls, sites: tf.Tensor, fraction: tf.Tensor, damping: tf.Tensor, num_sites: int) -> "Anderson":
         """Start without secants, with the given fraction clipped to the limits of the damping."""
-        depth = next((depth for most, depth in _DEPTHS.items() if num_sites <= most), 1)
+        depth = next((depth for most, depth in _DEPTHS if num_sites <= most), 1)
         fraction = tf.clip_by_value(fraction, _LEAST_DAMPED * damping, damping)
         return cls(Secants.none(depth, sites), fraction, tf.constant(False), tf.constant(True))
 
@@ -119,7 +119,7 @@ class Anderson(NamedTuple):
         Adapt the fraction after an accepted sweep. It is halved if the update reversed much of the previous update, or
         increased the change (more than doubled it, if both point in the same direction); otherwise it grows by a fifth.
         """
-        before, now = iterate.normalized(last.update), iterate.normalized(iterate.update)
+        before, now = iterate.swept.normalized(last.swept.update), iterate.swept.normalized(iterate.swept.update)
         norms = workers.norm(before) * workers.norm(now)
         cosine = workers.sum(tf.reduce_sum(before * now)) / tf.where(norms > 0.0, norms, tf.ones_like(norms))
         tolerated = tf.where(cosine > 0.5, 2.0 * last.change, last.change)

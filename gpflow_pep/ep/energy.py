@@ -12,7 +12,6 @@ with B, b, sites and cavities of w held fixed; log Z depends on d, m(x) and the 
 derivatives of SVGP's bound at q.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -37,12 +36,7 @@ from .sweep import (
 )
 
 
-def energy_derivatives(
-    problem: Problem,
-    tape: tf.GradientTape,
-    iterate: Iterate,
-    likelihood_variables: Sequence[tf.Variable],
-) -> list[tf.Tensor]:
+def energy_derivatives(problem: Problem, tape: tf.GradientTape, iterate: Iterate) -> list[tf.Tensor]:
     """
     Compute the derivatives of the energy at converged sites in the problem's variables.
 
@@ -54,7 +48,6 @@ def energy_derivatives(
 
     :param tape: the tape that recorded how the problem was made.
     :param iterate: the converged sites.
-    :param likelihood_variables: the subset of the problem's variables that belongs to the likelihood.
     """
     rows, L, scale, old, A, c = problem.rows, problem.L, problem.scale, problem.old, iterate.A, iterate.c
     q = SiteSums(L, A, c).with_old(old).posterior()
@@ -62,14 +55,14 @@ def energy_derivatives(
     inputs = rows.prior.inputs
     variables = problem.variables or ()
     sources = [*inputs, *variables]
-    of_likelihood = {variable.ref() for variable in likelihood_variables}
+    of_likelihood = {variable.ref() for variable in problem.likelihood_variables}
     own = [number for number, variable in enumerate(variables) if variable.ref() in of_likelihood]
 
     def part(chunk: tf.Tensor) -> tuple[tf.Tensor, ...]:
         here, pull_back = problem.watched(chunk)
         V, d, mean = here
-        site, alpha = Site(*take_pair(iterate.sites, chunk)), rows.alpha(chunk)
-        d1, d2 = take_pair(iterate.tilted_derivatives, chunk)  # [C, n]
+        site, alpha = Site(*take_pair(iterate.swept.sites, chunk)), rows.alpha(chunk)
+        d1, d2 = take_pair(iterate.swept.tilted_derivatives, chunk)  # [C, n]
         d_bar = _shared(0.5 * (d2 + alpha * tf.square(d1)), L)
         d_bar = tf.where(d > 0.0, d_bar, tf.zeros_like(d_bar))
         Vd = V * tf.expand_dims(scale * d_bar, -2)

@@ -1,6 +1,6 @@
 """Inference by power EP (JMLR 18(104), sec. 3.8): convergence of the sites, energy and gradient, minibatches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
-from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Solution, converge
+from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Loop, solve_fixed_point
 from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
@@ -106,14 +106,10 @@ class Inference:
     num_data: int
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
-    def solve(self, interrupt_after: int | None = None) -> Solution:
-        """
-        Run the solver from the current sites without assigning the result.
-
-        :param interrupt_after: sweeps after which the solver stops; None: never.
-        """
+    def solve(self, interrupt_after: int | None = None) -> Loop:
+        """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
         options = ConvergenceOptions(*map(tf.convert_to_tensor, self.options))
-        return converge(
+        return solve_fixed_point(
             self.problem,
             self.sites.stacked(),
             options,
@@ -122,41 +118,25 @@ class Inference:
             interrupt_after=interrupt_after,
         )
 
-    def accept(self, solution: Solution) -> UpdatedPosterior:
-        """
-        Assign sites and status.
-
-        :raises tf.errors.InvalidArgumentError: if no proper sites were found.
-        """
-        iterate, sweeps, fraction, outcome = solution
+    def accept(self, last: Loop) -> UpdatedPosterior:
+        """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
+        iterate, sites = last.iterate, last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms
-        is_converged, sweeps = (tf.cast(x, iterate.change.dtype) for x in (tf.equal(outcome, CONVERGED), sweeps))
-        status = tf.stack([is_converged, sweeps, iterate.change, log_evidence, fraction])
-        with tf.control_dependencies(check(outcome != IMPROPER, _IMPROPER)):
-            precision, linear = tf.unstack(iterate.sites, axis=1)
-            assigned = [
-                self.sites.precision.assign(precision),
-                self.sites.linear.assign(linear),
-                self.status.assign(status),
-            ]
-        with tf.control_dependencies(assigned):
-            sums = SiteSums(self.problem.L, tf.identity(iterate.A), tf.identity(iterate.c))
-        return UpdatedPosterior(iterate.sites, log_evidence, sums.with_old(self.problem.old))
+        counts = (tf.cast(count, log_evidence.dtype) for count in (tf.equal(last.status, CONVERGED), last.sweeps))
+        status = tf.stack([*counts, iterate.change, log_evidence, last.anderson.fraction])
+        with tf.control_dependencies(check(last.status != IMPROPER, _IMPROPER)):
+            self.sites.assign(Site(*tf.unstack(sites, axis=1)))
+            self.status.assign(status)
+        sums = SiteSums(self.problem.L, iterate.A, iterate.c)
+        return UpdatedPosterior(sites, log_evidence, sums.with_old(self.problem.old))
 
-    def energy_and_gradient(
-        self, tape: tf.GradientTape, likelihood_variables: Sequence[tf.Variable]
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """
-        Converge and assign the sites; return the energy and its derivatives in the problem's variables.
-
-        :param tape: the tape that recorded how the problem was made.
-        :param likelihood_variables: the subset of the problem's variables that belongs to the likelihood.
-        """
+    def energy_and_gradient(self, tape: tf.GradientTape) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Converge and assign the sites; return energy and derivatives, by the tape that recorded the problem."""
         problem = replace(self.problem, L=tf.stop_gradient(self.problem.L))
         inference = replace(self, problem=problem)
-        solution = inference.solve()
-        log_evidence = inference.accept(solution).log_evidence
-        return log_evidence, energy_derivatives(problem, tape, solution.iterate, likelihood_variables)
+        last = inference.solve()
+        log_evidence = inference.accept(last).log_evidence
+        return log_evidence, energy_derivatives(problem, tape, last.iterate)
 
     def update_some(self, rows: LatentRows, indices: tf.Tensor, sums: SiteSums, damping: tf.Tensor) -> SiteSums:
         """
@@ -211,9 +191,8 @@ class Inference:
         num_data: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """
-        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`.
+        Update the sites of a minibatch; return A, c and :func:`.energy.minibatch_objective`, which `tape` is recording.
 
-        :param tape: the tape that is recording.
         :param sums: A and c of all sites.
         """
         problem, batch = self.problem, self.batch(indices)

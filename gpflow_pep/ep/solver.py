@@ -17,8 +17,8 @@ import tensorflow as tf
 from ..runtime.distribution import Workers
 from ..runtime.tracing import on_demand
 from .anderson import Anderson, Step
-from .newton import LEAST_DEPTH, SMALLEST_STEP, ends_probing, is_acceptable, probe
-from .sweep import PRELIMINARY_POWER, Iterate, Problem, choose, evaluate
+from .newton import LEAST_DECREASE, LEAST_DEPTH, ends_probing, is_acceptable, probe
+from .sweep import PRELIMINARY_POWER, Iterate, Problem, Sweep, choose, evaluate
 
 SWEEPING, PROBING, NEWTON_STEP = range(3)
 """Kinds of candidate: the sites after an update, sites near the iterate, the end of a Newton step."""
@@ -46,15 +46,6 @@ class ConvergenceOptions(NamedTuple):
     tol: tf.Tensor
     max_sweeps: tf.Tensor
     damping: tf.Tensor
-
-
-class Solution(NamedTuple):
-    """The last iterate of the loop, and how the loop ended."""
-
-    iterate: Iterate
-    sweeps: tf.Tensor
-    fraction: tf.Tensor
-    status: tf.Tensor
 
 
 class Best(NamedTuple):
@@ -112,21 +103,21 @@ class Loop(NamedTuple):
         return tf.equal(self.kind, NEWTON_STEP) & tf.equal(self.newton, 0.0)
 
 
-def converge(
+def solve_fixed_point(
     problem: Problem,
     sites: tf.Tensor,
     options: ConvergenceOptions,
     *,
     num_data: int,
-    fraction: tf.Tensor | None = None,
+    fraction: tf.Tensor,
     interrupt_after: int | None = None,
-) -> Solution:
+) -> Loop:
     """
-    Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`.
+    Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`; return the last state.
 
     :param num_data: N at trace time, which determines how many secants are stored.
-    :param fraction: the largest fraction of the first update to take; None: the damping. To continue a loop that hit
-        max_sweeps, pass its last fraction, so that the step is not repeated.
+    :param fraction: the largest fraction of the first update to take: the damping or, to continue a loop that hit
+        max_sweeps, its last fraction.
     :param interrupt_after: sweeps after which the loop stops with status RUNNING; None: never.
     """
     C, dtype, rows = problem.rows.num_latent_gps, problem.L.dtype, problem.rows
@@ -138,9 +129,10 @@ def converge(
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
-    fraction = options.damping if fraction is None else fraction
     first = Loop(
-        iterate=Iterate(sites, nothing, nothing, A, A[..., :1], sites[:, 0], sites[:, 0], inf, -inf, zero),
+        iterate=Iterate(
+            Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero), A, A[..., :1], inf, -inf, zero
+        ),
         candidate=sites,
         kind=tf.constant(SWEEPING),
         anderson=Anderson.start(sites, fraction, options.damping, num_data * C),
@@ -151,22 +143,22 @@ def converge(
         final_status=tf.constant(RUNNING),
         status=tf.constant(RUNNING),
     )
-    last: Loop = tf.while_loop(
+    return tf.while_loop(
         lambda loop: tf.equal(loop.status, RUNNING),
         lambda loop: [_step(problem, options, loop)],
         [first],
         parallel_iterations=1,
         maximum_iterations=interrupt_after,
     )[0]
-    return Solution(last.iterate, last.sweeps, last.anderson.fraction, last.status)
 
 
 def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
-    evaluated, cavity_ratio = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
-    accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change) & (cavity_ratio > 0.0)
+    evaluated = evaluate(problem, loop.candidate, loop.attempt.preliminary, may_shift)
+    accepted = tf.math.is_finite(evaluated.log_evidence) & tf.math.is_finite(evaluated.change)
+    accepted &= evaluated.swept.cavity_ratio > 0.0
     probing = tf.equal(loop.kind, PROBING)
     # Rarely taken branches are compiled when they first run.
     accepts_step = on_demand(partial(is_acceptable, problem.rows.all_workers))
@@ -178,45 +170,48 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
     accepted &= probing | (_keeps_bound(problem, options, loop, evaluated) & by_newton)
     loop = loop._replace(sweeps=loop.sweeps + 1)
     converged = accepted & ~probing & ~loop.attempt.preliminary & (evaluated.change <= options.tol)
-    following: Loop = tf.cond(
+    return tf.cond(
         converged,
         lambda: loop._replace(iterate=evaluated, status=tf.constant(CONVERGED)),
-        lambda: _go_on(problem, options, loop, evaluated, accepted),
+        lambda: _after_evaluation(problem, options, loop, evaluated, accepted),
     )
-    return following
 
 
-def _go_on(problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor) -> Loop:
+def _after_evaluation(
+    problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor
+) -> Loop:
     """Choose the next candidate after one that has not converged."""
     last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     workers = problem.rows.all_workers
-    preliminary_ends = _preliminary_ends(options, loop, evaluated)
+    small = tf.maximum(tf.constant(_PRELIMINARY, evaluated.change.dtype), options.tol)
+    preliminary_ends = (evaluated.change < small) | (evaluated.change > last.change)
+    preliminary_ends |= (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
+    preliminary_ends &= attempt.preliminary
     moves = accepted & ~probing
     secants = anderson.secants.updated(
-        evaluated.sites - last.sites,
-        evaluated.update - last.update,
+        evaluated.swept.sites - last.swept.sites,
+        evaluated.swept.update - last.swept.update,
         add=accepted & (probing | (sweeping & anderson.follows)),
         forget=tf.where(sweeping, ~accepted | anderson.is_far(last, evaluated) | preliminary_ends, moves),
     )
     iterate: Iterate = choose(moves, evaluated, last)
-    step = secants.step(iterate.update, iterate.normalized, workers.sum)
+    step = secants.step(iterate.swept.update, iterate.swept.normalized, workers.sum)
     better = tf.where(problem.is_bound, iterate.log_evidence >= best.log_evidence, iterate.change < best.change)
     is_best = moves & ~attempt.preliminary & better
     loop = loop._replace(
         iterate=iterate,
         anderson=anderson._replace(secants=secants),
-        best=choose(is_best, Best(iterate.sites, iterate.change, iterate.log_evidence), best),
+        best=choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best),
     )
-    followed = _follow(workers, options, loop, last, step, preliminary_ends)
-    recover = on_demand(partial(_recover, workers))
+    followed = _after_accepted_sweep(workers, options, loop, last, step, preliminary_ends)
+    after_other = on_demand(partial(_after_other, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
-    following: Loop = tf.cond(
+    return tf.cond(
         sweeping & accepted & goes_on,
         lambda: followed,
-        lambda: recover(options, loop, followed, step, accepted),
+        lambda: after_other(options, loop, followed, step, accepted),
     )
-    return following
 
 
 def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
@@ -227,15 +222,7 @@ def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iter
     return ~applies | (iterate.log_evidence >= loop.iterate.log_evidence - loop.iterate.rounding())
 
 
-def _preliminary_ends(options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
-    small = tf.maximum(tf.constant(_PRELIMINARY, iterate.change.dtype), options.tol)
-    ends = (iterate.change < small) | (iterate.change > loop.iterate.change)
-    return loop.attempt.preliminary & (
-        ends | (loop.sweeps >= _MAX_PRELIMINARY) | (loop.sweeps >= options.max_sweeps - 1)
-    )
-
-
-def _follow(
+def _after_accepted_sweep(
     workers: Workers,
     options: ConvergenceOptions,
     loop: Loop,
@@ -244,11 +231,11 @@ def _follow(
     preliminary_ends: tf.Tensor,
 ) -> Loop:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
-    iterate, attempt = loop.iterate, loop.attempt.after(loop.iterate.change)
+    iterate, sites, attempt = loop.iterate, loop.iterate.swept.sites, loop.attempt.after(loop.iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
     enters = (attempt.stalled >= attempt.patience) & (loop.sweeps < options.max_sweeps - 1)
     enters &= anderson.secants.depth >= LEAST_DEPTH
-    following = choose(preliminary_ends, iterate.sites, iterate.sites + step.move(anderson.fraction))
+    following = choose(preliminary_ends, sites, sites + step.move(anderson.fraction))
     return loop._replace(
         candidate=choose(enters, loop.best.sites, following),
         kind=tf.where(enters, NEWTON_STEP, SWEEPING),
@@ -259,7 +246,7 @@ def _follow(
     )
 
 
-def _recover(
+def _after_other(
     workers: Workers,
     options: ConvergenceOptions,
     loop: Loop,
@@ -267,29 +254,25 @@ def _recover(
     step: Step,
     accepted: tf.Tensor,
 ) -> Loop:
-    """
-    Continue after rejected sites, a probe or a Newton step; or end, for example after `max_sweeps`.
-
-    :param followed: the state if the sweep was accepted.
-    """
+    """Continue after rejected sites, a probe or a Newton step, or end; after an accepted sweep return `followed`."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
     ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)
     probed = loop._replace(
-        candidate=choose(ends_probes, loop.iterate.sites + step.newton, nearby),
+        candidate=choose(ends_probes, loop.iterate.swept.sites + step.newton, nearby),
         kind=tf.where(ends_probes, NEWTON_STEP, PROBING),
         newton=tf.ones_like(loop.newton),
     )
     stepped = choose(accepted, loop._replace(candidate=nearby, kind=tf.constant(PROBING)), _halve(options, loop, step))
     swept = choose(accepted, followed, _reject(options, loop))
     loop = choose(sweeping, swept, choose(probing, probed, stepped))
-    return _end(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
+    return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
 def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
     """Halve the Newton step; return to sweeps if it is too small."""
-    size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.sites, loop.anderson, loop.attempt
-    fails = size < SMALLEST_STEP
+    size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
+    fails = size < LEAST_DECREASE
     fraction = tf.where(fails, attempt.damping(options), anderson.fraction)
     return loop._replace(
         candidate=choose(fails, sites, sites + size * step.newton),
@@ -310,7 +293,7 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     shrink = tf.where(halvings > _MAX_HALVINGS, tf.zeros_like(anderson.fraction), 0.5)
     improper = tf.where(halvings > _MAX_HALVINGS + 1, IMPROPER, loop.final_status)
     stuck = is_valid & (anderson.fraction < SMALLEST_FRACTION * options.damping)
-    update = loop.iterate.sites + anderson.fraction * loop.iterate.update
+    update = loop.iterate.swept.sites + anderson.fraction * loop.iterate.swept.update
     return loop._replace(
         candidate=choose(is_valid, update, shrink * loop.candidate),
         anderson=anderson,
@@ -319,7 +302,7 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     )
 
 
-def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
+def _restart_or_finish(options: ConvergenceOptions, loop: Loop) -> Loop:
     """
     Restart from empty sites if no update is proper; end after `max_sweeps`.
 
@@ -341,7 +324,7 @@ def _end(options: ConvergenceOptions, loop: Loop) -> Loop:
     # The last evaluation is at sites that were proper before, if there are any.
     status = tf.where(is_last & ~has_best, IMPROPER, status)
     empty = tf.zeros_like(loop.candidate)
-    last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.sites, empty))
+    last = choose(has_best, loop.best.sites, choose(attempt.preliminary, iterate.swept.sites, empty))
     again = Attempt.start(attempt.number + tf.cast(restarts, tf.int32), iterate.change.dtype)
     inf = tf.constant(np.inf, iterate.change.dtype)
     return loop._replace(

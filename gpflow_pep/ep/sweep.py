@@ -184,6 +184,7 @@ class Problem:
     is_bound: tf.Tensor  # the energy is a lower bound on the log evidence, []
     keep: bool  # keep V of all rows in memory
     variables: Sequence[tf.Variable] | None = None  # the energy will be differentiated in these
+    likelihood_variables: Sequence[tf.Variable] = ()  # the subset of them that belongs to the likelihood
 
     @cached_property
     def projected(self) -> Callable[[Any], Projected]:
@@ -217,23 +218,37 @@ class Problem:
         return projected, pull_back
 
 
-class Iterate(NamedTuple):
-    """Sites, and the results of a sweep at them."""
+class Sweep(NamedTuple):
+    """The result of a sweep over N rows of C latent functions."""
 
-    sites: tf.Tensor  # [N, 2, C]
-    update: tf.Tensor  # the undamped update, [N, 2, C]
+    sites: tf.Tensor  # the given sites after the shift, [N, 2, C]
+    update: tf.Tensor  # the undamped change of the sites' natural parameters τ and h, [N, 2, C]
     tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
-    A: tf.Tensor  # V diag(τ) V', [C, M, M]
-    c: tf.Tensor  # V h, [C, M, 1]
     mean: tf.Tensor  # μ of the marginals of w, [N, C]
     variance: tf.Tensor  # s of the marginals of w, [N, C]
-    change: tf.Tensor  # the largest change of a marginal by the update of its site, []
-    log_evidence: tf.Tensor  # the energy, []
-    canceling: tf.Tensor  # the size of the terms that cancel in it, []
+    terms: tf.Tensor  # the rows' part of the energy (row_terms), []
+    cavity_ratio: tf.Tensor  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
 
     def normalized(self, change: tf.Tensor) -> tf.Tensor:
-        """Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals."""
-        return normalized(change, self.mean, self.variance)
+        """
+        Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s).
+
+        These are Δτ s, the relative change of the variance, and (Δh - μ Δτ) √s, of the mean in standard deviations.
+        """
+        precision, linear = tf.unstack(change, axis=-2)
+        of_mean = (linear - self.mean * precision) * tf.sqrt(self.variance)
+        return tf.stack([precision * self.variance, of_mean], axis=-2)
+
+
+class Iterate(NamedTuple):
+    """A sweep, and the sums and the energy at its sites."""
+
+    swept: Sweep
+    A: tf.Tensor  # V diag(τ) V', [C, M, M]
+    c: tf.Tensor  # V h, [C, M, 1]
+    change: tf.Tensor  # the largest change of a marginal by the update of its site, []
+    log_evidence: tf.Tensor  # the energy; NaN if B is not positive definite, []
+    canceling: tf.Tensor  # the size of the terms that cancel in it, []
 
     def rounding(self) -> tf.Tensor:
         """Return a bound on the rounding error of the energy."""
@@ -251,28 +266,6 @@ def choose(condition: tf.Tensor, one: Any, two: Any) -> Any:
     return tf.nest.map_structure(
         lambda x, y: x if x is y else tf.raw_ops.Select(condition=condition, x=x, y=y), one, two
     )
-
-
-class Sweep(NamedTuple):
-    """The result of a sweep over N rows of C latent functions."""
-
-    sites: tf.Tensor  # the given sites after the shift, [N, 2, C]
-    update: tf.Tensor  # the undamped change of the sites' natural parameters τ and h, [N, 2, C]
-    tilted_derivatives: tf.Tensor  # d1 and d2 of the tilted distributions, [N, 2, C]
-    mean: tf.Tensor  # μ of the marginals of w, [N, C]
-    variance: tf.Tensor  # s of the marginals of w, [N, C]
-    terms: tf.Tensor  # the rows' part of the energy (row_terms), []
-    cavity_ratio: tf.Tensor  # the smallest r = 1 - α τ s of a cavity, []; sites with r <= 0 are not updated
-
-
-def normalized(change: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """
-    Express changes of the sites [..., N, 2, C] as dimensionless changes of their marginals N(w; μ, s).
-
-    These are Δτ s, the relative change of the variance, and (Δh - μ Δτ) sqrt(s), of the mean in standard deviations.
-    """
-    precision, linear = tf.unstack(change, axis=-2)
-    return tf.stack([precision * variance, (linear - mean * precision) * tf.sqrt(variance)], axis=-2)
 
 
 def sum_sites(problem: Problem, sites: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -352,14 +345,8 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.reduce_sum(c * q.b) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(q.LB)))
 
 
-def evaluate(
-    problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor
-) -> tuple[Iterate, tf.Tensor]:
-    """
-    Sweep at the given sites. The log evidence is NaN if B is not positive definite.
-
-    :return: the iterate, and the smallest ratio r of marginal to cavity variance.
-    """
+def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
+    """Sweep at the given sites."""
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
@@ -375,11 +362,8 @@ def evaluate(
     swept = sweep(problem, sites, q, least_power=least, negligible=negligible, shift=shift)
     terms = swept.terms if problem.old is None else swept.terms + problem.old.terms
     integral = workers.from_chief([tf.where(is_proper, log_integral(q, total.c), np.nan)])[0]
-    of_marginals = swept.mean, swept.variance
-    change = workers.largest(tf.reduce_max(tf.abs(normalized(swept.update, *of_marginals))))
-    energy = integral + terms, tf.abs(integral) + tf.abs(terms)
-    iterate = Iterate(swept.sites, swept.update, swept.tilted_derivatives, A, c, *of_marginals, change, *energy)
-    return iterate, swept.cavity_ratio
+    change = workers.largest(tf.reduce_max(tf.abs(swept.normalized(swept.update))))
+    return Iterate(swept, A, c, change, integral + terms, tf.abs(integral) + tf.abs(terms))
 
 
 def _without_common_shift(

@@ -120,8 +120,8 @@ class SparseGPEstimator(BaseEstimator):
                 alpha=float(model.alpha),
                 max_jitter=max_jitter(),
             )
-        points = self._next_points(model, X)
-        with atomic([model, *single_output_variables(model.inducing_variable)], model._changing_variables()):
+        points, variables = self._next_points(model, X), [*model.variables, *model._hidden_variables()]
+        with atomic([model, *single_output_variables(model.inducing_variable)], variables):
             model.update((X, Y), **points)
             self._keep(model, *trained(model, options))
 

@@ -1,4 +1,4 @@
-"""Models, one family per file."""
+"""Models, one family per file. Constructors raise a ValueError that names the argument that cannot be used."""
 
 from .classifier import PEPClassifier
 from .pep import PEP
@@ -7,20 +7,3 @@ from .streaming import StreamingPEP, StreamingSGPR, StreamingSVGP
 from .structured_svgp import BTSVGP, PEPSVGP, TSVGP
 from .tied import APEP, ARPEP, RPAPEP
 from .tsgpr import BTSGPR, TSGPR
-
-__all__ = [
-    "APEP",
-    "ARPEP",
-    "BTSGPR",
-    "BTSVGP",
-    "PEP",
-    "PEPR",
-    "PEPSVGP",
-    "RPAPEP",
-    "TSGPR",
-    "TSVGP",
-    "PEPClassifier",
-    "StreamingPEP",
-    "StreamingSGPR",
-    "StreamingSVGP",
-]

@@ -10,13 +10,12 @@ from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
-from .. import validation
 from ..engine import DatasetRows
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..runtime.distribution import Workers
 from ..tilted import Projection
 from .pep import PEP
-from .sparse import columns
+from .sparse import checked_data, columns
 
 CLASSIFICATION = (Bernoulli, Logit, MultiClass, MultiClassRobustMax, Probit, Softmax)
 """Likelihoods of class labels."""
@@ -59,7 +58,6 @@ class PEPClassifier(PEP):
         Take the arguments of :class:`PEP`, with another default of `likelihood`.
 
         :param likelihood: a likelihood of class labels; None chooses one from the labels.
-        :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood | None):
             raise ValueError(
@@ -69,11 +67,11 @@ class PEPClassifier(PEP):
         if inducing_variable is None:
             raise ValueError("inducing_variable must be given: Z [M, D] or a gpflow inducing variable, got None.")
         if likelihood is None:
-            if Workers.of_strategy() is not None:
+            if Workers.of_strategy().count > 1:
                 raise ValueError(
                     "likelihood must be given with several workers, because no single worker sees all labels."
                 )
-            data = DatasetRows(data) if isinstance(data, tf.data.Dataset) else validation.regression_data(data)
+            data = checked_data(data, chunk_size)
             likelihood = _likelihood_for(_labels(data), columns(data)[1])
         elif not isinstance(likelihood, CLASSIFICATION):
             names = ", ".join(kind.__name__ for kind in CLASSIFICATION)
@@ -99,11 +97,7 @@ class PEPClassifier(PEP):
 
 
 def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:
-    """
-    Return all labels in ascending order.
-
-    :raises ValueError: for one-hot labels, which would be read as independent binary outputs.
-    """
+    """Return all labels in ascending order; reject one-hot labels, which would be read as independent outputs."""
     found, one_hot = [], columns(data)[1] > 1
     for _, Y in data.dataset if isinstance(data, DatasetRows) else [data]:
         Y = np.asarray(Y)

@@ -20,7 +20,6 @@ from ..engine import (
     Blocks,
     BlockSites,
     Chunks,
-    DatasetRows,
     IndependentSites,
     Powers,
     Prior,
@@ -35,12 +34,10 @@ from ..engine import (
     mahalanobis,
 )
 from ..maths.linalg import finite
-from ..runtime.checks import asserted
-from ..runtime.distribution import check_disjoint
 from ..runtime.tracing import no_autograph
-from .sparse import SparseGP, check_chunk_size_for_dataset, columns
+from .sparse import SparseGP, checked_data, columns
 
-ADVICE_OBJECTIVE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
+_ADVICE = "checking parameters, mean function and noise variance for NaN, infinite or overflowing values"
 
 
 class CollapsedRegression(SparseGP):
@@ -84,14 +81,8 @@ class CollapsedRegression(SparseGP):
         max_jitter: float | None = None,
         mixed_precision: bool = False,
     ):
-        """
-        Take the arguments of :class:`PEPR`, without alpha, scale and blocks.
-
-        :raises ValueError: naming the argument that cannot be used.
-        """
-        if is_dataset := isinstance(data, tf.data.Dataset):
-            check_chunk_size_for_dataset(chunk_size)
-        held: RegressionData | DatasetRows = DatasetRows(data) if is_dataset else validation.regression_data(data)
+        """Take the arguments of :class:`PEPR`, without alpha, scale and blocks."""
+        held = checked_data(data, chunk_size)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
         elif noise_variance is not None:
@@ -108,25 +99,13 @@ class CollapsedRegression(SparseGP):
             max_jitter=max_jitter,
         )
         self.mixed_precision = bool(mixed_precision)
-        self._chunks: DatasetRows | SingleRows | Blocks
-        if isinstance(held, DatasetRows):
-            self._chunks, self.single_chunk = held, False
-        else:
-            self._chunks = SingleRows(self._chunk_size, self._devices)
-            self.single_chunk = len(held[0]) <= self._chunks.chunk_size
-        if self._workers is not None:
-            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
+        self.single_chunk = bool(self._data) and int(self._local_num_data()) <= self._chunk_size
 
     def _use_blocks(self, blocks: Any) -> None:
-        """
-        Use one site and one penalty term per block instead of per row.
-
-        :param blocks: see :class:`PEPR`; None: keep single rows.
-        :raises ValueError: if the blocks are not a partition of the rows, data is a dataset or mixed_precision is set.
-        """
+        """Use one site and one penalty term per block of :class:`PEPR`; None: per row."""
         if blocks is None:
             return
-        if isinstance(self._data, DatasetRows):
+        if not self._data:
             raise ValueError(f"blocks must be None if data is a dataset, got {type(blocks).__name__}.")
         if self.mixed_precision:
             raise ValueError(f"mixed_precision must be False with blocks, got {self.mixed_precision!r}.")
@@ -156,7 +135,7 @@ class CollapsedRegression(SparseGP):
     @property
     def num_blocks(self) -> int:
         """Number of blocks B, summed over workers."""
-        return int(self._sum_over_workers(self._local_num_blocks()))
+        return int(self._workers.sum(self._local_num_blocks()))
 
     def _local_num_blocks(self) -> tf.Tensor:
         """Return the number of blocks of this worker, []."""
@@ -164,36 +143,22 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        super()._assign_data(X, Y)
-        self.single_chunk &= len(X) <= SingleRows(self._chunk_size).chunk_size
-
-    @override
-    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         num_data = len(X)
-        if isinstance(self._chunks, SingleRows):
+        if not isinstance(self._chunks, Blocks):
             self._check_block_sizes(np.ones(num_data, dtype=int))
-            return
-        num_rows = int(self._chunks.num_rows)
-        if num_data == num_rows:
-            return
-        if self._block_size is None:
-            raise ValueError(f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}.")
-        partition = validation.partition(self._block_size, num_data)
-        self._check_block_sizes(partition.sizes)
-        self._chunks.replan(*partition)
-
-    @override
-    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._resizable_variables(), *self._chunks.variables
+        elif num_data != (num_rows := int(self._chunks.num_rows)):
+            if self._block_size is None:
+                raise ValueError(f"data must keep {num_rows} rows, since blocks were given row by row, got {num_data}.")
+            partition = validation.partition(self._block_size, num_data)
+            self._check_block_sizes(partition.sizes)
+            self._chunks.replan(*partition)
+        super()._assign_data(X, Y)
+        self.single_chunk &= num_data <= self._chunk_size
 
     @override
     def _run_identity(self) -> dict[str, Any]:
         labels = self._chunks.variables if isinstance(self._chunks, Blocks) else ()
         return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
-
-    @override
-    def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.single_chunk, self.mixed_precision
 
     @override
     def _sums(self) -> SiteSums:
@@ -213,7 +178,7 @@ class CollapsedRegression(SparseGP):
         chunks: Chunks = self._chunks
         if of_single_rows and isinstance(chunks, Blocks):
             chunks = SingleRows(self._chunk_size, self._devices)
-        if isinstance(chunks, SingleRows) and self.single_chunk and self._workers is None:
+        if isinstance(chunks, SingleRows) and self.single_chunk and self._workers.count == 1:
             chunks = AllRows()
         prior = Prior(self.inducing_variable, self.kernel)
         return accumulate_sums(
@@ -227,19 +192,9 @@ class CollapsedRegression(SparseGP):
         )
 
     def _rows(self, chunks: Chunks, prior: Prior, noise_factor: tf.Tensor | None = None) -> RegressionRows:
-        data, workers = self._checked_data(chunks), self._workers
-        return RegressionRows(data, chunks, prior, self.likelihood, self.mean_function, noise_factor, workers=workers)
-
-    def _checked_data(self, chunks: Chunks) -> tuple[tf.Tensor, ...]:
-        """Return the data; raise an error if X, Y and the blocks differ in their number of rows."""
-        if isinstance(self._data, DatasetRows):
-            return ()
-        X, Y = (tf.convert_to_tensor(values) for values in self._data)
-        same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
-        if isinstance(chunks, Blocks):
-            same &= tf.equal(tf.shape(X)[0], chunks.num_rows)
-        message = "X, Y and blocks have different numbers of rows: set model.data = (X, Y) instead"
-        return asserted(X, same, message), Y
+        data = self._equally_many("blocks", *([chunks.num_rows] if isinstance(chunks, Blocks) else []))
+        parts = prior, self.likelihood, self.mean_function, noise_factor
+        return RegressionRows(data, chunks, *parts, workers=self._workers)
 
     @inherit_check_shapes
     @no_autograph
@@ -251,7 +206,7 @@ class CollapsedRegression(SparseGP):
         objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * correction
         if old is not None:
             objective += old.terms
-        return finite(objective, name="the objective", advice=ADVICE_OBJECTIVE)
+        return finite(objective, name="the objective", advice=_ADVICE)
 
     @check_shapes("return: [N]")
     @no_autograph
@@ -264,7 +219,7 @@ class CollapsedRegression(SparseGP):
         """
         rows, sums = self._rows(self._chunks, Prior(self.inducing_variable, self.kernel)), self._sums()
         densities = collapsed_leave_one_out(rows, self._make_sites(), self._powers(), sums, self._scale())
-        return finite(densities, name="the leave-one-out densities", advice=ADVICE_OBJECTIVE)
+        return finite(densities, name="the leave-one-out densities", advice=_ADVICE)
 
 
 @check_shapes("return: []")
@@ -285,4 +240,4 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
     sums, terms = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
     wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * terms.penalty)
     bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
-    return finite(bound, name="the upper bound", advice=ADVICE_OBJECTIVE)
+    return finite(bound, name="the upper bound", advice=_ADVICE)

@@ -36,7 +36,6 @@ def checked_inducing_variable(
 
     :param num_inputs: columns of X, if known.
     :param shared: all latent functions (columns of Y) must share both; otherwise each may have its own.
-    :raises ValueError: naming the argument that cannot be used, and the alternative.
     """
     if not isinstance(kernel, Kernel):
         raise ValueError(f"kernel must be a gpflow Kernel, got {type(kernel).__name__}.")
@@ -87,11 +86,7 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_out
 
 
 def _check_kernel_columns(kernel: Kernel, num_inputs: int) -> None:
-    """
-    Check that active dimensions and ARD parameters of a kernel and its parts fit the columns of X.
-
-    Only GPflow's kernels are checked; custom kernels may use X in another way.
-    """
+    """Check that active dimensions and ARD parameters fit the columns of X (of GPflow's kernels and their parts)."""
     if isinstance(kernel, Combination):
         for part in kernel.kernels:
             _check_kernel_columns(part, num_inputs)
@@ -124,8 +119,7 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
 def single_output_variables(inducing_variable: InducingVariables) -> tuple[InducingVariables, ...]:
     """Return the inducing variable of each latent function, or a single shared one."""
     if isinstance(inducing_variable, MultioutputInducingVariables):
-        variables: tuple[InducingVariables, ...] = inducing_variable.inducing_variables
-        return variables
+        return inducing_variable.inducing_variables
     return (inducing_variable,)
 
 
@@ -160,11 +154,7 @@ def assigned(parameter: Parameter, value: TensorData) -> Parameter:
 
 
 def validated_points(inducing_variable: InducingVariables, Z: Any) -> AnyNDArray:
-    """
-    Return new inducing points as an array [1 or C, M, D].
-
-    :raises ValueError: if they cannot replace the current points.
-    """
+    """Return new inducing points [1 or C, M, D]; raise an error if they cannot replace the current points."""
     if isinstance(Z, InducingVariables):
         Z = inducing_points(Z).numpy()
     current = single_output_variables(inducing_variable)

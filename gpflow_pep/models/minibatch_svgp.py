@@ -84,7 +84,6 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         :param q_sqrt: Cholesky factors of q's covariance [C, M, M], or its standard deviations [M, C] with q_diag; the
             identity by default.
         :param whiten: whether q_mu and q_sqrt parameterize q(v), u = L v, instead of q(u).
-        :raises ValueError: naming the argument that cannot be used.
         """
         self._check_likelihood(likelihood)
         if num_latent_gps is None:
@@ -111,14 +110,6 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self.q_sqrt = Parameter(q_sqrt, transform=positive() if q_diag else triangular(), dtype=default_float())
         self._add_parameters()
         self._old = self._new_old_posterior()
-
-    @override
-    def _parts(self) -> tuple[tf.Module, ...]:
-        return *super()._parts(), self.q_mu, self.q_sqrt
-
-    @override
-    def _settings(self) -> tuple[Any, ...]:
-        return *super()._settings(), self.whiten, self.q_diag
 
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         """Raise an error for a likelihood that the model does not support."""
@@ -166,13 +157,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         self._num_data.assign(validation.num_data(num_data))
 
     def _checked_minibatch(self, data: RegressionData) -> RegressionData:
-        """
-        Return X and Y in the default float type: the same n <= N rows in both, and a column of Y per latent function.
-
-        :raises ValueError: if the numbers of rows differ, X is not finite, or the likelihood does not accept Y.
-        :raises tf.errors.InvalidArgumentError: the same in a graph, if values or numbers of rows are unknown at trace
-            time.
-        """
+        """Return X and Y as tensors; raise an error unless both have the same n <= N valid, finite rows."""
         X = validation.inputs(data[0], "data[0] (X)")
         Y = check_observations(self.likelihood, data[1], self.num_latent_gps)
         if not X.shape[:1].is_compatible_with(Y.shape[:1]):

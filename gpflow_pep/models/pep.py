@@ -1,11 +1,9 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -35,26 +33,26 @@ from ..ep import (
 )
 from ..likelihoods.observations import check_assigned, check_observations, check_observations_of
 from ..maths.linalg import finite
-from ..runtime.checks import asserted, warn, with_plain_errors
+from ..runtime.checks import warn, with_plain_errors
 from ..runtime.custom_gradients import derivatives, once_differentiable, unrecorded
 from ..runtime.devices import in_replica
-from ..runtime.distribution import ONE_PROCESS, check_disjoint, local_variable
+from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
+from ..runtime.transactions import lock_of
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
-from .sparse import SparseGP, check_chunk_size_for_dataset, checked_power, columns
+from .sparse import SparseGP, checked_data, checked_power, columns, power
 
 _MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
-_ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP = 5120, 2**22  # of a chunk: rows, and entries of V, at most
+# Default rows of a chunk, if V of a chunk has at most half as many entries: one chunk of 5,000 rows takes two thirds of
+# the time of five chunks (M = 100).
+_ROWS_PER_SWEEP = 5120
 _EAGER_SWEEPS = 40  # of one chunk run eagerly first: they take less time than tracing a graph
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
     "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
-_ANOTHER_EPOCH = "data must not change within an epoch: call minibatches() again."
-_LOCKS = WeakKeyDictionary[tf.Module, Any]()
-_MAKING_LOCKS = threading.Lock()
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
 
 
@@ -158,25 +156,15 @@ class PEP(SparseGP):
         :param chunk_size: rows processed at a time; changes results by rounding only. None: up to 5120, more on a GPU.
             Must be None for a dataset, whose batches are the chunks.
         :param max_jitter: if Kuu cannot be factorized, raise its jitter tenfold, up to this value, and report it.
-        :raises ValueError: naming the argument that cannot be used.
         """
         if not isinstance(likelihood, Likelihood):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
         rule = rule_for(likelihood, projection)  # raises an error for an unsupported pair
-        held: RegressionData | DatasetRows
-        if isinstance(data, tf.data.Dataset | DatasetRows):
-            check_chunk_size_for_dataset(chunk_size)
-            held = data if isinstance(data, DatasetRows) else DatasetRows(data)
-            check_observations_of(likelihood, held.dataset)
-            num_data = int(held.num_data)
-            first = next(iter(held.dataset))
-        else:
-            held = validation.regression_data(data)
-            check_observations(likelihood, held[1])
-            num_data, first = len(held[0]), tuple(map(tf.constant, held))
+        held = checked_data(data, chunk_size)
+        batches = held.dataset if isinstance(held, DatasetRows) else [tuple(map(tf.constant, held))]
+        check_observations_of(likelihood, batches)
         C = latent_functions(likelihood, columns(held)[1])
-        rule.check(Observations(*first), C)
-        powers = self._checked_powers(alpha, num_data)
+        rule.check(Observations(*next(iter(batches))), C)
         super().__init__(
             held,
             kernel,
@@ -187,14 +175,12 @@ class PEP(SparseGP):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        if self._workers is not None:
-            check_disjoint(self._workers, held.dataset if isinstance(held, DatasetRows) else [held])
         self.projection = projection
         self.scale = validation.scale(scale)
+        self._set_sizes(int(self._local_num_data()))
+        powers = self._checked_powers(alpha)
         self._alpha = local_variable(powers, trainable=False, shape=[None] * powers.ndim, dtype=default_float())
-        self._sites = Sites(num_data, C, default_float())
-        self._set_sizes(num_data)
-        self._chunks = held if isinstance(held, DatasetRows) else SingleRows(self._chunk_size, self._devices)
+        self._sites = Sites(self._num_rows, C, default_float())
         self._options = ConvergenceOptions(
             local_variable(validation.positive_number(tol, "tol"), trainable=False, dtype=default_float()),
             local_variable(validation.positive_integer(max_sweeps, "max_sweeps"), trainable=False),
@@ -204,28 +190,11 @@ class PEP(SparseGP):
         self._warned = local_variable(False, trainable=False)
         self._eager_sweeps = _EAGER_SWEEPS
 
-    def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
-        """Check the constructor's argument and return it, [] or [N]."""
-        return validation.power(alpha, num_rows, "row")
+    @override
+    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+        return validation.power(alpha, self._num_rows, "row")
 
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power, [] or [N]. Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
-
-        :raises ValueError: if set to a value outside [0, 1], or to a scalar if alpha was given per row.
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: Any) -> None:
-        powers = validation.power(alpha, self._num_rows, "row")
-        if powers.ndim != self._alpha.shape.rank:
-            kept = "one number" if self._alpha.shape.rank == 0 else "one number for each row"
-            given = f"an array of shape {list(powers.shape)}" if powers.ndim else "one number"
-            raise ValueError(f"alpha must stay {kept}, as in the constructor, got {given}.")
-        self._alpha.assign(powers)
-
+    alpha = power
     tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
     max_sweeps = _option("max_sweeps", validation.positive_integer, "The largest number of sweeps in one update.")
     damping = _option("damping", validation.fraction, "The largest fraction of an update that is taken.")
@@ -299,9 +268,10 @@ class PEP(SparseGP):
         """Sweep over batches in random order until the sites have converged, or max_sweeps is reached."""
         rng, limit = np.random.default_rng(0), self.max_sweeps
         try:
+            self._eager_sweeps = 0  # there is a graph from now on
+            self._options.max_sweeps.assign(0)  # its first step updates the status only
             for _ in range(limit):
-                self._options.max_sweeps.assign(0)  # only the status
-                self._converge_compiled()
+                with_plain_errors(self._converge_step)
                 if self.sites_status.converged:
                     break
                 callback(self.sites_status)
@@ -322,7 +292,6 @@ class PEP(SparseGP):
             model's damping.
         :param seed: seed of the partition.
         :return: for each minibatch the gradients, in the order of `trainable_variables`.
-        :raises ValueError: naming the argument that cannot be used.
         :raises RuntimeError: while iterating, if the data have changed since the epoch began.
         """
         refuse_xla(_FOR_XLA)
@@ -336,7 +305,7 @@ class PEP(SparseGP):
         data, sites = [tf.convert_to_tensor(values) for values in self._data], None
         for start in range(0, len(order), batch_size):
             if _differ(data, self._data):
-                raise RuntimeError(_ANOTHER_EPOCH)
+                raise RuntimeError("data must not change within an epoch: call minibatches() again.")
             if sites is None or _differ(sites, self._sites.values()):  # predictions may have updated the sites
                 A, c = with_plain_errors(self._sum_sites_step)
             indices = tf.constant(order[start : start + batch_size])
@@ -346,15 +315,11 @@ class PEP(SparseGP):
 
     def _check_in_memory(self) -> None:
         """Raise a ValueError if data is a dataset, or there are several workers."""
-        if isinstance(self._data, DatasetRows):
+        got = f"{self._workers.count} workers" if self._workers.count > 1 else "" if self._data else "a tf.data.Dataset"
+        if got:
             raise ValueError(
-                "data must be arrays for updates of a batch of sites at a time, got a tf.data.Dataset: use "
-                "update_sites() without batch_size."
-            )
-        if self._workers is not None:
-            raise ValueError(
-                "updates of a batch of sites at a time need all rows in one process, got "
-                f"{self._workers.count} workers: use update_sites() without batch_size."
+                "data must be arrays for updates of a batch of sites at a time, which need all rows in one process, "
+                f"got {got}: use update_sites() without batch_size."
             )
 
     @no_autograph
@@ -427,8 +392,27 @@ class PEP(SparseGP):
     def _converge(self) -> UpdatedPosterior:
         """Update the sites until they converge or max_sweeps is reached; warn once if they have not converged."""
         with self._updating():
-            posterior = self._converge_eager()
-            return self._converge_compiled() if posterior is None else posterior
+            chunks = -(-self._num_rows // self._chunk_size)
+            most = self._eager_sweeps // chunks if self._may_run_eagerly() else 0
+            if most:
+                inference = self._inference()
+                last = inference.solve(interrupt_after=most)
+                self._eager_sweeps -= chunks * (int(last.sweeps) + 1)
+                if last.status != RUNNING:
+                    return inference.accept(last)
+            if tf.executing_eagerly():
+                self._eager_sweeps = 0  # the graph is faster from now on
+            return with_plain_errors(unrecorded, self._converge_step)
+
+    def _may_run_eagerly(self) -> bool:
+        """
+        Return whether the first sweeps may run without a graph, which is faster than tracing one: in a model's first
+        calls, and in the first calls after training, which compiled a different function.
+        """
+        in_one_place = isinstance(self._chunks, SingleRows) and self._workers.count == 1 and self._devices is None
+        if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
+            return False
+        return not (may_be_recorded() or recording_is_stopped())  # tapes in densities have stopped, too
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
@@ -436,48 +420,16 @@ class PEP(SparseGP):
         refuse_xla(_FOR_XLA)
         with lock_of(self) if tf.executing_eagerly() else nullcontext():
             yield
-            self._warn_unless_converged()
-
-    def _warn_unless_converged(self) -> None:
-        if not tf.executing_eagerly():
-            tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
-        elif not self.sites_status.converged and not self._warned:
-            self._warned.assign(True)
-            warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
+            if not tf.executing_eagerly():
+                tf.cond((self._status[0] > 0.0) | self._warned, lambda: tf.constant(False), self._print_warning)
+            elif not self.sites_status.converged and not self._warned:
+                self._warned.assign(True)
+                warn(_NOT_CONVERGED[0].upper() + _NOT_CONVERGED[1:])
 
     def _print_warning(self) -> tf.Tensor:
         said = tf.print("gpflow_pep:", _NOT_CONVERGED, output_stream=sys.stderr)
         with tf.control_dependencies([said, self._warned.assign(True)]):
             return tf.constant(True)
-
-    def _converge_eager(self) -> UpdatedPosterior | None:
-        """
-        Converge the sites without a graph while that is faster than tracing one: in a model's first calls, and in the
-        first calls after training, which compiled a different function.
-
-        :return: None, with unchanged sites, if a gradient tape records, rows belong to a dataset or to several devices
-            or workers, or too many sweeps are needed.
-        """
-        in_one_place = isinstance(self._chunks, SingleRows) and self._workers is None and self._devices is None
-        if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
-            return None
-        if may_be_recorded() or recording_is_stopped():  # tapes in densities have stopped, too
-            return None
-        chunks = -(-self._num_rows // self._chunk_size)
-        most = self._eager_sweeps // chunks
-        if most == 0:
-            return None
-        inference = self._inference()
-        solution = inference.solve(interrupt_after=most)
-        self._eager_sweeps -= chunks * (int(solution.sweeps) + 1)
-        return None if solution.status == RUNNING else inference.accept(solution)
-
-    def _converge_compiled(self) -> UpdatedPosterior:
-        """Update the sites in a graph, without the warning."""
-        if tf.executing_eagerly():
-            self._eager_sweeps = 0  # the graph is faster from now on
-        posterior: UpdatedPosterior = with_plain_errors(unrecorded, self._converge_step)
-        return posterior
 
     @compiled
     def _converge_step(self) -> UpdatedPosterior:
@@ -491,7 +443,7 @@ class PEP(SparseGP):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             inference = self._inference(variables)
-        return inference.energy_and_gradient(tape, floating_variables(self.likelihood))
+        return inference.energy_and_gradient(tape)
 
     @compiled(reduce_retracing=True)
     def _leave_one_out_step(self, sites: tf.Tensor, sums: SiteSums) -> tf.Tensor:
@@ -499,8 +451,7 @@ class PEP(SparseGP):
 
     @compiled
     def _sum_sites_step(self) -> tuple[tf.Tensor, tf.Tensor]:
-        inference = self._inference()
-        return sum_sites(inference.problem, self._sites.stacked())
+        return sum_sites(self._inference().problem, self._sites.stacked())
 
     @compiled(reduce_retracing=True)
     def _sweep_in_batches_step(self, order: tf.Tensor, size: tf.Tensor) -> None:
@@ -508,19 +459,17 @@ class PEP(SparseGP):
 
     @compiled(reduce_retracing=True)
     def _minibatch_step(self, *args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-        result: tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]] = in_replica(self._update_minibatch, *args)
-        return result
-
-    def _update_minibatch(
-        self, A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
         """Update the sites of some rows; return A, c and the estimated gradient of the training loss."""
-        variables = self.trainable_variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping, self.num_data)
-            loss = -objective - self.log_prior_density()
-        return A, c, list(derivatives(tape, loss, variables))
+
+        def update(A: tf.Tensor, c: tf.Tensor, indices: tf.Tensor, damping: tf.Tensor) -> Any:
+            variables = self.trainable_variables
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(variables)
+                A, c, objective = self._inference().minibatch(tape, (A, c), indices, damping, self.num_data)
+                loss = -objective - self.log_prior_density()
+            return A, c, list(derivatives(tape, loss, variables))
+
+        return in_replica(update, *args)
 
     def _inference(self, variables: Sequence[tf.Variable] | None = None) -> Inference:
         prior = Prior(self.inducing_variable, self.kernel)
@@ -540,6 +489,7 @@ class PEP(SparseGP):
             is_bound=self._is_bound(),
             keep=self._keeps_projections(),
             variables=variables,
+            likelihood_variables=floating_variables(self.likelihood),
         )
         return Inference(
             problem=problem,
@@ -552,28 +502,20 @@ class PEP(SparseGP):
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
         """Return all rows, or the given rows as one chunk."""
-        data, alpha = self._checked_data(), checked_power(self._alpha)
+        data, alpha = self._equally_many("sites", tf.shape(self._sites.precision)[0]), checked_power(self._alpha)
+        if data:
+            data = check_assigned(self.likelihood, *data)
         chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
-        workers = ONE_PROCESS if indices is not None or self._workers is None else self._workers
+        workers = self._workers if indices is None else ONE_PROCESS
         return LatentRows(chunks.split(data), alpha, prior, self.mean_function, self.num_latent_gps, workers)
-
-    def _checked_data(self) -> tuple[tf.Tensor, ...]:
-        """Return the data; raise an error if the likelihood does not accept Y, or numbers of rows differ."""
-        if isinstance(self._data, DatasetRows):
-            return ()
-        X, Y = (tf.convert_to_tensor(values) for values in self._data)
-        rows = tf.shape(X)[0]
-        same = tf.equal(rows, tf.shape(Y)[0]) & tf.equal(rows, tf.shape(self._sites.precision)[0])
-        message = "X, Y and sites have different numbers of rows: set model.data = (X, Y) instead"
-        return check_assigned(self.likelihood, asserted(X, same, message), Y)
 
     @override
     def _default_chunk_size(self, **options: int) -> int:
         entries = int(self.inducing_variable.num_inducing) * self.num_latent_gps  # of V, for each row
-        return super()._default_chunk_size(on_cpu=min(_ROWS_PER_SWEEP, _ENTRIES_PER_SWEEP // entries), **options)
+        return super()._default_chunk_size(on_cpu=min(_ROWS_PER_SWEEP, _MAX_STORED // 2 // entries), **options)
 
     def _single_chunk(self) -> bool:
         return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size
@@ -586,7 +528,7 @@ class PEP(SparseGP):
         projection = self.projection
         bound_at_zero = projection in ("kl", "wasserstein") or isinstance(projection, KL | Wasserstein)
         is_positive = tf.reduce_any(tf.not_equal(self._alpha, 0.0))
-        if self._workers is not None and self._alpha.shape.rank == 1:
+        if self._alpha.shape.rank == 1:
             is_positive = self._workers.any(is_positive)
         return ~is_positive & bound_at_zero
 
@@ -596,23 +538,13 @@ class PEP(SparseGP):
         return floating_variables(self.kernel, self.inducing_variable, self.mean_function, self.likelihood, *scale)
 
     @override
-    def _parts(self) -> tuple[tf.Module, ...]:
-        return *super()._parts(), self.scale
-
-    @override
-    def _settings(self) -> tuple[Any, ...]:
-        projection = self.projection if isinstance(self.projection, str) else id(self.projection)
-        return *super()._settings(), projection, self._single_chunk(), self._keeps_projections()
-
-    @override
-    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        X, Y = super()._validated(data)
-        check_observations(self.likelihood, Y)
-        return X, Y
+    def _structure(self) -> list[Any]:
+        return [*super()._structure(), self.projection, self._single_chunk(), self._keeps_projections()]
 
     @override
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         X, Y = super()._checked_new_data(data)
+        check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
                 f"data must keep {self._num_rows} rows, since each has an alpha of its own, got {len(X)} rows."
@@ -621,27 +553,18 @@ class PEP(SparseGP):
 
     def _set_sizes(self, num_rows: int) -> None:
         self._num_rows, self._num_points = num_rows, int(self.inducing_variable.num_inducing)
-        self._num_rows_of_all_workers = int(self._sum_over_workers(tf.constant(num_rows)))
+        self._num_rows_of_all_workers = int(self._workers.sum(tf.constant(num_rows)))
 
     @override
-    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
+    def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         self._set_sizes(len(X))
         self._sites.reset(len(X))
-
-    @override
-    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        return *super()._resizable_variables(), *self._sites.variables, self._alpha
+        super()._assign_data(X, Y)
 
     @override
     def _batch_variables(self) -> dict[str, tf.Variable]:
         sites = {"sites.precision": self._sites.precision, "sites.linear": self._sites.linear}
-        return {**super()._batch_variables(), "alpha": self._alpha, **sites}
-
-
-def lock_of(model: tf.Module) -> Any:
-    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
-    with _MAKING_LOCKS:
-        return _LOCKS.setdefault(model, threading.RLock())
+        return super()._batch_variables() | sites
 
 
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:

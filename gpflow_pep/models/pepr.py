@@ -15,7 +15,7 @@ from .. import validation
 from ..engine import Blocks, Powers, RowSums, scale_terms
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
-from .sparse import checked_power
+from .sparse import checked_power, power
 
 
 class PEPR(CollapsedRegression):
@@ -48,6 +48,7 @@ class PEPR(CollapsedRegression):
     True
     """
 
+    alpha = power
     upper_bound = upper_bound
 
     def __init__(
@@ -88,7 +89,6 @@ class PEPR(CollapsedRegression):
             that is accurate enough: relative errors are at most 2e-6 in the objective and 2e-3 in its gradient in most
             settings, in half the time. If noise is small compared with the prior variance, Kuu is ill-conditioned or
             there are at most `chunk_size` rows, everything is in double precision. Must be False with blocks.
-        :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
             data,
@@ -113,28 +113,12 @@ class PEPR(CollapsedRegression):
         else:
             self.scale = validation.scale(scale)
 
-    @property
-    def alpha(self) -> tf.Variable:
-        """
-        The power(s), [] or [B]. Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
-
-        :raises ValueError: if set to a value outside [0, 1] or of another shape. (After ``.assign`` of a value outside
-            [0, 1] the next evaluation raises an error.)
-        """
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, alpha: Any) -> None:
-        values = validation.power(alpha, int(self._local_num_blocks()))
-        if values.shape != self._alpha.shape:
-            raise ValueError(f"alpha must keep its shape {self._alpha.shape.as_list()}, got {list(values.shape)}.")
-        if self._optimal_scale and values.any():
-            raise ValueError(f'alpha must stay 0 with scale = "optimal", got {alpha!r}.')
-        self._alpha.assign(values)
-
     @override
-    def _run_identity(self) -> dict[str, Any]:
-        return super()._run_identity() | {"optimal_scale": self._optimal_scale}
+    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+        powers = validation.power(alpha, int(self._local_num_blocks()))
+        if self._optimal_scale and powers.any():
+            raise ValueError(f'alpha must stay 0 with scale = "optimal", got {alpha!r}.')
+        return powers
 
     @override
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
@@ -142,14 +126,10 @@ class PEPR(CollapsedRegression):
         if len(sizes) != count:
             raise ValueError(f"data must keep {count} blocks, since each has an alpha of its own, got {len(sizes)}.")
 
-    def _checked_alpha(self) -> tf.Tensor:
-        if self._optimal_scale:
-            return checked_power(self._alpha, 0.0, ' with scale = "optimal"')
-        return checked_power(self._alpha)
-
     @override
     def _powers(self) -> Powers:
-        return Powers.of_pep(self._checked_alpha())
+        limits = (0.0, ' with scale = "optimal"') if self._optimal_scale else ()
+        return Powers.of_pep(checked_power(self._alpha, *limits))
 
     @override
     def _scale(self) -> tf.Tensor:
@@ -162,4 +142,4 @@ class PEPR(CollapsedRegression):
             return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
         rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0
         count = N if self._alpha.shape.rank == 0 else rows_per_block  # of rows that share an alpha
-        return scale_terms(powers.noise_power, scale, count, self._sum_over_workers) - scale * terms.penalty
+        return scale_terms(powers.noise_power, scale, count, self._workers.sum) - scale * terms.penalty

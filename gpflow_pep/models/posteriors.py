@@ -81,7 +81,8 @@ class WhitenedPosterior(AbstractPosterior):
             flat = tf.reshape(Xnew, [-1, tf.shape(Xnew)[-1]])  # [batch N, D]
             chunks = SingleRows(ROWS_PER_CHUNK).split([flat])
             mean, cov = chunks.concatenate(lambda chunk: self._marginals(cache, *chunk.data), flat.dtype, [None, None])
-            shape = tf.concat([tf.shape(Xnew)[:-1], [_num_outputs(cache)]], 0)
+            *_, b = cache
+            shape = tf.concat([tf.shape(Xnew)[:-1], [b.shape[-1] if b.shape.rank == 2 else b.shape[0]]], 0)
             mean, cov = tf.reshape(mean, shape), tf.reshape(cov, shape)
         mean = finite(mean, name="the predictive mean", advice=_ADVICE)
         cov = finite(cov, name="the predictive (co)variance", advice=_ADVICE)
@@ -128,15 +129,8 @@ class WhitenedPosterior(AbstractPosterior):
         conditional_variance = with_checked_variance(
             conditional_variance, tf.linalg.diag_part(conditional_variance), tf.linalg.diag_part(Kff), cache[0]
         )
-        num_outputs = _num_outputs(cache)
-        covariance = (conditional_variance + gram(T2)) * tf.ones([num_outputs, 1, 1], X.dtype)
-        return tf.reshape(mean, tf.concat([batch, [N, num_outputs]], 0)), covariance
-
-
-def _num_outputs(cache: tuple[tf.Tensor, ...]) -> int:
-    """P or C."""
-    b = cache[2]
-    return int(b.shape[-1] if b.shape.rank == 2 else b.shape[0])
+        covariance = (conditional_variance + gram(T2)) * tf.ones([mean.shape[-1], 1, 1], X.dtype)
+        return tf.reshape(mean, tf.concat([batch, [N, mean.shape[-1]]], 0)), covariance
 
 
 def _across_outputs(cov: tf.Tensor, full_cov: bool) -> tf.Tensor:

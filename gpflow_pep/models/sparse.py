@@ -19,13 +19,13 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SiteSums, default_chunk_size
+from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SingleRows, SiteSums, default_chunk_size
 from ..likelihoods.observations import check_observations
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
 from ..runtime.checks import asserted
 from ..runtime.devices import devices_of_strategy
-from ..runtime.distribution import Workers, local_variable
+from ..runtime.distribution import Workers, check_disjoint, local_variable
 from ..runtime.tracing import in_xla, is_compiled, no_autograph, resizable_copy, structure_of
 from ..runtime.transactions import atomic
 from .kernels_and_inducing_variables import checked_inducing_variable
@@ -52,7 +52,7 @@ class InducingVariableGP(GPModel):
     - :meth:`_sums`: q in natural parameters, as sums (L, A, c) over sites. A stream absorbs them.
     - :meth:`_posterior_values`, if q is parameterized differently: the cache of :class:`.WhitenedPosterior`.
     - `maximum_log_likelihood_objective`.
-    - :meth:`_parts`, :meth:`_settings`, :meth:`_resizable_variables` and :meth:`_run_identity`, to extend them.
+    - :meth:`_structure` and :meth:`_run_identity`, to extend them.
 
     Compiled methods are traced again when a part or a setting is replaced.
     """
@@ -64,6 +64,7 @@ class InducingVariableGP(GPModel):
     _TF_MODULE_IGNORED_PROPERTIES = frozenset(
         {"_data", "_num_data", "_chunks", "_alpha", "_old", *GPModel._TF_MODULE_IGNORED_PROPERTIES}
     )
+    _alpha: tf.Variable
 
     _shares_covariance = False
     """All outputs share kernel, inducing variable and q's covariance; otherwise each latent function may differ."""
@@ -85,27 +86,26 @@ class InducingVariableGP(GPModel):
         """Return the old posterior of a stream; None for other models. Called at the end of the constructor."""
         return None
 
-    def _parts(self) -> tuple[tf.Module, ...]:
-        """Return the modules that compiled methods depend on."""
-        return self.kernel, self.likelihood, self.inducing_variable, self.mean_function
+    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+        """Check a value of `alpha` and return it: by default one number, []."""
+        return validation.single_power(alpha)
 
-    def _settings(self) -> tuple[Any, ...]:
-        """Return the settings that compiled methods depend on, other than variables and the settings of the parts."""
-        return default_jitter(), self.max_jitter
+    def _structure(self) -> list[Any]:
+        """Return parts and settings; compiled methods are traced again when one of them is replaced."""
+        return structure_of([self], [default_jitter()])
 
     def _run_identity(self) -> dict[str, Any]:
         """Return private settings and arrays, by name, that a training run depends on."""
         return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
 
-    def _structure(self) -> list[Any]:
-        return structure_of(self._parts(), self._settings())
-
-    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        """Return the variables whose number of rows may change, also in copies."""
-        return () if self._old is None else tuple(self._old.variables)
+    def _hidden_variables(self) -> list[tf.Variable]:
+        """Return the variables that are not parameters: data, sites, powers, old posterior; some are resizable."""
+        names = self._TF_MODULE_IGNORED_PROPERTIES - GPModel._TF_MODULE_IGNORED_PROPERTIES
+        hidden = structure_of([value for name, value in vars(self).items() if name in names], ())
+        return [each for each in hidden if isinstance(each, tf.Variable)]
 
     def __deepcopy__(self: _Model, memo: dict[int, Any]) -> _Model:
-        memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._resizable_variables()}
+        memo |= {id(variable): resizable_copy(variable, variable.shape) for variable in self._hidden_variables()}
         clone = type(self).__new__(type(self))
         memo[id(self)] = clone
         attributes = dict(vars(self))  # copy first: other threads may add attributes
@@ -113,7 +113,7 @@ class InducingVariableGP(GPModel):
         return clone
 
     def __getstate__(self) -> tuple[dict[str, Any], list[Any]]:
-        return dict(vars(self)), [(variable, variable.shape.as_list()) for variable in self._resizable_variables()]
+        return dict(vars(self)), [(variable, variable.shape.as_list()) for variable in self._hidden_variables()]
 
     def __setstate__(self, state: tuple[dict[str, Any], list[Any]]) -> None:
         attributes, resizable = state
@@ -225,9 +225,9 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     Besides `_sums` and the objective, a model may define:
 
-    - :meth:`_validated`: check new data.
-    - :meth:`_resize_for`: resize the variables whose size depends on N.
-    - :meth:`_batch_variables`, :meth:`_resizable_variables`: the variables of the data, and all resizable variables.
+    - :meth:`_checked_new_data`: check new data.
+    - :meth:`_assign_data`: assign them, and resize the variables whose size depends on N.
+    - :meth:`_batch_variables`: the variables of the data.
     """
 
     def __init__(
@@ -242,10 +242,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         chunk_size: int | None,
         max_jitter: float | None,
     ):
-        """
-        :param data: checked data.
-        :raises ValueError: naming the argument that cannot be used.
-        """
+        """:param data: from :func:`checked_data`."""
         inducing_variable = checked_inducing_variable(
             kernel, inducing_variable, columns(data)[0], num_latent_gps, shared=self._shares_covariance
         )
@@ -257,32 +254,27 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
-        self._data: Any = data
-        if not isinstance(data, DatasetRows):
-            options = {"trainable": False, "dtype": default_float()}
-            self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in data)
-        size = validation.chunk_size(chunk_size)
-        self._chunk_size = self._default_chunk_size() if size is None else size
+        arrays, options = () if isinstance(data, DatasetRows) else data, {"trainable": False, "dtype": default_float()}
+        self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
+        self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
+        self._chunks: Any = data if isinstance(data, DatasetRows) else SingleRows(self._chunk_size, self._devices)
         self._old = self._new_old_posterior()
+        if self._workers.count > 1:
+            check_disjoint(self._workers, data.dataset if isinstance(data, DatasetRows) else [data])
 
     def _default_chunk_size(self, **options: int) -> int:
+        device = ""
+        if self._data:
+            device = self._data[0].device
+            if self._devices is not None:
+                options["num_rows"] = -(-int(self._local_num_data()) // len(self._devices))
         size = int(self.inducing_variable.num_inducing), tf.as_dtype(default_float()).size
-        if isinstance(self._data, DatasetRows):
-            return default_chunk_size("", *size, **options)
-        X = self._data[0]
-        if self._devices is not None:
-            options["num_rows"] = -(-int(tf.shape(X)[0]) // len(self._devices))
-        return default_chunk_size(X.device, *size, **options)
-
-    @override
-    def _resizable_variables(self) -> tuple[tf.Variable, ...]:
-        data = () if isinstance(self._data, DatasetRows) else self._data
-        return *super()._resizable_variables(), *data
+        return default_chunk_size(device, *size, **options)
 
     def _batch_variables(self) -> dict[str, tf.Variable]:
         """Return the variables that a stream replaces with its batch, by name."""
         X, Y = self._data
-        return {"data.X": X, "data.Y": Y}
+        return {"data.X": X, "data.Y": Y} | ({"alpha": self._alpha} if hasattr(self, "_alpha") else {})
 
     @property
     def data(self) -> RegressionData | tf.data.Dataset:
@@ -292,12 +284,12 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
         :raises ValueError: if set to data that the model does not accept.
         """
-        return self._data.dataset if isinstance(self._data, DatasetRows) else self._data
+        return self._data or self._chunks.dataset
 
     @data.setter
     def data(self, data: RegressionData) -> None:
         X, Y = self._checked_new_data(data)
-        with atomic([self], self._resizable_variables()):
+        with atomic([self], self._hidden_variables()):
             self._assign_data(X, Y)
 
     def check_data(self) -> None:
@@ -306,62 +298,57 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
         :raises ValueError: if they differ.
         """
-        if isinstance(self._data, DatasetRows):
-            self._data.check()
+        if not self._data:
+            self._chunks.check()
 
     def _checked_new_data(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
         """Check new data for the model and return them as arrays, without assigning them."""
-        if isinstance(self._data, DatasetRows):
+        if not self._data:
             raise ValueError("data of a model with a dataset cannot be replaced: construct a new model.")
-        if self._workers is not None:
+        if self._workers.count > 1:
             raise ValueError("data of a model of several workers cannot be replaced: construct a new model.")
         if isinstance(data, tf.data.Dataset):
             raise ValueError(
                 f"data must be a pair (X, Y) of arrays, got {type(data).__name__}: construct a new model for a dataset."
             )
-        X, Y = self._validated(data)
+        X, Y = validation.regression_data(data)
         for name, values, variable in zip(("X", "Y"), (X, Y), self._data, strict=True):
             if values.shape[1] != variable.shape[1]:
                 raise ValueError(f"data ({name}) must keep {variable.shape[1]} columns, got {values.shape[1]}.")
         return X, Y
 
-    def _validated(self, data: Any) -> tuple[AnyNDArray, AnyNDArray]:
-        """Check the pair (X, Y) and return it as arrays."""
-        return validation.regression_data(data)
-
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Assign checked data X [N, D], Y [N, P]."""
-        self._resize_for(X, Y)
+        """Assign checked data X [N, D], Y [N, P], or raise an error."""
         for values, variable in zip((X, Y), self._data, strict=True):
             variable.assign(values)
 
-    def _resize_for(self, X: AnyNDArray, Y: AnyNDArray) -> None:
-        """Resize the variables whose size depends on N before new data are assigned, or raise an error."""
-
     @override
     def _run_identity(self) -> dict[str, Any]:
-        dataset = self._data.identity if isinstance(self._data, DatasetRows) else None
+        dataset = None if self._data else self._chunks.identity
         return super()._run_identity() | {"chunk_size": self._chunk_size, "dataset": dataset}
 
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, summed over the workers if there are several, []."""
-        return self._sum_over_workers(self._local_num_data())
+        return self._workers.sum(self._local_num_data())
 
     def _local_num_data(self) -> tf.Tensor:
         """Number of rows of this worker, []."""
-        return self._data.num_data if isinstance(self._data, DatasetRows) else tf.shape(self._data[0])[0]
+        return tf.shape(self._data[0])[0] if self._data else self._chunks.num_data
 
-    def _sum_over_workers(self, count: tf.Tensor) -> tf.Tensor:
-        return count if self._workers is None else self._workers.sum(count)
+    def _equally_many(self, others: str, *counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return the data (nothing for a dataset); raise an error unless X, Y and `others` have as many rows."""
+        if not self._data:
+            return ()
+        X, Y = map(tf.convert_to_tensor, self._data)
+        same = tf.equal(tf.shape(X)[0], tf.shape(Y)[0])
+        for count in counts:
+            same &= tf.equal(tf.shape(X)[0], count)
+        message = f"X, Y and {others} have different numbers of rows: set model.data = (X, Y) instead"
+        return asserted(X, same, message), Y
 
     def _old_site(self, L: tf.Tensor, alpha: tf.Tensor) -> OldPosteriorSite | None:
-        """
-        Return the site of the old posterior; None unless the model is a stream.
-
-        :param L: Cholesky factor of Kuu.
-        :param alpha: one power, [].
-        """
+        """Return the site of the old posterior for one power []; None unless the model is a stream."""
         if self._old is None:
             return None
         return self._old.site(self.inducing_variable, self.kernel, L, alpha, default_jitter())
@@ -372,10 +359,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         frozen model), because its derivative would include Kuu but miss Kuf and Kff.
         """
         covariance = prior.Kuu(default_jitter())
-        kernels = [part for part in (self.kernel, *self.kernel.submodules) if isinstance(part, Kernel)]
         tensors = [
             f"{name} of {type(part).__name__}"
-            for part in kernels
+            for part in (self.kernel, *self.kernel.submodules)
+            if isinstance(part, Kernel)
             for name, value in vars(part).items()
             if isinstance(value, tf.Tensor) and value.dtype.is_floating
         ]
@@ -388,10 +375,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
         @tf.custom_gradient
         def guarded(covariance: tf.Tensor) -> Any:
-            def gradient(bar: tf.Tensor) -> tf.Tensor:
-                return asserted(bar, tf.constant(False), message)  # when run: an export traces it without running it
-
-            return tf.identity(covariance), gradient
+            # when the gradient is run: an export traces it without running it
+            return tf.identity(covariance), lambda bar: asserted(bar, tf.constant(False), message)
 
         return guarded(covariance)
 
@@ -411,54 +396,48 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return mean if mean.shape.rank == 2 else tf.transpose(mean[..., 0]), covariance
 
 
-class SinglePower:
-    """
-    The attribute `alpha` of a model with a single power, stored in a variable.
+def _set_power(model: Any, alpha: Any) -> None:
+    powers, shape = model._checked_powers(alpha), model._alpha.numpy().shape
+    if powers.shape != shape:
+        raise ValueError(
+            f"alpha must keep its shape {list(shape)}, as in the constructor, got shape {list(powers.shape)}."
+        )
+    model._alpha.assign(powers)
 
-    Set it, or ``.assign`` to it: compiled functions use the new value without retracing.
-    """
 
-    def __get__(self, model: Any, owner: type | None = None) -> Any:
-        return self if model is None else model._alpha
+power = property(
+    lambda model: model._alpha,
+    _set_power,
+    doc="""
+    The power: a variable [], or one number per row or block if it was given so. Set it, or ``.assign`` to it: compiled
+    functions use the new value without retracing.
 
-    def __set__(self, model: Any, alpha: Any) -> None:
-        """
-        Assign the power; create its variable the first time.
-
-        :raises ValueError: unless the value is one number in [0, 1].
-        """
-        value = validation.single_power(alpha)
-        if hasattr(model, "_alpha"):
-            model._alpha.assign(value)
-        else:
-            model._alpha = tf.Variable(value, trainable=False, dtype=default_float())
+    :raises ValueError: if set to a value outside [0, 1], or of another shape. (After ``.assign`` of a value outside
+        [0, 1] the next evaluation raises an error.)
+    """,
+)
 
 
 def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf.Tensor:
-    """
-    Return alpha's current value, also in a graph. It is not differentiated.
-
-    :raises tf.errors.InvalidArgumentError: if a value outside [0, largest] was assigned to it.
-    """
+    """Return alpha's current value, also in a graph, not differentiated; raise an error outside [0, largest]."""
     value = tf.stop_gradient(tf.convert_to_tensor(alpha))
     return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
+
+
+def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetRows:
+    """Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset."""
+    if not isinstance(data, tf.data.Dataset | DatasetRows):
+        return validation.regression_data(data)
+    if chunk_size is not None:
+        raise ValueError(
+            f"chunk_size must be None if data is a dataset, whose batches are the chunks, got {chunk_size!r}."
+        )
+    return data if isinstance(data, DatasetRows) else DatasetRows(data)
 
 
 def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
     """Return D and P of checked data."""
     return data.columns if isinstance(data, DatasetRows) else (data[0].shape[1], data[1].shape[1])
-
-
-def check_chunk_size_for_dataset(chunk_size: Any) -> None:
-    """
-    Check `chunk_size` of a model with a dataset, before the dataset is read.
-
-    :raises ValueError: if it is not None.
-    """
-    if chunk_size is not None:
-        raise ValueError(
-            f"chunk_size must be None if data is a dataset, whose batches are the chunks, got {chunk_size!r}."
-        )
 
 
 def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:

@@ -16,6 +16,7 @@ from typing_extensions import override
 from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, independent_parts
 from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
+from ..runtime.distribution import ONE_PROCESS
 from ..runtime.tracing import compiled
 from ..runtime.transactions import atomic
 from ..saving.run_identity import settings_of
@@ -63,15 +64,10 @@ class Stream(InducingVariableGP):
 
     @override
     def _new_old_posterior(self) -> OldPosterior:
-        """
-        Return the empty old posterior of a new stream.
-
-        :raises ValueError: if the inducing variable is not made of inducing points, data is a dataset, or the model is
-            constructed in the scope of several workers.
-        """
-        if isinstance(getattr(self, "_data", None), DatasetRows):
+        """Return the empty old posterior of a new stream, which has inducing points, and arrays in one process."""
+        if isinstance(getattr(self, "_chunks", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
-        if getattr(self, "_workers", None) is not None:
+        if getattr(self, "_workers", ONE_PROCESS).count > 1:
             raise ValueError(
                 f"{type(self).__name__} must be constructed outside of the scope of several workers: streams are not "
                 "divided among them."
@@ -110,7 +106,8 @@ class Stream(InducingVariableGP):
         X, Y = self._checked_new_data(new_data)
         Z = self._next_points(X, inducing_variable, fraction_to_move)
         posterior = with_plain_errors(self._absorb)
-        with atomic([self, *single_output_variables(self.inducing_variable)], self._changing_variables()):
+        variables = *self.variables, *self._hidden_variables()
+        with atomic([self, *single_output_variables(self.inducing_variable)], variables):
             if Z is not None:
                 self._move_inducing_points(Z)
             self._old.assign(posterior, int(self.inducing_variable.num_inducing))
@@ -119,8 +116,7 @@ class Stream(InducingVariableGP):
     @compiled
     def _absorb(self) -> AbsorbedPosterior:
         """Return the current posterior, divided by its prior."""
-        absorbed: AbsorbedPosterior = self._old.absorb(inducing_points(self.inducing_variable), self._sums())
-        return absorbed
+        return self._old.absorb(inducing_points(self.inducing_variable), self._sums())
 
     def _move_inducing_points(self, Z: AnyNDArray) -> None:
         """Set the inducing points to Z [1 or C, M, D]."""
@@ -207,8 +203,3 @@ class Stream(InducingVariableGP):
             if not any(parameter is other for other in points)
         }
         return old | self._batch_variables() | parameters
-
-    def _changing_variables(self) -> list[tf.Variable]:
-        """Return all variables that an update may assign to."""
-        points = (point.unconstrained_variable for point in parameter_dict(self.inducing_variable).values())
-        return [*self._old.variables, *points, *self._state_variables().values()]

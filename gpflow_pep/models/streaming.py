@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, RegressionData, TensorData
-from gpflow.config import default_jitter
+from gpflow.config import default_float, default_jitter
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian
 from gpflow.mean_functions import MeanFunction
@@ -18,11 +18,12 @@ from ..engine import Powers, independent_parts, kernel_matrix
 from ..ep.sweep import Projected
 from ..likelihoods.observations import check_observations
 from ..maths.linalg import cholesky
+from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .pep import PEP
-from .sparse import ADVICE_KUU, SinglePower, checked_power
+from .sparse import ADVICE_KUU, checked_power, power
 from .stream import Stream
 
 _Model = TypeVar("_Model", bound="StreamingSVGP")
@@ -51,7 +52,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
     True
     """
 
-    alpha = SinglePower()
+    alpha = power
 
     def __init__(
         self,
@@ -72,7 +73,6 @@ class StreamingSGPR(CollapsedRegression, Stream):
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
         :param alpha: the power, a number in [0, 1]; 0 is the exact VFE limit.
-        :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
             data,
@@ -84,15 +84,11 @@ class StreamingSGPR(CollapsedRegression, Stream):
             chunk_size=chunk_size,
             max_jitter=max_jitter,
         )
-        self.alpha = alpha
+        self._alpha = local_variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
 
     @override
     def _powers(self) -> Powers:
         return Powers.of_pep(checked_power(self._alpha))
-
-    @override
-    def _batch_variables(self) -> dict[str, tf.Variable]:
-        return {**super()._batch_variables(), "alpha": self._alpha}
 
 
 class StreamingSVGP(MinibatchSVGP, Stream):
@@ -183,12 +179,7 @@ class StreamingPEP(PEP, Stream):
     r"""
     Sparse power EP of a stream of batches, for any likelihood (Bui, Nguyen and Turner 2017, sec. 3).
 
-    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site:
-
-    .. math::
-
-        q(u) \propto p(u) \prod_n t_n(u) \, t_{old}(u)
-
+    The model is :class:`PEP` of its current batch, with the posterior of all earlier batches as one more Gaussian site.
     Its objective is the online log evidence of the batch, given all earlier batches; on the first batch it is the
     objective of :class:`PEP`. :meth:`update` absorbs the sites and continues with a new batch: sites of earlier batches
     are not updated again. With a Gaussian likelihood it equals :class:`StreamingSGPR` and is exact; otherwise its
@@ -208,5 +199,5 @@ class StreamingPEP(PEP, Stream):
     """
 
     @override
-    def _checked_powers(self, alpha: Any, num_rows: int) -> AnyNDArray:
-        return super()._checked_powers(validation.single_power(alpha), num_rows)
+    def _checked_powers(self, alpha: Any) -> AnyNDArray:
+        return validation.single_power(alpha)

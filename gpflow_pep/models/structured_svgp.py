@@ -17,7 +17,7 @@ PEPSVGP    rows or minibatches   α      α      n_b/2 log m - n_b/2α log(1 + �
 with m = 1 except in PEPSVGP, whose objective at the optimal q(u) equals PEPR's.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,17 +36,9 @@ from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
-from .sparse import SinglePower, checked_power
+from .sparse import checked_power, power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
-
-
-class BoundSettings(NamedTuple):
-    """The settings in which the bounds differ; see the module's table."""
-
-    power: tf.Tensor  # a, []
-    in_noise: bool  # p is a if True, otherwise 0
-    scale: tf.Tensor  # m, []
 
 
 class StructuredSVGP(MinibatchSVGP):
@@ -59,26 +51,26 @@ class StructuredSVGP(MinibatchSVGP):
     def _check_likelihood(self, likelihood: Likelihood) -> None:
         validation.gaussian(likelihood)
 
-    def _bound(self) -> BoundSettings:
-        """Return a, p and m; by default the values of the tighter bounds."""
+    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+        """Return a, whether p = a (otherwise p = 0), and m; by default the values of the tighter bounds."""
         one = tf.ones([], default_float())
-        return BoundSettings(one, in_noise=False, scale=one)
+        return one, False, one
 
     @override
     def _terms(
         self, X: tf.Tensor, Y: tf.Tensor, rows: Projected, L: tf.Tensor, q: WhitenedQ
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        bound = self._bound()
+        power, in_noise, m = self._bound()
         noise = tf.transpose(self.likelihood.variance_at(X))  # [1 or C, n]
         residual = tf.transpose(Y) - rows.mean - project_mean(rows.V, q.m)  # [C, n]
         T = tf.matmul(q.R, rows.V, transpose_a=True)  # [C, M, n]: Cov_q[f] = T'T
         if self.minibatch_is_block:
             prior = Prior(self.inducing_variable, self.kernel)
             D = _conditional_covariance(prior.Kff(X, *prior.inputs), rows.V)
-            of_blocks = _of_minibatch(D, noise, residual, T, bound)
+            of_blocks = _of_minibatch(m * D, noise, residual, T, power, in_noise)
         else:
-            of_blocks = _of_single_rows(rows.conditional_variance, noise, residual, T, bound)
-        shrinkage = log1p_ratio(bound.power, bound.scale - 1.0) - tf.math.log(bound.scale)
+            of_blocks = _of_single_rows(m * rows.conditional_variance, noise, residual, T, power, in_noise)
+        shrinkage = log1p_ratio(power, m - 1.0) - tf.math.log(m)
         of_noise = np.log(2.0 * np.pi) + tf.math.log(noise) + shrinkage
         return -0.5 * (_total(of_noise, residual) + of_blocks), -q.divergence()
 
@@ -90,24 +82,25 @@ def _total(value: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
 
 
 def _of_single_rows(
-    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings
+    d: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
 ) -> tf.Tensor:
-    """log|I + a X|/a and the quadratic form of rows with D = diag(d), d [n] or [C, n], summed, []."""
-    spread = bound.scale * d  # m D
-    log_det = log1p_ratio(bound.power, spread / noise)
-    variance = noise + bound.power * spread if bound.in_noise else noise
+    """log|I + a X|/a and the quadratic form of rows with m D = diag(d), d [n] or [C, n], summed, []."""
+    log_det = log1p_ratio(power, d / noise)
+    variance = noise + power * d if in_noise else noise
     return _total(log_det, residual) + tf.reduce_sum((tf.square(residual) + column_products(T, T)) / variance)
 
 
-def _of_minibatch(D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, bound: BoundSettings) -> tf.Tensor:
-    """Like `_of_single_rows`, for a single block with D [n, n] or [C, n, n]."""
+def _of_minibatch(
+    D: tf.Tensor, noise: tf.Tensor, residual: tf.Tensor, T: tf.Tensor, power: tf.Tensor, in_noise: bool
+) -> tf.Tensor:
+    """Like `_of_single_rows`, for a single block with m D [n, n] or [C, n, n]."""
     sd = tf.sqrt(noise)  # [1 or C, n]
-    X = bound.scale * D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
+    X = D / (sd[:, :, None] * sd[:, None, :])  # [1 or C, n, n]
     white = tf.concat([residual[:, None, :], T], axis=1) / sd[:, None, :]  # [C, 1 + M, n]
-    if bound.in_noise:
-        return _log_det_and_squares(bound.power, X, tf.linalg.matrix_transpose(white))
+    if in_noise:
+        return _log_det_and_squares(power, X, tf.linalg.matrix_transpose(white))
     none = tf.linalg.matrix_transpose(white[:, :0])  # the quadratic form has only the noise
-    return _log_det_and_squares(bound.power, X, none) + tf.reduce_sum(tf.square(white))
+    return _log_det_and_squares(power, X, none) + tf.reduce_sum(tf.square(white))
 
 
 @tf.custom_gradient
@@ -146,8 +139,7 @@ def _log_det_and_squares(power: tf.Tensor, X: tf.Tensor, W: tf.Tensor) -> tf.Ten
 
         return copies * tf.reduce_sum(log_det) + tf.reduce_sum(W * U), gradient
 
-    total: tf.Tensor = value(X, W)
-    return total
+    return value(X, W)
 
 
 class TSVGP(StructuredSVGP):
@@ -248,16 +240,9 @@ class PEPSVGP(StructuredSVGP):
     alpha = 0, scale = 1                    the bound of `gpflow.models.SVGP`, for any blocks
     q(u) at its optimum                     :class:`PEPR` with the same alpha, scale and blocks
     ======================================  =====================================================
-
-    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
-    >>> parts = gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1), X[::10]
-    >>> model = PEPSVGP(*parts, num_data=50, alpha=0.0)
-    >>> svgp = gpflow.models.SVGP(*parts, num_data=50)
-    >>> np.allclose(model.training_loss((X, np.sin(X))), svgp.training_loss((X, np.sin(X))))
-    True
     """
 
-    alpha = SinglePower()
+    alpha = power
 
     def __init__(
         self,
@@ -283,7 +268,6 @@ class PEPSVGP(StructuredSVGP):
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.
         :param minibatch_is_block: whether a minibatch is one block, as in :class:`BTSVGP`; otherwise each row is one.
         :param likelihood: a :class:`gpflow.likelihoods.Gaussian`, whose noise may depend on x.
-        :raises ValueError: naming the argument that cannot be used.
         """
         super().__init__(
             kernel,
@@ -297,11 +281,10 @@ class PEPSVGP(StructuredSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self.alpha = alpha
+        self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         self.scale = validation.scale(scale)
         self.minibatch_is_block = minibatch_is_block
 
     @override
-    def _bound(self) -> BoundSettings:
-        alpha, m = checked_power(self._alpha), tf.convert_to_tensor(self.scale)
-        return BoundSettings(alpha, in_noise=True, scale=m)
+    def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
+        return checked_power(self._alpha), True, tf.convert_to_tensor(self.scale)

@@ -20,10 +20,11 @@ RPAPEP   q^β, β = 1 - α/(N+1)                 log|S|/2 - M(N+1) log β/2α - 
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import Parameter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 from gpflow.mean_functions import MeanFunction
@@ -38,21 +39,13 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ
-from .sparse import SinglePower, checked_power
-
-
-class TiedCavity(NamedTuple):
-    """The cavity that all observations share, and the other term of the objective."""
-
-    mean: tf.Tensor  # of v, [C, M]
-    variance: tf.Tensor  # of w = V'v at the rows, [C, n]
-    term: tf.Tensor  # the term in q and the prior, []
+from .sparse import checked_power, power
 
 
 class TiedFactors(MinibatchSVGP):
     """A model with an explicit q(u) and tied factors; models define :meth:`_cavity`."""
 
-    alpha = SinglePower()
+    alpha = power
 
     def __init__(
         self,
@@ -79,7 +72,6 @@ class TiedFactors(MinibatchSVGP):
         :param scale: m of T-PEP, in which f given u has the covariance m D (Bui and Titsias 2025): a positive number,
             or a `gpflow.Parameter` to learn it. 1 is power EP.
         :param num_data: N, the number of all observations: each factor is the N-th root of q(u)/p(u).
-        :raises ValueError: naming the argument that cannot be used.
         """
         validation.num_data(num_data)  # not None
         super().__init__(
@@ -94,7 +86,7 @@ class TiedFactors(MinibatchSVGP):
             q_sqrt=q_sqrt,
             whiten=whiten,
         )
-        self.alpha = alpha
+        self._alpha = tf.Variable(self._checked_powers(alpha), trainable=False, dtype=default_float())
         self.scale = validation.scale(scale)
 
     @override
@@ -102,8 +94,13 @@ class TiedFactors(MinibatchSVGP):
         rule_for(likelihood, "kl")
 
     @abstractmethod
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
-        """Compute the cavity and the objective's term; V = L^-1 Kuf, [M, n] or [C, M, n]."""
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """
+        Compute the cavity's mean of v [C, M], its variance of w = V'v at the rows [C, n], and the objective's term in q
+        and the prior [].
+
+        :param V: L^-1 Kuf, [M, n] or [C, M, n].
+        """
 
     @override
     def _terms(
@@ -111,11 +108,11 @@ class TiedFactors(MinibatchSVGP):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         alpha = checked_power(self._alpha)
         N, m = tf.convert_to_tensor(self.num_data), tf.convert_to_tensor(self.scale)
-        cavity = self._cavity(q, rows.V, alpha, N)
-        mean = rows.mean + project_mean(rows.V, cavity.mean)  # [C, n]
-        cavity_of_f = Cavity(mean, m * rows.conditional_variance + cavity.variance)
+        mean, variance, term = self._cavity(q, rows.V, alpha, N)
+        mean = rows.mean + project_mean(rows.V, mean)  # [C, n]
+        cavity_of_f = Cavity(mean, m * rows.conditional_variance + variance)
         of_rows = log_partition(rule_for(self.likelihood, "kl"), cavity_of_f, Observations(X, Y), alpha)
-        return tf.reduce_sum(of_rows), cavity.term + self.num_latent_gps * scale_terms(alpha, m, N)
+        return tf.reduce_sum(of_rows), term + self.num_latent_gps * scale_terms(alpha, m, N)
 
 
 class ARPEP(TiedFactors):
@@ -138,9 +135,9 @@ class ARPEP(TiedFactors):
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return TiedCavity(q.m, column_products(T, T), -q.divergence())
+        return q.m, column_products(T, T), -q.divergence()
 
 
 class APEP(TiedFactors):
@@ -155,21 +152,13 @@ class APEP(TiedFactors):
     with the log normalizers g: the cavity is q without the fraction α/N of q/p (APEP: approximate PEP). With Gaussian
     noise and identical observations the optimum equals the optimum of :class:`PEPR`. With different observations it
     does not, even if Z = X: the exact factors then differ from row to row, and the tied factor is their average.
-
-    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
-    >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
-    >>> model = APEP(*parts, num_data=50, alpha=0.5)
-    >>> result = fit(model, (X, Y), batch_size=10, max_iterations=100, learning_rate=0.1)
-    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
-    >>> (probability.numpy() > 0.5).ravel().tolist()
-    [True, False]
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
         log_det, mean, variance = tied_cavity(q, V, alpha / num_data, 1.0, advice=_advice(alpha, num_data))
         term = q.half_log_det() - 0.5 * (tf.reduce_sum(log_det) + tf.reduce_sum(q.m * mean))
-        return TiedCavity(mean, variance, term)
+        return mean, variance, term
 
 
 class RPAPEP(TiedFactors):
@@ -182,25 +171,17 @@ class RPAPEP(TiedFactors):
         + (N+1)(g(cav) - g(q)) \right\}, \qquad cav \propto q^{1 - \alpha/(N+1)}
 
     with the log normalizers g: the prior is one of N + 1 tied factors, and the cavity is q, widened.
-
-    >>> X = np.linspace(0.0, 6.0, 50)[:, None]
-    >>> Y, parts = (np.sin(X) > 0.0).astype(float), (gpflow.kernels.Matern52(), likelihoods.Probit(), X[::10])
-    >>> model = RPAPEP(*parts, num_data=50, alpha=0.5)
-    >>> result = fit(model, (X, Y), batch_size=10, max_iterations=100, learning_rate=0.1)
-    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))
-    >>> (probability.numpy() > 0.5).ravel().tolist()
-    [True, False]
     """
 
     @override
-    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> TiedCavity:
+    def _cavity(self, q: WhitenedQ, V: tf.Tensor, alpha: tf.Tensor, num_data: tf.Tensor) -> tuple[tf.Tensor, ...]:
         M = tf.cast(tf.size(q.m), q.m.dtype)
         beta = 1.0 - alpha / (num_data + 1.0)
         log_det, mean, _ = tied_cavity(q, V[..., :0], alpha / beta, 0.0, advice=_advice(alpha, num_data))
         log_beta = log1p_ratio(alpha, -1.0 / (num_data + 1.0))  # log β / α
         term = -0.5 * (M * (num_data + 1.0) * log_beta + tf.reduce_sum(log_det) / beta + tf.reduce_sum(q.m * mean))
         T = tf.matmul(q.R, V, transpose_a=True)  # [C, M, n]
-        return TiedCavity(q.m, column_products(T, T) / beta, q.half_log_det() + term)
+        return q.m, column_products(T, T) / beta, q.half_log_det() + term
 
 
 def _advice(alpha: tf.Tensor, num_data: tf.Tensor) -> str | tf.Tensor:
@@ -253,8 +234,7 @@ def tied_cavity(
         log_det = factored_log_det_ratio(factor, power, tf.reduce_sum(diagonal, axis=-1), squares)
         return (log_det, mean, column_products(U, U)), gradient
 
-    log_det, mean, variance = values(q.m, q.R, V)
-    return log_det, mean, variance
+    return values(q.m, q.R, V)
 
 
 def _solve(factor: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:

@@ -90,7 +90,6 @@ class BTSGPR(TSGPR):
         :param blocks: block size | integer labels [N] | list of arrays of row indices, as for :class:`PEPR`.
             Blocks of b rows cost O(N b^2) besides O(N M^2).
         :param shared: use one matrix for all blocks, which must then have the same size.
-        :raises ValueError: naming the argument that cannot be used.
         """
         if blocks is None:
             raise ValueError("blocks must be a block size, integer labels [N] or a list of arrays of row indices.")
@@ -129,7 +128,7 @@ class BTSGPR(TSGPR):
     def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if self._shared_size is None:
             return super()._evidence_correction(terms, powers, scale)
-        B = tf.cast(self._sum_over_workers(self._local_num_blocks()), default_float())
+        B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
         identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
         factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

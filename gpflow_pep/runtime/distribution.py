@@ -27,20 +27,20 @@ class Workers:
         self.count, self.index = count, index
 
     @classmethod
-    def of_strategy(cls) -> "Workers | None":
+    def of_strategy(cls) -> "Workers":
         """
-        Return the workers of the current strategy; None if it has only one.
+        Return the workers of the current strategy; `ONE_PROCESS` if it has only one.
 
         :raises ValueError: if a worker has several devices.
         """
         strategy = tf.distribute.get_strategy()
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            return None
+            return ONE_PROCESS
         resolver = strategy.cluster_resolver
         members = resolver.cluster_spec().as_dict()
         chiefs, count = len(members.get("chief", ())), sum(len(members.get(kind, ())) for kind in ("chief", "worker"))
         if count <= 1:
-            return None
+            return ONE_PROCESS
         if strategy.num_replicas_in_sync != count:
             raise ValueError(
                 "the strategy must have one device per worker, got "

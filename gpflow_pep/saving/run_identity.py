@@ -43,7 +43,7 @@ def run_identity(model: tf.Module, data: RegressionData | tf.data.Dataset | None
     identity: dict[str, Any] = {**settings_of({"model": model})}
     for name in dir(type(model)):
         attribute = getattr(type(model), name)
-        is_settable = hasattr(attribute, "__set__") and getattr(attribute, "fset", attribute) is not None
+        is_settable = isinstance(attribute, property) and attribute.fset is not None
         if is_settable and not name.startswith("_") and name != "data":
             identity[f"model.{name}"] = describe(getattr(model, name))
     for path, parameter in parameter_dict(model).items():

@@ -18,7 +18,7 @@ from ..models import PEP
 from ..runtime.checks import with_plain_errors
 from ..runtime.custom_gradients import derivatives
 from ..runtime.devices import in_replica
-from ..runtime.distribution import Workers
+from ..runtime.distribution import ONE_PROCESS, Workers
 from ..runtime.tracing import compiled, differ, structure_of
 
 Evaluation = tuple[float, list[tf.Tensor]]
@@ -50,16 +50,13 @@ def workers_of(model: Any) -> Workers | None:
 
     :raises ValueError: in the scope of several workers, if the model has data that are not divided.
     """
-    if hasattr(model, "_workers"):
-        own: Workers | None = model._workers
-        return own
-    workers = Workers.of_strategy()
-    if workers is not None and has_own_data(model):
+    workers = getattr(model, "_workers", None) or Workers.of_strategy()
+    if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
         raise ValueError(
             f"model must be one of this library in the scope of several workers: the data of {type(model).__name__} "
             "are not divided among them."
         )
-    return workers
+    return workers if workers.count > 1 else None
 
 
 def training_step(model: GPModel) -> "TrainingStep":
@@ -118,8 +115,8 @@ class TrainingStep:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = self._model.training_loss(*([rows] if rows else []))
-        gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", None)
-        if workers is not None:  # all workers need the same last digit, or their steps would diverge
+        gradient, workers = list(derivatives(tape, loss, variables)), getattr(self._model, "_workers", ONE_PROCESS)
+        if workers.count > 1:  # all workers need the same last digit, or their steps would diverge
             loss, *gradient = workers.from_chief([loss, *gradient])
         return loss, gradient
 

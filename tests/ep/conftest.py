@@ -43,7 +43,8 @@ def trace(monkeypatch):
         compiled = tf.function(lambda loop: [solver._step(problem, options, loop)], autograph=False)
         monkeypatch.setattr(solver.tf, "while_loop", recorded)
         try:
-            found = solver.converge(problem, model.sites.stacked(), options, num_data=num_data or int(model.num_data))
+            size = {"num_data": num_data or int(model.num_data), "fraction": options.damping}
+            found = solver.solve_fixed_point(problem, model.sites.stacked(), options, **size)
         finally:
             monkeypatch.undo()
         return Trace(loops, found, problem, lambda loop: compiled(loop)[0])

@@ -88,7 +88,7 @@ def test_the_change_in_the_status_is_that_of_an_update(model, trace):
         model.kernel(Z).numpy() + gpflow.config.default_jitter() * np.eye(len(Z)), model.kernel(Z, X).numpy()
     )
     m, s = w.T @ mean[:, 0], np.sum(w * (covariance @ w), axis=0)
-    update = found.iterate.update.numpy()[..., 0]
+    update = found.iterate.swept.update.numpy()[..., 0]
     change = [np.abs(update[:, 0] * s), np.abs(update[:, 1] - m * update[:, 0]) * np.sqrt(s)]
     assert status.change == pytest.approx(np.max(change), rel=1e-5)
     assert 1e-6 < status.change <= 1e-3
@@ -114,7 +114,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
     many = trace(model, num_data=10_000_000).result
     assert many.status == solver.CONVERGED
     assert model.update_sites().converged
-    np.testing.assert_allclose(many.iterate.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(many.iterate.swept.sites, model.sites.stacked(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
@@ -194,7 +194,7 @@ def test_sites_that_are_improper(model, trace, precision):
     run = trace(model)
     assert not run.loops[0].attempt.is_valid and int(run.loops[0].attempt.halvings) == 1
     first = next(loop for loop in run.loops if loop.attempt.is_valid)
-    scaled = first.iterate.sites.numpy()[:, 0] / values
+    scaled = first.iterate.swept.sites.numpy()[:, 0] / values
     np.testing.assert_allclose(scaled, scaled[0, 0], rtol=1e-14)
     assert scaled[0, 0] == 0.0 or np.log2(scaled[0, 0]) % 1.0 == 0.0
     status = model.update_sites()
@@ -215,7 +215,7 @@ def test_nothing_improper_is_accepted(trace):
     for loop in run.loops:
         rejected += not loop.anderson.follows
         if loop.attempt.is_valid:
-            precision = loop.iterate.sites.numpy()[:, 0, 0]
+            precision = loop.iterate.swept.sites.numpy()[:, 0, 0]
             B = np.eye(6) + (V * precision) @ V.T
             assert np.linalg.eigvalsh(B).min() > 0.0
             assert np.min(1.0 - 0.5 * precision * np.sum(V * np.linalg.solve(B, V), axis=0)) > 0.0

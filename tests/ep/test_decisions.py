@@ -102,7 +102,7 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
 def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
     """The first restart has preliminary sweeps, later restarts have smaller and smaller steps."""
     stuck = loop._replace(attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK))
-    again = solver._end(options, stuck)
+    again = solver._restart_or_finish(options, stuck)
     assert int(again.status) == int(again.final_status) == solver.RUNNING
     assert int(again.attempt.number) == attempt + 1 and bool(again.attempt.preliminary) == (attempt == 0)
     assert float(again.anderson.fraction) == pytest.approx(fraction * DAMPING, rel=1e-15)
@@ -111,13 +111,13 @@ def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
 
 def test_after_five_attempts_it_ends_with_the_best_sites(options, loop):
     """It sweeps at them once more, unless it is there."""
-    best = loop.iterate.sites + 1.0
+    best = loop.iterate.swept.sites + 1.0
     stuck = loop._replace(
         attempt=loop.attempt._replace(number=tf.constant(4)),
         status=tf.constant(solver.STUCK),
         best=loop.best._replace(sites=best, change=constant(0.0)),
     )
-    last = solver._end(options, stuck)
+    last = solver._restart_or_finish(options, stuck)
     assert int(last.attempt.number) == 4 and int(last.final_status) == solver.STUCK
     np.testing.assert_array_equal(last.candidate, best)
 
@@ -129,10 +129,10 @@ def test_a_step_of_newton_is_halved(options, loop):
     trying = loop._replace(newton=constant(0.03), kind=tf.constant(solver.NEWTON_STEP))
     halved = solver._halve(options, trying, step)
     assert int(halved.kind) == solver.NEWTON_STEP and int(halved.attempt.patience) == int(loop.attempt.patience)
-    np.testing.assert_allclose(halved.candidate, loop.iterate.sites + 0.015, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(halved.candidate, loop.iterate.swept.sites + 0.015, rtol=0.0, atol=1e-12)
     given_up = solver._halve(options, halved, step)
     assert int(given_up.kind) == solver.SWEEPING and int(given_up.attempt.patience) == 2 * int(loop.attempt.patience)
-    np.testing.assert_array_equal(given_up.candidate, loop.iterate.sites)
+    np.testing.assert_array_equal(given_up.candidate, loop.iterate.swept.sites)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,8 @@ def test_a_step_of_newton_is_halved(options, loop):
 def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, left, is_nearer):
     """The update must shrink by a hundredth of the step's fraction, or a bound must increase."""
     size = constant(step_size)
-    found = loop.iterate._replace(update=left * loop.iterate.update)
+    swept = loop.iterate.swept
+    found = loop.iterate._replace(swept=swept._replace(update=left * swept.update))
     assert bool(is_acceptable(*compared(run, False), size, loop.iterate, found)) == is_nearer
     higher = found._replace(log_evidence=found.log_evidence + 1.0)
     assert is_acceptable(*compared(run, True), size, loop.iterate, higher)
@@ -151,11 +152,12 @@ def test_a_step_of_newton_must_make_the_update_smaller(run, loop, step_size, lef
 def test_newton_needs_secants(run, options, loop, depth, kind):
     """Newton steps start after stalled sweeps, if at least five secants can be stored."""
     stalled = loop._replace(
-        anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.sites)),
+        anderson=loop.anderson._replace(secants=Secants.none(depth, loop.iterate.swept.sites)),
         attempt=loop.attempt._replace(stalled=loop.attempt.patience, change=loop.iterate.change),
     )
-    step = stalled.anderson.secants.step(loop.iterate.update, loop.iterate.normalized)
-    found = solver._follow(run.problem.rows.all_workers, options, stalled, loop.iterate, step, tf.constant(False))
+    step = stalled.anderson.secants.step(loop.iterate.swept.update, loop.iterate.swept.normalized)
+    workers = run.problem.rows.all_workers
+    found = solver._after_accepted_sweep(workers, options, stalled, loop.iterate, step, tf.constant(False))
     assert int(found.kind) == kind
 
 
@@ -164,5 +166,6 @@ def test_the_more_sites_the_fewer_secants(run, options, monkeypatch, num_data, d
     """As the loop begins; memory is what they take."""
     begun = []
     monkeypatch.setattr(solver.tf, "while_loop", lambda cond, body, first, **_: begun.extend(first) or first)
-    solver.converge(run.problem, tf.zeros([len(X), 2, 1], tf.float64), options, num_data=num_data)
+    sites, size = tf.zeros([len(X), 2, 1], tf.float64), {"num_data": num_data, "fraction": options.damping}
+    solver.solve_fixed_point(run.problem, sites, options, **size)
     assert begun[0].anderson.secants.depth == depth

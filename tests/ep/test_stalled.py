@@ -94,7 +94,7 @@ def test_sums_are_those_of_the_sites(make, trace):
     problem, checked = model._inference().problem, 0
     for loop in run.loops[:: max(1, len(run.loops) // 20)]:
         if loop.attempt.is_valid:
-            A, c = sum_sites(problem, loop.iterate.sites)
+            A, c = sum_sites(problem, loop.iterate.swept.sites)
             np.testing.assert_allclose(loop.iterate.A, A, rtol=1e-9, atol=1e-9 * np.abs(A).max())
             np.testing.assert_allclose(loop.iterate.c, c, rtol=1e-8, atol=1e-9 * np.abs(c).max())
             checked += 1

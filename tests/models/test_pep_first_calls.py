@@ -73,8 +73,8 @@ def test_many_calls_are_compiled():
 def test_derivatives_are_compiled(monkeypatch):
     """With the energy, once. Calls without a tape go on without a graph."""
     model, traced = classifier(), []
-    converge = inference.converge
-    monkeypatch.setattr(inference, "converge", lambda *a, **k: traced.append(a) or converge(*a, **k))
+    solve = inference.solve_fixed_point
+    monkeypatch.setattr(inference, "solve_fixed_point", lambda *a, **k: traced.append(a) or solve(*a, **k))
     for _ in range(2):
         with tf.GradientTape() as tape:
             loss = model.training_loss()

@@ -208,7 +208,7 @@ def test_rejected_batch_changes_nothing(in_midstream):
     for batch, message in (((X[:, :1], LABELS), "must keep 2 columns"), ((X, Y), "data.*Y")):
         with pytest.raises(ValueError, match=message):
             in_midstream.update(batch)
-    with pytest.raises(ValueError, match="alpha must stay one number"):
+    with pytest.raises(ValueError, match="alpha must be one number"):
         in_midstream.alpha = np.full(30, 0.5)
     after = in_midstream.state.as_dict()
     assert after.keys() == before.keys()

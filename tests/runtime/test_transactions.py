@@ -62,7 +62,7 @@ def test_data(interrupt, name):
     before = float(model.training_loss())
 
     def look(model):
-        return dict(enumerate(np.asarray(variable) for variable in model._resizable_variables()))
+        return dict(enumerate(np.asarray(variable) for variable in model._hidden_variables()))
 
     assert in_every_place(interrupt, lambda: setattr(model, "data", OTHER), model, look) >= 4
     assert np.array_equal(model.data[0], OTHER[0])
