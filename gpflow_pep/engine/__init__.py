@@ -3,11 +3,17 @@
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
 from .chunks import AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
-from .covariances import Prior, conditional_variance_of_f, independent_parts, with_checked_variance
+from .covariances import (
+    Prior,
+    conditional_variance_of_f,
+    floating_variables,
+    independent_parts,
+    with_checked_variance,
+)
 from .dataset_chunks import DatasetRows
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
-from .rows import RegressionRows, Rows, floating_variables, watched
+from .rows import RegressionRows, Rows, watched
 from .sites import IndependentSites, Powers, RowSums, SiteAlgebra
 from .stationary_kernels import kernel_matrix

@@ -373,3 +373,9 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
         "X, Xnew and the inducing points, or longer lengthscales. The smallest variance is",
         tf.reduce_min(conditional_variance),
     )
+
+
+def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
+    """List the differentiable variables of all parts, without duplicates."""
+    variables = {variable.ref(): variable for part in parts for variable in part.variables}
+    return tuple(variable for variable in variables.values() if variable.dtype.is_floating)

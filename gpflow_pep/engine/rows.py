@@ -12,7 +12,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from ..runtime.custom_gradients import derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
-from .covariances import Prior
+from .covariances import Prior, floating_variables
 from .dataset_chunks import DatasetRows
 
 
@@ -95,9 +95,3 @@ def watched(
         return derivatives(tape, tuple(values), sources, tuple(bar))
 
     return values, pull_back
-
-
-def floating_variables(*parts: tf.Module) -> tuple[tf.Variable, ...]:
-    """List the differentiable variables of all parts, without duplicates."""
-    variables = {variable.ref(): variable for part in parts for variable in part.variables}
-    return tuple(variable for variable in variables.values() if variable.dtype.is_floating)

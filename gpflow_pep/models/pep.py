@@ -1,9 +1,11 @@
 """PEP: power expectation propagation and quantile propagation for any likelihood."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +40,6 @@ from ..runtime.custom_gradients import derivatives, once_differentiable, unrecor
 from ..runtime.devices import in_replica
 from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
-from ..runtime.transactions import lock_of
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
 from .sparse import SparseGP, checked_data, checked_power, columns, power
@@ -54,6 +55,8 @@ _NOT_CONVERGED = (
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
+_LOCKS = WeakKeyDictionary[tf.Module, Any]()
+_MAKING_LOCKS = threading.Lock()
 
 
 class Surrogate(NamedTuple):
@@ -570,3 +573,9 @@ class PEP(SparseGP):
 def _differ(a: Iterable[tf.Tensor], b: Iterable[Any]) -> bool:
     """Return whether a tensor differs from its counterpart in shape or value; NaN equals NaN."""
     return not all(np.array_equal(x, y, equal_nan=True) for x, y in zip(a, map(tf.convert_to_tensor, b), strict=True))
+
+
+def lock_of(model: tf.Module) -> Any:
+    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
+    with _MAKING_LOCKS:
+        return _LOCKS.setdefault(model, threading.RLock())

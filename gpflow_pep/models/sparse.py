@@ -330,7 +330,8 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
     @property
     def num_data(self) -> tf.Tensor:
         """Number of rows N, summed over the workers if there are several, []."""
-        return self._workers.sum(self._local_num_data())
+        N = self._local_num_data()
+        return self._workers.sum(N) if self._workers.count > 1 else N
 
     def _local_num_data(self) -> tf.Tensor:
         """Number of rows of this worker, []."""

@@ -1,21 +1,9 @@
-"""All-or-nothing changes of models, and changes in one thread at a time."""
+"""All-or-nothing changes of models."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
-
-_LOCKS = WeakKeyDictionary[tf.Module, Any]()
-_MAKING_LOCKS = threading.Lock()
-
-
-def lock_of(model: tf.Module) -> Any:
-    """Return the model's reentrant lock: predictions may update its sites. Copies have separate locks."""
-    with _MAKING_LOCKS:
-        return _LOCKS.setdefault(model, threading.RLock())
 
 
 @contextmanager

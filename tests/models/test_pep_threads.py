@@ -11,7 +11,7 @@ from quick import some_slow
 
 from gpflow_pep import PEP
 from gpflow_pep.likelihoods import Probit
-from gpflow_pep.runtime.transactions import lock_of
+from gpflow_pep.models.pep import lock_of
 
 THREADS = 60
 rng = np.random.default_rng(5)
