@@ -1,5 +1,6 @@
 """
-Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN is on.
+Memory of the test process. Tests run as users run: shapes are checked, graphs are optimized, oneDNN is on; see
+`UNOPTIMIZED` for the exceptions.
 
 TensorFlow keeps some hundred kilobytes of every graph that a process has traced. Models and graphs, which are cycles,
 are collected after each module, and within modules that trace many.
@@ -13,6 +14,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import gradient_registry
 
@@ -23,6 +25,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they
 _C = ctypes.CDLL(None)
 _STATM = Path("/proc/self/statm")  # of Linux
 _GROWTH = 200e6  # bytes after which a test is followed by a collection; Python by itself would let it grow much further
+
+
+UNOPTIMIZED = ("models/test_pep_", "models/test_streaming_pep", "models/test_classifier_multiclass")
+"""
+Files whose graphs, of thousands of operations, run a few times only: to optimize them takes a sixth of the tests' time.
+The same graphs are optimized in the tests of ep, training, contracts and estimators.
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def graphs(request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    """Leave the graphs of some files unoptimized."""
+    path = request.path.relative_to(Path(__file__).parent).as_posix()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": path.startswith(UNOPTIMIZED)})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 @pytest.fixture(scope="session", autouse=True)

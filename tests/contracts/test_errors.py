@@ -4,7 +4,8 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_registry import IN_REGRESSION
+from model_registry import CLASSES, IN_REGRESSION, REGRESSION
+from quick import some_slow
 
 
 def each_broken_variable(model, values=(np.nan,)):
@@ -29,6 +30,9 @@ def stops_or_is_finite(evaluate, bad):
     assert all(np.all(np.isfinite(value)) for value in tf.nest.flatten(values))
 
 
+@pytest.mark.parametrize(
+    "subject", some_slow([*REGRESSION, *CLASSES], quick=["PEPR alpha 0.5", "ARPEP"]), indirect=True
+)
 def test_nan_variable_raises(subject, model, compiled, contract):
     """
     The objective and predictions stop. Predictions of f do not read the likelihood's parameters, unless the model has

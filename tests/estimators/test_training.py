@@ -171,6 +171,7 @@ def test_threads(X, y):
         np.testing.assert_allclose(estimator.predict(X), predicted, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", some_slow([regressor, classifier], 1))
 def test_copies_and_pickles(X, y, make, tmp_path):
     """Estimators before and after a fit, and after another batch; predictions are equal bit for bit."""

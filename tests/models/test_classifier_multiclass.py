@@ -125,6 +125,7 @@ def test_sites_match_tilted_moments(alpha):
         np.testing.assert_allclose(tilted, q_variance[:, c], rtol=0.0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "alpha"), some_slow([("separate", 0.4), ("shared", 0.0), ("shared", 1.0)], 1))
 def test_gradients_match_finite_differences(parts, alpha):
     """

@@ -35,6 +35,7 @@ def assert_close(actual, expected):
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-10 * np.max(np.abs(other)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(MODELS, quick=["PEPR 0.5"]))
 def test_a_compiled_function_follows_any_number_of_rows(name, compiled_step):
     model = make(name, FEW)

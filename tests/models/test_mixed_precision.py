@@ -48,7 +48,7 @@ def made(name):
     return [MODELS[name](chunk_size=32, mixed_precision=mixed) for mixed in (False, True)]
 
 
-@pytest.fixture(scope="module", params=some_slow(MODELS, quick=["PEPR 0.5", "TSGPR"]))
+@pytest.fixture(scope="module", params=some_slow(MODELS, quick=["PEPR 0.5"]))
 def pair(request):
     """Models shared by tests, which restore them."""
     return made(request.param)

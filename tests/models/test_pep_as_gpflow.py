@@ -60,6 +60,7 @@ def test_scipy_finds_the_optimum(model, optimum, compile):
     assert model.sites_status.converged
 
 
+@pytest.mark.slow
 def test_adam_in_a_compiled_step(model, optimum):
     optimizer, variables = tf_keras.optimizers.Adam(0.1), model.trainable_variables
     optimizer.build(variables)

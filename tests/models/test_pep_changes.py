@@ -218,6 +218,7 @@ USES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1))
 def test_data_assigned_one_by_one(kind, chunk_size):
     """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""

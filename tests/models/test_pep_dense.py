@@ -190,6 +190,7 @@ def test_energy_at_any_sites(case, energy_at_sites):
     model.reset_sites()
 
 
+@pytest.mark.slow
 def test_scale_of_labels():
     """T-PEP of three labels by probit, whose moments and energy are those of N(0, m d) in place of N(0, d)."""
     labels = np.array([1.0, 0.0, 1.0])
@@ -214,7 +215,12 @@ def test_scale_of_labels():
                 np.testing.assert_allclose(model.sites.linear[:, 0], expected.h, rtol=0.0, atol=CLOSE)
 
 
-@pytest.mark.parametrize("case", [(name, True) for name in OBSERVED], ids=str, indirect=True)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param((name, True), marks=[] if name == "Poisson" else pytest.mark.slow) for name in OBSERVED],
+    ids=str,
+    indirect=True,
+)
 def test_evidence(case):
     """
     α = 1 comes close to log p(y), summed up on a grid of f = m + L v in four dimensions (where Z = X nothing else is

@@ -52,7 +52,7 @@ def assert_equal(some, others):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks", "three classes"]))
+@pytest.mark.parametrize("name", some_slow(MODELS, quick=["chunks"]))
 def test_results_are_those_of_the_graph(name):
     first, compiled = MODELS[name](), MODELS[name]()
     compiled._eager_sweeps = 0
@@ -61,6 +61,7 @@ def test_results_are_those_of_the_graph(name):
     assert first.sites_status.sweeps == compiled.sites_status.sweeps
 
 
+@pytest.mark.slow
 def test_many_calls_are_compiled():
     model = classifier()
     expected = results(model)

@@ -117,6 +117,7 @@ def test_of_the_converged_energy(name, power):
     compiled.compare(tolerance=SEVERAL if compiled.model.num_latent_gps == C else DIFFERENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
 def test_one_power_is_that_of_each_row(alpha):
     """The energy, to what is left of it by sites that are off by TOL, and the gradient."""
@@ -133,6 +134,7 @@ def wasserstein():
     return _compiled("StudentT", "wasserstein", P=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.4, 1.0], quick=[0.4]))
 def test_of_wasserstein_while_the_sites_stay(wasserstein, alpha, energy_at_sites):
     """In mean function and likelihood, as documented: the derivative of the energy at the converged sites."""

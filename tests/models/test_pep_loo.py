@@ -31,6 +31,7 @@ def _refitted(model):
     return np.array(densities)
 
 
+@pytest.mark.slow
 def test_gaussian_is_exact():
     """Sites do not depend on other rows, so that q without one is a fit to the others: rounding is all that differs."""
     model = _model(gpflow.likelihoods.Gaussian(0.2), F)

@@ -135,7 +135,10 @@ def test_derivatives(case):
         _assert_gradients(model, expected["grad_sites_fixed"])
 
 
-@pytest.mark.parametrize("case", _named(QUANTILE))
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case["name"], marks=pytest.mark.slow if n else []) for n, case in enumerate(QUANTILE)],
+)
 def test_derivatives_of_quantile_propagation(case):
     """
     Its energy is not stationary: the objective's derivatives are those while the sites stay, `grad_sites_fixed`, and

@@ -275,6 +275,7 @@ def test_compiled_functions_use_new_alpha(problem, assert_close, scale):
     assert len(seen) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "blocks", some_slow([None, [n % 5 for n in range(N)], 10], quick=[10]), ids=["rows", "labels", "size"]
 )

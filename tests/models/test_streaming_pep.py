@@ -116,6 +116,7 @@ def test_minibatch_gradients_average_to_full_gradient(in_midstream, alpha):
         np.testing.assert_allclose(mean, value, rtol=0.0, atol=1e-7 * max(1.0, np.abs(value).max()))
 
 
+@pytest.mark.slow
 def test_multiclass_with_separate_kernels():
     labels = LABELS + (X[:, :1] > 1.0)
     separate = lambda: gpflow.kernels.SeparateIndependent([kernel(), gpflow.kernels.Matern32(), kernel()])  # noqa: E731
@@ -163,6 +164,7 @@ def of_the_first_batch():
     return [kind((X[:30], LABELS[:30]), kernel(), Probit(), Z.copy(), tol=1e-10) for kind in (StreamingPEP, PEP)]
 
 
+@pytest.mark.slow
 def test_first_batch_equals_pep(of_the_first_batch, compiled_step):
     """The objective to the last bit, since zeros are added; derivatives have other orders of sums."""
     (loss, slopes), (expected, derivatives) = (compiled_step(model)() for model in of_the_first_batch)

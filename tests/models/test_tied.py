@@ -266,6 +266,7 @@ def test_minibatches_are_unbiased(kind, likelihood):
     assert np.ptp(parts) > 0.1
 
 
+@pytest.mark.slow
 def test_scalar_likelihood_has_independent_outputs():
     """Three columns equal three single-column models."""
     for kind in MODELS:
@@ -293,6 +294,7 @@ def test_q_diag_equals_full_diagonal(kind):
 # --- training -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow([ARPEP, RPAPEP], 1))
 def test_natural_gradients_improve_objective(kind):
     """With Adam on the hyperparameters, as SVGP is trained; the objective rises by more than Adam alone gains."""
