@@ -552,7 +552,7 @@ def test_new_data_of_the_same_size(name):
 
 
 @pytest.mark.parametrize("rows", [16, 8, 3])
-def test_another_number_of_rows(name, rows):
+def test_new_data_with_another_number_of_rows(name, rows):
     """What a model allows, it computes; what it does not, it refuses and stays as it was."""
     model = MODELS[name]()
     before = snapshot(model)

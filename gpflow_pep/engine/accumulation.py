@@ -52,7 +52,7 @@ def accumulate_sums(
     :param mixed_precision: compute chunks in single precision, and add them up in double precision, if that is
         accurate enough (:class:`MixedPrecisionRows`), every row is a block and there are several chunks.
     """
-    factor = factorize(Kuu)  # differentiable separately, for its other uses
+    factor = factorize(Kuu)  # returned with its own gradient; the sums below treat it as constant
     L = tf.stop_gradient(factor)
     if (chunk := rows.only_chunk) is not None:
         sources, forward = tuple(rows(chunk, *rows.inputs)), partial(_one_chunk, sites, powers, L)
@@ -173,7 +173,7 @@ def _of_chunk(powers: Powers, chunk: Chunk) -> Powers:
 
 
 class MixedPrecisionRows(RegressionRows):
-    """`rows`, computed in single precision if rounding V = L^-1 Kuf to it hardly changes the site noise."""
+    """Rows in single precision, in chunks in which rounding V = L^-1 Kuf hardly changes the site noise."""
 
     def __init__(self, rows: RegressionRows, L: tf.Tensor, scale: tf.Tensor):
         """
@@ -189,7 +189,7 @@ class MixedPrecisionRows(RegressionRows):
     @override
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
         def in_precision(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-            suffices = self.suffices(self(chunk, *self.inputs))  # a graph leaves out Kuf, which is not used
+            suffices = self.suffices(self(chunk, *self.inputs))  # a graph prunes the unused Kuf
             single = chunk._replace(dtype=tf.float32)
             return tuple(tf.cond(suffices, lambda: cast(tuple(part(single)), self._dtype), lambda: tuple(part(chunk))))
 
@@ -219,8 +219,8 @@ def collapsed_leave_one_out(
     Compute log N(y_n; mean, variance) of every row given the other rows, at fixed hyperparameters, summed over outputs,
     [N].
 
-    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteAlgebra.leave_one_out_terms`). With s_VV = V'B^-1 V
-    and s_Ve, s_ee alike
+    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteAlgebra.leave_one_out_terms`). With
+    s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.
     """

@@ -27,8 +27,8 @@ class Chunk(NamedTuple):
     """The rows of one or more whole blocks."""
 
     data: tuple[tf.Tensor, ...]  # The chunk's rows of the data, [n, D] and [n, P]
-    take: Callable[[tf.Tensor], tf.Tensor]  # From values [N, ...] to the chunk's rows of them, [n, ...]
-    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None  # The same for blocks; None: every row is a block
+    take: Callable[[tf.Tensor], tf.Tensor]  # Select the chunk's rows [n, ...] of values [N, ...]
+    blocks: Callable[[tf.Tensor], tf.Tensor] | None = None  # Select its blocks [G]; None: every row is a block
     shape: tuple[tf.Tensor, tf.Tensor] | None = None  # Number and size (G, b) of the blocks, if rows are not blocks
     place: tuple[int, Any] = (0, 0)  # The loop that visits the chunk, and the chunk's number in it
     dtype: tf.DType | None = None  # Precision of computations with the rows; None: the precision of the data
@@ -76,7 +76,7 @@ class ChunkedData:
     def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
         """
         :param loops: each with the attributes `count` and `run` of :class:`Loop`.
-        :param order: from one value for each row [N], chunk after chunk, to the order of the data.
+        :param order: reorders values [N] from the order of the chunks to the order of the data.
         """
         self._loops, self.in_order_of_data = loops, order
 
@@ -215,7 +215,7 @@ class _Divided(Chunks):
 
     @abstractmethod
     def _bounds(self, number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Number of rows visited before a chunk, and up to its end, [] each; the end may exceed N."""
+        """First row of a chunk and end of its rows, in the order of visits, [] each; the end may exceed N."""
 
     @abstractmethod
     def _visited(self, values: tf.Tensor, begin: tf.Tensor, end: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,7 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
         kernels = list(kernel.kernels)
     elif isinstance(kernel, MultioutputKernel):
         raise ValueError(
-            f"kernel must be one of a single output, SharedIndependent or SeparateIndependent, "
+            "kernel must be a single-output kernel, SharedIndependent or SeparateIndependent, "
             f"got {type(kernel).__name__}."
         )
     if isinstance(inducing_variable, SharedIndependentInducingVariables):
@@ -48,12 +48,15 @@ def independent_parts(inducing_variable: InducingVariables, kernel: Kernel) -> l
         variables = list(inducing_variable.inducing_variable_list)
     elif isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(
-            "inducing_variable must be one that all latent functions share or SeparateIndependentInducingVariables, "
+            "inducing_variable must be shared by all latent functions or SeparateIndependentInducingVariables, "
             f"got {type(inducing_variable).__name__}."
         )
     count = max(len(kernels), len(variables))
     if not {len(kernels), len(variables)} <= {1, count}:
-        raise ValueError(f"kernel and inducing_variable must match, got {len(kernels)} and {len(variables)} of them.")
+        raise ValueError(
+            "kernel and inducing_variable must have the same number of parts, got "
+            f"{len(kernels)} kernels and {len(variables)} inducing variables."
+        )
     return [(variables[part % len(variables)], kernels[part % len(kernels)]) for part in range(count)]
 
 
@@ -175,7 +178,7 @@ class _Stationary(_PointCovariances):
     @override
     def Kuu(self, jitter: float) -> tf.Tensor:
         covariance = self.Kuf(self._Z, *self.inputs, dtype=None)
-        diagonal = tf.exp(self.inputs[3]) + jitter  # rounded as other entries
+        diagonal = tf.exp(self.inputs[3]) + jitter  # same rounding as off the diagonal
         return tf.linalg.set_diag(covariance, tf.fill(tf.shape(self._Z)[:-1], diagonal))
 
     @override
@@ -245,7 +248,7 @@ def _with_jitter(covariance: tf.Tensor, jitter: float) -> tf.Tensor:
 def _as_wide(X: tf.Tensor, Z: tf.Tensor) -> tf.Tensor:
     """Return X; raise an error unless it has as many columns as Z (a single column would broadcast)."""
     if X.shape[-1] not in (None, Z.shape[-1]):
-        raise ValueError(f"X must have {Z.shape[-1]} columns, as the inducing points, got {X.shape[-1]}.")
+        raise ValueError(f"X must have as many columns as the inducing points, {Z.shape[-1]}, got {X.shape[-1]}.")
     return tf.ensure_shape(X, [*X.shape[:-1], Z.shape[-1]])
 
 
@@ -314,7 +317,7 @@ def _rows_summed(values: tf.Tensor) -> tf.Tensor:
 
 
 def stacked(values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Stack several tensors; return a single one itself."""
+    """Stack the tensors; return a single tensor unchanged."""
     return tf.stack(values) if len(values) > 1 else values[0]
 
 
@@ -352,8 +355,8 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     """
     Return `value` if the variances of f given u, Kff - diag(V'V) with V = L^-1 Kuf, are not negative beyond rounding.
 
-    The computed factorization is the exact one of a Kuu perturbed by some M eps of its entries (Higham 2002, theorem
-    10.4). That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
+    The computed factor is exact for a Kuu perturbed by about M eps times its entries (Higham 2002, theorem 10.4).
+    That changes V'V by M eps |Kuu| |w|^2, w = Kuu^-1 Kuf, and |w|^2 <= Kff/lambda for the smallest eigenvalue
     lambda of Kuu. The squared ratio of the largest to the smallest entry of L's diagonal estimates |Kuu|/lambda from
     below; a factor of 100 covers the difference.
 
@@ -368,8 +371,8 @@ def with_checked_variance(value: tf.Tensor, conditional_variance: tf.Tensor, Kff
     return asserted(
         value,
         ~tf.reduce_any(conditional_variance < -bound * tf.reduce_max(Kff)),  # NaN is found later
-        "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff contradict each other, as when "
-        "inputs are far from the origin, or spread over far too many lengthscales. Try: subtracting the mean of X from "
+        "the variance of f given u is negative beyond rounding error: Kuu, Kuf and Kff are inconsistent, perhaps "
+        "because inputs are far from the origin or span too many lengthscales. Try: subtracting the mean of X from "
         "X, Xnew and the inducing points, or longer lengthscales. The smallest variance is",
         tf.reduce_min(conditional_variance),
     )

@@ -14,11 +14,11 @@ from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, Step
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
-_UNEQUAL = "data: X and Y of a batch must have the same number of rows, got different ones in the batch from row"
+_UNEQUAL = "data: X and Y of a batch must have the same number of rows; they differ in the batch that starts at row"
 _CHANGED = (
     "data: the dataset changed between passes: it must give the same rows in the same order in every pass, without "
-    "shuffling, from files that do not change. Number of rows in the first pass and now (if equal, values or their "
-    "order differ):"
+    "shuffling, from files that do not change. If the numbers of rows are equal, values or their order differ. Rows in "
+    "the first pass, and now:"
 )
 
 
@@ -117,8 +117,8 @@ class DatasetRows(Chunks):
             following = batches.get_next_as_optional()
             return following, number + 1, summary.plus(own), step(number, chunk, total)
 
-        # TensorFlow orders operations by their effects, but not in functions that it derives from others, such as the
-        # pass of the gradient if a tape outside of a compiled objective records it.
+        # TensorFlow adds control dependencies between stateful operations, but not in functions that it generates, such
+        # as the backward function of a compiled objective.
         operations = [] if tf.executing_eagerly() else tf.compat.v1.get_default_graph().get_operations()
         with tf.control_dependencies([each for each in operations if each.type == "MakeIterator"]):
             batch = batches.get_next_as_optional()
@@ -158,7 +158,7 @@ def _numbered(dataset: tf.data.Dataset) -> tf.data.Dataset:
         X, Y = tf.split(tf.where(is_finite, values, tf.zeros_like(values)), [X.shape[1], Y.shape[1]], axis=-1)
         return (first, X, Y), PassSummary(n, checksum, tf.reduce_min(bad_rows), tf.where(is_equal, _NONE, first))
 
-    options = tf.data.Options()  # without rewriting, which takes longer than a pass over few rows
+    options = tf.data.Options()  # no graph optimization: it takes longer than a pass over few rows
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     batches = dataset.scan(tf.constant(0, tf.int64), numbered)

@@ -63,7 +63,7 @@ class OldPosterior(tf.Module):
 
     def absorb(self, Z: tf.Tensor, sums: SiteSums) -> AbsorbedPosterior:
         """
-        Divide q(v) = N(B^-1 c, B^-1), B = I + A, of inducing variables at Z [K, Ma, D], by its prior; see `assign`.
+        Compute q(v) = N(B^-1 c, B^-1), B = I + A, at Z [K, Ma, D], divided by its prior, without assigning it.
 
         Negative eigenvalues of A, which sites of negative precision may cause, are set to 0: in those directions the
         old posterior is as wide as the prior.
@@ -99,7 +99,7 @@ class OldPosterior(tf.Module):
             A = W (I + αD)^-1 W',    W = V R,  V = L^-1 Kba,  D = R'QR,  Q = Kaa - V'V,
             c = V (I + αΛQ)^-1 η,    terms = log_normalizer + α η'(I + αQΛ)^-1 Qη/2 - P log|I + αD|/2α.
 
-        :param L: Cholesky factor of Kuu, which carries `jitter`, [M, M] or [C, M, M].
+        :param L: Cholesky factor of Kuu + `jitter` I, [M, M] or [C, M, M].
         """
         _, R, linear, log_normalizer = map(tf.convert_to_tensor, self.absorbed)
         A, c, terms = _site(*self._projected(inducing_variable, kernel, L, jitter), R, linear, alpha)
@@ -133,7 +133,7 @@ class OldPosterior(tf.Module):
         L = asserted(L, tf.equal(self._num_inducing, L.shape[-1]), _M_CHANGED, self._num_inducing)
         Z_old, results = tf.convert_to_tensor(self.absorbed.Z), []
         for number, part in enumerate(independent_parts(inducing_variable, kernel)):
-            old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # (the remainder is 0 if they are the same)
+            old, prior = Z_old[number % Z_old.shape[0]], Prior(*part)  # index 0 if functions share Z
             same = _same(tf.convert_to_tensor(part[0].Z), old)
             Kaa = prior.Kff(old, *prior.inputs) + jitter * tf.eye(tf.shape(old)[0], dtype=old.dtype)
             results.append((prior.Kuf(old, *prior.inputs) + jitter * same, Kaa, same))
@@ -202,7 +202,7 @@ def _site(
 
 
 def _same(Z: tf.Tensor, Z_old: tf.Tensor) -> tf.Tensor:
-    """Return whether points are equal, 1 or 0, [M, Ma]; duplicates are matched in order."""
+    """Return 1 for equal points and 0 otherwise, [M, Ma]; duplicates are matched in order."""
 
     def equal(X: tf.Tensor, X2: tf.Tensor) -> tf.Tensor:
         return tf.reduce_all(tf.equal(X[:, None, :], X2), axis=-1)  # [m, n]

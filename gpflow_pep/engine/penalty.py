@@ -45,7 +45,7 @@ def scale_terms(
 
     @tf.custom_gradient
     def total(scale: tf.Tensor) -> Any:
-        """The sum over all workers, each of which needs the derivative of all rows."""
+        """Sum over the rows of all workers; every worker gets the derivative of that sum."""
         change = scale - 1.0
         terms = (0.5 * count) * (tf.math.log(scale) - log1p_ratio(power, change))
         slopes = (0.5 * count) * (1.0 / scale - 1.0 / (1.0 + power * change))

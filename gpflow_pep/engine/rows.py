@@ -28,8 +28,8 @@ class Rows(NamedTuple):
 class RegressionRows:
     """Rows of a GP regression model: kernel, inducing variable, Gaussian likelihood and mean function."""
 
-    inputs: tuple[tf.Tensor, ...]  # Differentiated tensors that rows depend on, other than variables which they read
-    variables: tuple[tf.Variable, ...]  # Read by the rows; also differentiated if not trainable, if a tape watches them
+    inputs: tuple[tf.Tensor, ...]  # Tensors that the rows depend on and are differentiated in, besides variables
+    variables: tuple[tf.Variable, ...]  # Read by the rows; differentiated if trainable or watched by a tape
     num_outputs: int  # P
     only_chunk: Chunk | None  # The single chunk of all rows; None if there may be more
 

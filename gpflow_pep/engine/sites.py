@@ -62,7 +62,7 @@ class SiteAlgebra:
     """
     The algebra of one kind of site, chunk by chunk: sums and their adjoints.
 
-    Sites of single rows define their noise v only, and a penalty if there is one.
+    A rule for single rows defines :meth:`noise` and, if there is one, :meth:`penalty`.
     """
 
     def noise(self, D: tf.Tensor, rows: Rows, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
@@ -95,7 +95,7 @@ class SiteAlgebra:
         """
         Compute a chunk's part of the derivatives of the objective, given the derivatives in the sums.
 
-        :return: V D_bar V' with the derivative D_bar in D, which is the derivative in L without the parts of A and c;
+        :return: VDV = V D_bar V', with D_bar the derivative in D (the caller turns it into the derivative in L);
             the derivative in the scale m, []; the derivatives in the rows.
         """
         with tf.GradientTape() as tape:
@@ -108,7 +108,7 @@ class SiteAlgebra:
         return symmetric_product(VD, V), scale_bar, Rows(Kuf_bar, D_bar, noise_bar, residual_bar)
 
     def times(self, V: tf.Tensor, D: tf.Tensor, D_bar: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute the derivative in Kff from the derivative in D, and V times it [..., M, n]."""
+        """Return the derivative in Kff, given the derivative in D, and its product with V [..., M, n]."""
         D_bar = tf.where(D > 0.0, D_bar, tf.zeros_like(D))  # D is clipped at 0
         return D_bar, V * D_bar[..., None, :]
 

@@ -40,7 +40,7 @@ from gpflow.utilities.ops import difference_matrix
 from ..runtime.checks import asserted
 
 FEW_INPUTS = 3  # up to this many inputs, differences cost no more than the rest of the kernel
-_ACCURACY = 0.375  # a squared distance may have the error eps^this: 1e-6 in double precision
+_ACCURACY = 0.375  # exponent p of the accepted error eps^p of a squared distance: 1e-6 in double precision
 _PLAIN = ("K", "scaled_squared_euclid_dist", "scaled_difference_matrix", "scale", "slice", "__call__")
 REDUCTIONS: dict[type, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
     Sum: tf.add_n,
@@ -86,8 +86,8 @@ def within_reach(value: tf.Tensor, squares: tf.Tensor, accuracy: float) -> tf.Te
     return asserted(
         value,
         ~((largest > limit) & (largest < np.inf)),  # infinity is left to the factorization, which reports it
-        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: beyond, squared "
-        "distances of several inputs lose the digits of near neighbors. Try: longer lengthscales, standardizing X, or "
+        f"X and the inducing points must lie within {np.sqrt(limit):.0f} lengthscales of their mean: farther away, "
+        "squared distances of nearby points are dominated by rounding. Try: longer lengthscales, standardizing X, or "
         "a product of kernels of one input each (active_dims), which have no such limit. The largest distance is",
         tf.sqrt(largest),
     )
@@ -121,7 +121,7 @@ def _squared_distances(X: tf.Tensor, X2: tf.Tensor, lengthscales: tf.Tensor) -> 
     return terms[0] if len(terms) == 1 else tf.add_n(terms)
 
 
-_LEAST_SQUARE = 1e-36  # of a distance, as in GPflow: below it the slope is 0, so that no root is infinitely steep
+_LEAST_SQUARE = 1e-36  # smallest squared distance, as in GPflow: gradients are 0 below, since sqrt'(0) is infinite
 
 PullBack = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
@@ -133,7 +133,7 @@ class Profile(NamedTuple):
     # t (up to `factor`), log variance and the parameters.
     evaluate: Callable[..., tuple[tf.Tensor, PullBack]]
     slope: float  # Derivative of t in r²
-    factor: float = -0.5  # Of the derivative in t, left out by `evaluate`; by default of -s in s², times s
+    factor: float = -0.5  # `evaluate` returns the derivative in t divided by this; -0.5: from s = √t
     parameters: tuple[str, ...] = ()  # The kernel's parameters besides variance and lengthscales
     is_exponent: bool = False  # t is log k, which is log variance at r = 0; otherwise t = 0 there
 

@@ -126,7 +126,7 @@ def minibatch_objective(
     problem: Problem, batch: LatentRows, site: Site, q: InducingPosterior, num_data: tf.Tensor
 ) -> tf.Tensor:
     """
-    Return a surrogate whose gradient estimates the gradient of the energy, []. Its value is not meaningful.
+    Return a scalar whose gradient estimates the gradient of the energy, []. Its value is not meaningful.
 
     Hyperparameters may change before the sites have converged (JMLR 18(104), sec. 3.9). If the sites match their tilted
     distributions, the derivatives are a sum over rows, which a minibatch estimates without bias. If a cavity is

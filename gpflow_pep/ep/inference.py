@@ -15,8 +15,8 @@ from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, 
 from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
-    "The sites cannot be updated: tilted distributions are not finite, or B not positive definite, even under the "
-    "prior. Check data, likelihood and kernel for values that are NaN, infinite or overflowing. At alpha = 0, "
+    "The sites cannot be updated: even under the prior, tilted distributions are not finite or the precision of q is "
+    "not positive definite. Check data, likelihood and kernel for NaN, infinite or overflowing values. At alpha = 0, "
     "E[log p(y|f)] may overflow: try a larger alpha."
 )
 
@@ -30,8 +30,8 @@ class SitesStatus:
 
     sweeps: int
     """
-    Number of parallel sweeps after the first evaluation. If the sites do not converge, one more evaluates the best
-    sites, so that there may be ``max_sweeps + 1``.
+    Number of parallel sweeps after the first evaluation. Without convergence an extra sweep evaluates the best sites,
+    so the number may be ``max_sweeps + 1``.
     """
 
     change: float
@@ -88,7 +88,7 @@ def status_before_updates(damping: float) -> list[float]:
 
 
 class UpdatedPosterior(NamedTuple):
-    """Sites after an update, and quantities computed from them."""
+    """Result of an update of the sites: the sites, the energy, and the sums that define q."""
 
     sites: tf.Tensor  # [N, 2, C]
     log_evidence: tf.Tensor

@@ -29,7 +29,7 @@ def is_acceptable(workers: Workers, is_bound: tf.Tensor, size: tf.Tensor, last: 
 
 
 def ends_probing(workers: Workers, iterate: Iterate, anderson: Anderson, step: Step) -> tf.Tensor:
-    """Return whether the probes explain enough of the update, or the ring of secants is full."""
+    """Return whether the secants predict enough of the update, or their ring buffer is full."""
     remainder, whole = (workers.norm(iterate.swept.normalized(each)) for each in (step.remainder, iterate.swept.update))
     return (anderson.secants.count >= anderson.secants.depth) | (remainder < _SOLVED * whole)
 

@@ -95,7 +95,7 @@ class Loop(NamedTuple):
     best: Best
     attempt: Attempt
     sweeps: tf.Tensor
-    final_status: tf.Tensor  # how the loop ends after a sweep at the candidate, the best sites; otherwise RUNNING
+    final_status: tf.Tensor  # the status to end with after the last sweep, at the best sites; RUNNING before that
     status: tf.Tensor
 
     def returns_to_best(self) -> tf.Tensor:
@@ -254,7 +254,7 @@ def _after_other(
     step: Step,
     accepted: tf.Tensor,
 ) -> Loop:
-    """Continue after rejected sites, a probe or a Newton step, or end; after an accepted sweep return `followed`."""
+    """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
     ends_probes = ~accepted | ends_probing(workers, loop.iterate, loop.anderson, step)

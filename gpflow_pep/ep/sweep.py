@@ -346,13 +346,18 @@ def log_integral(q: InducingPosterior, c: tf.Tensor) -> tf.Tensor:
 
 
 def evaluate(problem: Problem, sites: tf.Tensor, preliminary: tf.Tensor, may_shift: tf.Tensor) -> Iterate:
-    """Sweep at the given sites."""
+    """
+    Compute the sums, q and the energy at the given sites, and sweep once under that q.
+
+    :param preliminary: raise small powers to `PRELIMINARY_POWER` and integrate at low accuracy, [].
+    :param may_shift: whether the common shift of :func:`_without_common_shift` is allowed, [].
+    """
     A, c = sum_sites(problem, sites)
     total = SiteSums(problem.L, A, c).with_old(problem.old)
     factor = tf.linalg.cholesky(precision_B(total.A))
     workers = problem.rows.all_workers
     is_proper = ~workers.any(tf.reduce_any(~tf.math.is_finite(factor)))
-    LB = tf.where(is_proper, factor, precision_B(tf.zeros_like(factor)))  # the prior's: what follows is rejected
+    LB = tf.where(is_proper, factor, precision_B(tf.zeros_like(factor)))  # the prior's: NaN as energy rejects it
     q, shift = InducingPosterior(problem.L, LB, tf.linalg.cholesky_solve(LB, total.c)), None
     if problem.rule.is_shift_invariant and problem.old is None and problem.L.shape.rank == 2:
         q, c, shift = _without_common_shift(q, A, c, may_shift)

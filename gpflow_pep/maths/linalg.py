@@ -147,7 +147,7 @@ def finite(value: TensorType, *, name: str, advice: str) -> tf.Tensor:
     if in_xla():
         return asserted(value, is_finite)
     if value.shape.rank == 0:
-        return asserted(value, is_finite, f"1{message}")
+        return asserted(value, is_finite, f"{name} is not finite. Try: {advice}")
     num_broken = tf.math.count_nonzero(~is_finite)
     return asserted(value, num_broken == 0, tf.strings.as_string(num_broken) + message)
 

@@ -25,7 +25,7 @@ class PEPClassifier(PEP):
     """
     :class:`PEP` for class labels.
 
-    Takes the arguments of :class:`PEP`; `likelihood` None chooses the likelihood from the labels. Labels 0 and 1, or -1
+    Takes the arguments of :class:`PEP`; without `likelihood` it is chosen from the labels. Labels 0 and 1, or -1
     and +1, get :class:`gpflow_pep.likelihoods.Probit`; labels 0, 1, ..., C - 1 with C > 2 get
     :class:`gpflow_pep.MultiClassRobustMax`.
 
@@ -55,7 +55,7 @@ class PEPClassifier(PEP):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEP`, with another default of `likelihood`.
+        See :class:`PEP` for the arguments; here `likelihood` is optional.
 
         :param likelihood: a likelihood of class labels; None chooses one from the labels.
         """

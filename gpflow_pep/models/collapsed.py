@@ -81,7 +81,7 @@ class CollapsedRegression(SparseGP):
         max_jitter: float | None = None,
         mixed_precision: bool = False,
     ):
-        """Take the arguments of :class:`PEPR`, without alpha, scale and blocks."""
+        """See :class:`PEPR` for the arguments, of which alpha, scale and blocks do not apply."""
         held = checked_data(data, chunk_size)
         if likelihood is None:
             likelihood = Gaussian(1.0 if noise_variance is None else validation.noise_variance(noise_variance))
@@ -172,7 +172,7 @@ class CollapsedRegression(SparseGP):
         """
         Return the sums over sites, and the other terms of the evidence.
 
-        :param of_single_rows: make each row a block, in double precision, for any sites of the model.
+        :param of_single_rows: treat each row as a block, in double precision, whatever sites the model has.
         :param noise_factor: multiplies the noise variance of all rows.
         """
         chunks: Chunks = self._chunks

@@ -68,7 +68,7 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_out
     if isinstance(kernel, MultioutputKernel):
         if not isinstance(kernel, SharedIndependent):
             raise ValueError(
-                "kernel must be one that all columns of Y share: a kernel of one output, or SharedIndependent, got "
+                "kernel must be shared by all columns of Y: a single-output kernel or SharedIndependent, got "
                 f"{type(kernel).__name__}. For a kernel per column use gpflow_pep.PEP with SeparateIndependent and "
                 "gpflow.likelihoods.Gaussian(); for correlated columns one column of Y, with gpflow.kernels.Coregion "
                 "on a column of X that holds the index of the output."
@@ -79,7 +79,7 @@ def _check_shared(kernel: Kernel, inducing_variable: InducingPointsLike, num_out
             )
     if isinstance(inducing_variable, MultioutputInducingVariables):
         raise ValueError(
-            "inducing_variable must be one that all columns of Y share, Z [M, D] or one of a single output, got "
+            "inducing_variable must be shared by all columns of Y: Z [M, D] or a single-output variable, got "
             f"{type(inducing_variable).__name__}. For inducing points per column use gpflow_pep.PEP with "
             "gpflow.likelihoods.Gaussian()."
         )
@@ -111,8 +111,8 @@ def _check_parameters(kernel: Kernel, active_dims: slice | AnyNDArray, num_input
         values = np.shape(getattr(kernel, parameter, 0.0))
         if len(values) == 1 and values[0] not in (1, len(columns)):
             raise ValueError(
-                f"kernel: {parameter} of {name} must be one number or one for each of the {len(columns)} columns of X "
-                f"that it uses, got {values[0]}."
+                f"kernel: {parameter} of {name} must have 1 or {len(columns)} values, one per active column of X, "
+                f"got {values[0]}."
             )
 
 
@@ -124,7 +124,7 @@ def single_output_variables(inducing_variable: InducingVariables) -> tuple[Induc
 
 
 def are_inducing_points(inducing_variable: InducingVariables) -> bool:
-    """Return whether all are plain `InducingPoints` (their covariance is the kernel's)."""
+    """Return whether every inducing variable is exactly `InducingPoints`, not a subclass."""
     return all(type(variable) is InducingPoints for variable in single_output_variables(inducing_variable))
 
 

@@ -28,7 +28,7 @@ from .kernels_and_inducing_variables import checked_inducing_variable
 from .sparse import InducingVariableGP
 
 ADVICE = "a smaller learning rate; checking parameters, mean function and data for NaN, infinite or overflowing values"
-_WRONG_NUMBER_OF_ROWS = "data must have at least one row and at most num_data of them, got"
+_WRONG_NUMBER_OF_ROWS = "data must have between 1 and num_data rows, got"
 
 
 class WhitenedQ(NamedTuple):
@@ -165,7 +165,7 @@ class MinibatchSVGP(InducingVariableGP, ExternalDataTrainingLossMixin):
         message = "data: X and Y must have the same number of rows"
         if in_xla():
             Y = self._with_checked_size(asserted(Y, tf.equal(tf.shape(X)[0], tf.shape(Y)[0])))
-            # X becomes NaN with an invalid Y: a likelihood may take NaN for a label.
+            # An invalid Y also makes X NaN, because a likelihood may treat NaN as a label.
             return asserted(X, tf.math.is_finite(X) & tf.reduce_all(tf.math.is_finite(Y))), Y
         X = asserted(X, tf.equal(tf.shape(X)[0], tf.shape(Y)[0]), message)
         X = finite(X, name="data[0] (X)", advice="leaving out rows in which an input is missing")

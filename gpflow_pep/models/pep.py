@@ -48,10 +48,10 @@ _MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (6
 # Default rows of a chunk, if V of a chunk has at most half as many entries: one chunk of 5,000 rows takes two thirds of
 # the time of five chunks (M = 100).
 _ROWS_PER_SWEEP = 5120
-_EAGER_SWEEPS = 40  # of one chunk run eagerly first: they take less time than tracing a graph
+_EAGER_SWEEPS = 40  # run eagerly before a graph is traced (per chunk), because they take less time than tracing
 _ADVICE = "checking parameters, mean function and data for NaN, infinite or overflowing values"
 _NOT_CONVERGED = (
-    "the sites have not converged. The objective and the predictions use the sites of the smallest change. Raise "
+    "the sites have not converged. Objective and predictions use the sites with the smallest change. Raise "
     "max_sweeps or tol, or lower damping or alpha; see sites_status. (This warning appears once for each model.)"
 )
 _FOR_XLA = "expectation propagation, whose adaptive integrals have shapes that depend on values"
@@ -74,7 +74,7 @@ def _option(name: str, checked: Callable[[Any, str], Any], meaning: str) -> prop
     def assign(model: "PEP", value: Any) -> None:
         getattr(model._options, name).assign(checked(value, name))
 
-    doc = f"{meaning} Compiled functions see a new value."
+    doc = f"{meaning} Compiled functions use a new value without retracing."
     return property(lambda model: getattr(model._options, name).numpy().item(), assign, doc=doc)
 
 
@@ -244,8 +244,8 @@ class PEP(SparseGP):
         """
         Update the sites until they have converged, starting from their current values, with hyperparameters fixed.
 
-        Objective and predictions do this automatically. The fraction of an update to take is adaptive. An update that
-        makes a cavity improper, or B not positive definite, is rejected. A sweep costs O(N M²).
+        Objective and predictions do this automatically. Updates are damped adaptively; updates that make a cavity or q
+        improper are rejected. A sweep costs O(N M²).
 
         :param batch_size: None: parallel sweeps. Otherwise this many sites are updated at a time, in random order, and
             q after each batch, at an extra cost of O(M³) per batch. Parallel sweeps follow if the sites have not
@@ -271,8 +271,8 @@ class PEP(SparseGP):
         """Sweep over batches in random order until the sites have converged, or max_sweeps is reached."""
         rng, limit = np.random.default_rng(0), self.max_sweeps
         try:
-            self._eager_sweeps = 0  # there is a graph from now on
-            self._options.max_sweeps.assign(0)  # its first step updates the status only
+            self._eager_sweeps = 0  # the next line traces a graph: use it from now on
+            self._options.max_sweeps.assign(0)  # the compiled step then only evaluates the status
             for _ in range(limit):
                 with_plain_errors(self._converge_step)
                 if self.sites_status.converged:
@@ -321,7 +321,7 @@ class PEP(SparseGP):
         got = f"{self._workers.count} workers" if self._workers.count > 1 else "" if self._data else "a tf.data.Dataset"
         if got:
             raise ValueError(
-                "data must be arrays for updates of a batch of sites at a time, which need all rows in one process, "
+                "data must be arrays in one process if sites are updated in batches, "
                 f"got {got}: use update_sites() without batch_size."
             )
 
@@ -415,7 +415,7 @@ class PEP(SparseGP):
         in_one_place = isinstance(self._chunks, SingleRows) and self._workers.count == 1 and self._devices is None
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
             return False
-        return not (may_be_recorded() or recording_is_stopped())  # tapes in densities have stopped, too
+        return not (may_be_recorded() or recording_is_stopped())  # then tapes inside densities do not record, either
 
     @contextmanager
     def _updating(self) -> Iterator[None]:
@@ -504,7 +504,7 @@ class PEP(SparseGP):
         )
 
     def _rows(self, prior: Prior, indices: tf.Tensor | None = None) -> LatentRows:
-        """Return all rows, or the given rows as one chunk."""
+        """Return the source of all rows, or of the given rows in one chunk."""
         data, alpha = self._equally_many("sites", tf.shape(self._sites.precision)[0]), checked_power(self._alpha)
         if data:
             data = check_assigned(self.likelihood, *data)
@@ -550,7 +550,7 @@ class PEP(SparseGP):
         check_observations(self.likelihood, Y)
         if self._alpha.shape.rank == 1 and len(X) != self._num_rows:
             raise ValueError(
-                f"data must keep {self._num_rows} rows, since each has an alpha of its own, got {len(X)} rows."
+                f"data must keep {self._num_rows} rows, because alpha was given per row, got {len(X)} rows."
             )
         return X, Y
 

@@ -124,7 +124,7 @@ class PEPR(CollapsedRegression):
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         count = self._alpha.shape[0] if self._alpha.shape.rank == 1 else len(sizes)
         if len(sizes) != count:
-            raise ValueError(f"data must keep {count} blocks, since each has an alpha of its own, got {len(sizes)}.")
+            raise ValueError(f"data must keep {count} blocks, because alpha was given per block, got {len(sizes)}.")
 
     @override
     def _powers(self) -> Powers:

@@ -91,11 +91,11 @@ class InducingVariableGP(GPModel):
         return validation.single_power(alpha)
 
     def _structure(self) -> list[Any]:
-        """Return parts and settings; compiled methods are traced again when one of them is replaced."""
+        """Return the parts and settings that compiled methods depend on: replacing one retraces them."""
         return structure_of([self], [default_jitter()])
 
     def _run_identity(self) -> dict[str, Any]:
-        """Return private settings and arrays, by name, that a training run depends on."""
+        """Return the private settings and arrays that a checkpoint must match, by name."""
         return {"old_posterior": () if self._old is None else tuple(self._old.variables)}
 
     def _hidden_variables(self) -> list[tf.Variable]:
@@ -122,8 +122,8 @@ class InducingVariableGP(GPModel):
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         """
-        Leave out compiled methods (an exported model includes the functions that its functions call); in TensorFlow
-        checkpoints leave out the data, too.
+        Omit compiled methods (an export includes the functions it needs anyway) and, in TensorFlow checkpoints, the
+        data.
         """
         children = super()._trackable_children(save_type, **kwargs)
         left_out = {"_data", "_chunks"} if save_type == "checkpoint" else set()
@@ -198,7 +198,7 @@ class InducingVariableGP(GPModel):
         rows = check_observations(self.likelihood, tf.reshape(Y, [-1, Y.shape[-1]]), self.num_latent_gps)
         Y = tf.reshape(rows, tf.shape(Y))
         if in_xla():
-            X = asserted(X, tf.math.is_finite(Y))  # a likelihood may take NaN for a label
+            X = asserted(X, tf.math.is_finite(Y))  # a likelihood may treat NaN as a label
         if isinstance(self.likelihood, Softmax):
             Y = tf.cast(Y, tf.int64)  # GPflow's Softmax accepts integers only
         if full_cov or full_output_cov:
@@ -338,7 +338,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         return tf.shape(self._data[0])[0] if self._data else self._chunks.num_data
 
     def _equally_many(self, others: str, *counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Return the data (nothing for a dataset); raise an error unless X, Y and `others` have as many rows."""
+        """Return (X, Y), or () for a dataset; raise an error unless X, Y and `others` have equally many rows."""
         if not self._data:
             return ()
         X, Y = map(tf.convert_to_tensor, self._data)
@@ -376,7 +376,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
         @tf.custom_gradient
         def guarded(covariance: tf.Tensor) -> Any:
-            # when the gradient is run: an export traces it without running it
+            # raised when the gradient runs, not when it is traced: an export only traces it
             return tf.identity(covariance), lambda bar: asserted(bar, tf.constant(False), message)
 
         return guarded(covariance)

@@ -35,7 +35,7 @@ _Model = TypeVar("_Model", bound="Stream")
 
 class Stream(InducingVariableGP):
     """
-    A model of one batch at a time, with the posterior of all earlier batches as one more Gaussian site.
+    A model of the current batch; the posterior of all earlier batches enters as an additional Gaussian site.
 
     :meth:`update` absorbs the batch and continues with the next; in between the model is trained like any other. The
     old posterior is a factor on the old inducing variables (Bui, Nguyen and Turner 2017), stored in natural parameters.
@@ -64,13 +64,13 @@ class Stream(InducingVariableGP):
 
     @override
     def _new_old_posterior(self) -> OldPosterior:
-        """Return the empty old posterior of a new stream, which has inducing points, and arrays in one process."""
+        """Return an empty old posterior; reject datasets, several workers and variables other than inducing points."""
         if isinstance(getattr(self, "_chunks", None), DatasetRows):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
             raise ValueError(
-                f"{type(self).__name__} must be constructed outside of the scope of several workers: streams are not "
-                "divided among them."
+                f"{type(self).__name__} does not support several workers: construct it outside the scope of the "
+                "distribution strategy."
             )
         if not are_inducing_points(self.inducing_variable):
             raise ValueError(f"inducing_variable must be inducing points, got {type(self.inducing_variable).__name__}.")
@@ -179,8 +179,8 @@ class Stream(InducingVariableGP):
         )
         try:
             model = cls._of_batch(state.arrays, *parts, points, **options)
-        except (TypeError, ValueError) as error:  # it names the argument that came from the state, or is missing
-            raise ValueError(f"cannot make a {cls.__name__} of this state and these parts: {error}") from error
+        except (TypeError, ValueError) as error:  # names an argument from the state, or a missing one
+            raise ValueError(f"cannot construct a {cls.__name__} from this state and these parts: {error}") from error
         state.assign_to(model._state_variables(), model._settings_of_parts())
         return model
 

@@ -33,7 +33,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
     r"""
     Sparse GP regression of a stream of batches, for any power (Bui, Nguyen and Turner 2017, eqs 27 and 117).
 
-    The model is PEPR of the batch it holds, with the posterior of all earlier batches as one more Gaussian site:
+    The model is PEPR on the current batch; the posterior of earlier batches enters as an additional Gaussian site:
 
     .. math::
 
@@ -68,7 +68,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEPR`, without scale and blocks; these differ.
+        See :class:`PEPR` for the other arguments; scale and blocks do not apply.
 
         :param data: the first batch: inputs X [N, D] and outputs Y [N, P].
         :param inducing_variable: Z [M, D], or :class:`gpflow.inducing_variables.InducingPoints`.
@@ -154,7 +154,7 @@ class StreamingSVGP(MinibatchSVGP, Stream):
         check_observations(self.likelihood, Y, self.num_latent_gps)
         num_inputs = inducing_points(self.inducing_variable).shape[-1]
         if X.shape[1] != num_inputs:
-            raise ValueError(f"data (X) must have {num_inputs} columns, as the inducing points, got {X.shape[1]}.")
+            raise ValueError(f"data (X) must have as many columns as Z, {num_inputs}, got {X.shape[1]}.")
         return X, Y
 
     @override
@@ -193,7 +193,7 @@ class StreamingPEP(PEP, Stream):
     >>> Y, probit = (np.sin(X) > 0.0).astype(float), likelihoods.Probit()
     >>> model = StreamingPEP((X[:30], Y[:30]), gpflow.kernels.Matern52(), probit, X[::10], alpha=0.5)
     >>> model.update((X[30:], Y[30:]))
-    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))  # the first batch is remembered
+    >>> probability, _ = model.predict_y(np.array([[1.5], [4.5]]))  # uses the first batch, too
     >>> (probability.numpy() > 0.5).ravel().tolist()
     [True, False]
     """

@@ -52,7 +52,7 @@ class StructuredSVGP(MinibatchSVGP):
         validation.gaussian(likelihood)
 
     def _bound(self) -> tuple[tf.Tensor, bool, tf.Tensor]:
-        """Return a, whether p = a (otherwise p = 0), and m; by default the values of the tighter bounds."""
+        """Return (a, p == a, m) of the module's formula (p is a or 0); by default as in the tighter bounds."""
         one = tf.ones([], default_float())
         return one, False, one
 
@@ -262,7 +262,7 @@ class PEPSVGP(StructuredSVGP):
         whiten: bool = True,
     ):
         """
-        Take the arguments of :class:`TSVGP`, and these.
+        See :class:`TSVGP` for the other arguments.
 
         :param alpha: the power, in [0, 1].
         :param scale: m of the structured conditional, positive; a :class:`gpflow.Parameter` is learned.

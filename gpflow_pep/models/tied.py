@@ -64,7 +64,7 @@ class TiedFactors(MinibatchSVGP):
         whiten: bool = True,
     ):
         """
-        Take the arguments of :class:`TSVGP`, and these.
+        See :class:`TSVGP` for the other arguments.
 
         :param likelihood: any `ScalarLikelihood` that is twice differentiable in f, or
             :class:`gpflow_pep.likelihoods.MultiClassRobustMax`, or GPflow's `MultiClass` or `Softmax`.

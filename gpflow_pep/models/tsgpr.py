@@ -85,7 +85,7 @@ class BTSGPR(TSGPR):
         max_jitter: float | None = None,
     ):
         """
-        Take the arguments of :class:`PEPR`, without alpha and scale, and these.
+        See :class:`PEPR` for the other arguments; alpha and scale do not apply.
 
         :param blocks: block size | integer labels [N] | list of arrays of row indices, as for :class:`PEPR`.
             Blocks of b rows cost O(N b^2) besides O(N M^2).

@@ -151,5 +151,5 @@ def check_disjoint(workers: Workers, batches: Iterable[tuple[AnyNDArray, AnyNDAr
         if are_distinct and shared > 0.01 * min(len(some), len(others)):  # a few rows may be equal by chance
             raise ValueError(
                 f"data must be different rows on each worker, got {shared} of {len(others)} sampled rows of worker "
-                f"{second} also on worker {first}: give each worker rows of its own, X[index::num_workers] say."
+                f"{second} also on worker {first}: give each worker different rows, such as X[index::num_workers]."
             )

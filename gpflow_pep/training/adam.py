@@ -73,7 +73,7 @@ class Adam:
             if (q := self._q) is not None:
                 of_q = [pair for pair in pairs if id(pair[1]) in self._ids_of_q]
 
-                def linear() -> tf.Tensor:  # a function of q(u) with this gradient: it is not computed twice
+                def linear() -> tf.Tensor:  # linear in q(u), with the gradient already computed
                     return sum(tf.reduce_sum(derivative * value) for derivative, value in of_q)
 
                 in_every_replica(lambda: self._natural.minimize(linear, [q]))

@@ -82,7 +82,7 @@ class Checkpoints:
             shown = names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"]  # a message of one line
             raise ValueError(
                 f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(shown)} "
-                f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to begin anew."
+                f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to start over."
             )
         try:
             assign_arrays(arrays, variables)

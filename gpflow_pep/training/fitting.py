@@ -229,9 +229,9 @@ def _checked(
     """Return optimizer and given rows; for a dataset, its first batch and an iterator over all batches."""
     own, name, is_dataset = has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
     if own and data is not None:
-        raise ValueError(f"data must be None, since {name} has its own.")
+        raise ValueError(f"data must be None: {name} stores its data.")
     if data is None and not own:
-        raise ValueError(f"data must be given, since {name} has none of its own.")
+        raise ValueError(f"data must be given: {name} does not store data.")
     if is_dataset and workers is not None:
         raise ValueError(
             "data must be arrays, this worker's rows, if several workers train a minibatch model, got a dataset."
@@ -331,7 +331,7 @@ def _reporting_lost_workers(workers: Workers | None) -> Iterator[None]:
 def _judged(outcome: Outcome, sites: SitesStatus, before: float, after: float) -> Outcome:
     """Return the outcome at converged sites, given the objectives `before` and `after` their convergence."""
     status, reason = outcome.status, outcome.reason
-    if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):  # more than loose sites explain
+    if status == CONVERGED and after < before - 1e-2 * (1.0 + abs(before)):  # a larger drop than loose sites cause
         status = FAILED
         reason += (
             f" The sites had not converged in training: at converged sites the objective is {after:.6g}, not "

@@ -75,7 +75,7 @@ class LBFGS:
                 break
             finally:
                 self.restore()
-            gained = not before - self._best_loss < 1e-6 * (1.0 + abs(self._best_loss))  # else another gains nothing
+            gained = not before - self._best_loss < 1e-6 * (1.0 + abs(self._best_loss))  # else stop searching
             if not (history.is_over or self._is_flat) and self._objective.tighten(fully=not gained):
                 gained = True  # a tighter tolerance may still improve
                 self._best_loss, before = np.inf, self._best_loss  # loose sites may underestimate it
@@ -123,7 +123,7 @@ class LBFGS:
         """Return the outcome of the last search: whether it `gained`, or reached the `limit` of iterations."""
         if limit:
             last = f" The last step failed: {self._failure}" if self._failure else ""
-            return Outcome(LIMIT, f"L-BFGS: the limit of iterations was reached.{last}")
+            return Outcome(LIMIT, f"L-BFGS: max_iterations was reached.{last}")
         if self._failure:  # no later evaluation was better, although SciPy reports convergence
             return Outcome(FAILED, f"L-BFGS: no step from the last good parameters succeeded. {self._failure}")
         if self._is_flat:

@@ -27,7 +27,7 @@ Evaluation = tuple[float, list[tf.Tensor]]
 FAILURES = (tf.errors.InvalidArgumentError, FloatingPointError)
 """Errors of an evaluation in which a matrix cannot be factorized or a value is not finite."""
 
-_MAX_SWEEPS = 1000  # of an evaluation without best sites to return to, and after training
+_MAX_SWEEPS = 1000  # in the first evaluation, which cannot return to earlier sites, and after training
 
 
 def without_warnings(model: GPModel) -> AbstractContextManager[None]:
@@ -40,7 +40,7 @@ def has_own_data(model: GPModel) -> bool:
     if isinstance(model, InternalDataTrainingLossMixin):
         return True
     if not isinstance(model, ExternalDataTrainingLossMixin):
-        raise ValueError(f"model must be one of gpflow_pep or GPflow with a training loss, got {type(model).__name__}.")
+        raise ValueError(f"model must be a gpflow_pep or GPflow model with training loss, got {type(model).__name__}.")
     return False
 
 
@@ -53,8 +53,8 @@ def workers_of(model: Any) -> Workers | None:
     workers = getattr(model, "_workers", None) or Workers.of_strategy()
     if workers.count > 1 and not hasattr(model, "_workers") and has_own_data(model):
         raise ValueError(
-            f"model must be one of this library in the scope of several workers: the data of {type(model).__name__} "
-            "are not divided among them."
+            "model must be a gpflow_pep model if there are several workers: the data of "
+            f"{type(model).__name__} are not divided among them."
         )
     return workers if workers.count > 1 else None
 
@@ -309,8 +309,8 @@ class ConvergedSitesObjective(SitesObjective):
             self._have_converged = True
         elif self._have_converged:
             raise FloatingPointError(
-                f"The sites are far from converged: an update would still change a marginal by {change:.1e} of its "
-                "standard deviation. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
+                f"The sites are far from converged: the next update would change a marginal by {change:.1e} standard "
+                "deviations. Try a smaller alpha, optimizer='adam', or other initial hyperparameters."
             )
         self._last_loss = loss
         return loss, gradient

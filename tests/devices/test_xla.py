@@ -295,6 +295,7 @@ def test_training_refuses_what_xla_cannot_compile():
         fit(classifier(), optimizer="adam", batch_size=20, jit_compile=True)
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_after_it_was_compiled():
     model = StreamingSGPR((X[:30], Y[:30]), kernel(), Z, alpha=0.5)
     loss = tf.function(model.training_loss, jit_compile=True, autograph=False)

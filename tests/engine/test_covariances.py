@@ -52,7 +52,7 @@ def test_values_and_derivatives_are_those_of_gpflow(
         np.testing.assert_allclose(actual, exact, rtol=0, atol=EXACT * np.max(np.abs(exact)))
 
 
-def test_it_is_one_product_of_what_is_shared():
+def test_stationary_kernels_share_the_left_factor():
     """The special form is in use: it hands out tensors that all rows share."""
     kernel, inducing_variable = KERNELS["one lengthscale"](), gpflow.inducing_variables.InducingPoints(Z)
     left, *_ = Prior(inducing_variable, kernel).inputs
@@ -131,7 +131,7 @@ def test_a_subclass_of_inducing_points_uses_its_own_covariance():
     ],
     ids=["Matern", "sum", "periodic"],
 )
-def test_other_kernels_use_theirs(kernel):
+def test_other_kernels_use_gpflow_covariances(kernel):
     inducing_variable = gpflow.inducing_variables.InducingPoints(Z)
     expected = Kuf(inducing_variable, kernel, tf.constant(X))
     np.testing.assert_array_equal(ours(kernel, inducing_variable), expected)

@@ -151,6 +151,6 @@ def test_a_covariance_that_is_registered_is_used():
     np.testing.assert_allclose(prior.Kuf(tf.constant(X)), 2.0 * Matern32()(Z, X), rtol=EXACT)
 
 
-def test_inputs_that_there_are_not():
+def test_rejects_active_dims_beyond_the_columns_of_X():
     with pytest.raises(ValueError, match=r"kernel must have active_dims below 2, the columns of X, got \[3\]\."):
         Prior(InducingPoints(Z[:, :2]), SquaredExponential(active_dims=[3]))

@@ -30,7 +30,7 @@ def constant(value):
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.4])
-def test_linear_iterations_end(fraction):
+def test_linear_fixed_point_is_found_exactly(fraction):
     """The ridge, 1e-12, is over products that are as small: what is left is 1e-5 of FIXED."""
     secants, x, before = Secants.none(DEPTH, sites(FIXED)), np.zeros(DIMENSIONS), None
     plain = np.zeros(DIMENSIONS)
@@ -48,7 +48,7 @@ def test_linear_iterations_end(fraction):
     np.testing.assert_allclose(x, FIXED, rtol=0.0, atol=1e-5)
 
 
-def test_without_secants_it_is_the_fraction():
+def test_move_without_secants_is_the_damped_update():
     secants, update = Secants.none(DEPTH, sites(FIXED)), sites(FIXED)
     np.testing.assert_allclose(secants.step(update, normalized).move(constant(0.25)), 0.25 * update, rtol=1e-15)
     ignored = secants.updated(2.0 * update, update, add=NO, forget=NO)

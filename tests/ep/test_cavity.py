@@ -63,7 +63,7 @@ def test_posterior_and_marginals(parts):
 
 
 @pytest.mark.parametrize("power", POWERS)
-def test_cavities(power):
+def test_cavities_match_leaving_out_a_fraction_of_a_site(power):
     """Remove the fraction α of each site, one at a time."""
     alpha = np.broadcast_to(POWERS[power], N)
     w = cavity_of_w(marginals(posterior(), tf.constant(V)), SITE, tf.constant(POWERS[power], tf.float64))

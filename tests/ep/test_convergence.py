@@ -64,7 +64,8 @@ def test_status_of_converged_sites(model):
     assert again.sweeps == 0 and again.change <= 1e-7
 
 
-def test_reports_of_batches(model):
+@pytest.mark.slow
+def test_callback_receives_the_status_of_each_sweep(model):
     """After every sweep."""
     reports = []
     model.tol = 1e-7
@@ -120,7 +121,7 @@ def test_a_short_memory_leads_to_the_same_sites(model, trace):
 @pytest.mark.parametrize("alpha", some_slow([0.0, 0.5, 1.0], quick=[0.5]))
 @pytest.mark.parametrize("variance", some_slow([4.0, 50.0, 1000.0], quick=[50.0]))
 @pytest.mark.filterwarnings("ignore:The sites have not converged")
-def test_few_sweeps_at_a_time(model, variance, alpha):
+def test_repeated_short_updates_converge(model, variance, alpha):
     """From empty sites, and where whole updates overshoot for ever: each call goes on where the one before ended."""
     model.kernel.variance.assign(variance)
     model.alpha = alpha
@@ -167,7 +168,7 @@ JUMPS = [(4.0, 1.0), (400.0, 0.3), (0.01, 3.0), (1e4, 0.5), (50.0, 10.0), (4.0, 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.filterwarnings("error")
-def test_hyperparameters_that_jump(model, alpha):
+def test_sites_converge_after_large_hyperparameter_changes(model, alpha):
     """Sites of other hyperparameters, possibly improper, lead to the same sites as empty sites."""
     model.alpha, model.tol = alpha, 1e-8
     evidence = {}
@@ -184,7 +185,7 @@ def test_hyperparameters_that_jump(model, alpha):
 
 
 @pytest.mark.parametrize("precision", [-100.0, 1e4], ids=["B", "cavities"])
-def test_sites_that_are_improper(model, trace, precision):
+def test_improper_initial_sites_are_scaled_down(model, trace, precision):
     """B is not positive definite, or a cavity not proper: they are scaled down until all are."""
     model.tol = 1e-9
     expected = model.update_sites()
@@ -324,6 +325,7 @@ def converges_on(X, Y):
         assert np.all(np.diff(values) > 0.0)  # the slack of the bound shrinks, as it is known to on such data
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::UserWarning:gpflow_pep")
 def test_breast_cancer():
     X, y = load_breast_cancer(return_X_y=True)

@@ -99,7 +99,7 @@ def test_secants_are_forgotten_where_the_change_is_large(run):
 
 
 @pytest.mark.parametrize(("attempt", "fraction"), [(0, 1.0), (1, 1.0), (2, 0.3), (3, 0.1)])
-def test_it_starts_again_from_empty_sites(options, loop, attempt, fraction):
+def test_stuck_solver_restarts_from_empty_sites(options, loop, attempt, fraction):
     """The first restart has preliminary sweeps, later restarts have smaller and smaller steps."""
     stuck = loop._replace(attempt=loop.attempt._replace(number=tf.constant(attempt)), status=tf.constant(solver.STUCK))
     again = solver._restart_or_finish(options, stuck)

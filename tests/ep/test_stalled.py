@@ -133,7 +133,7 @@ def update_at(model):
     return update
 
 
-def test_an_unstable_fixed_point(trace):
+def test_newton_steps_reach_an_unstable_fixed_point(trace):
     """
     An eigenvalue λ of the update's Jacobian has a positive real part, so that |1 + β λ| > 1 for all fractions β: sweeps
     lead away from it. Newton's method ends there.

@@ -77,7 +77,7 @@ class Recorded(TiltedRule):
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("chunk_size", CHUNKS)
-def test_sums(chunk_size, keep):
+def test_sum_sites_matches_dense_products(chunk_size, keep):
     sites, given = some_sites(), rows(chunk_size)
     A, c = sum_sites(problem(given, keep=keep), constant(sites))
     assert (A.shape, c.shape) == ((C, 3, 3), (C, 3, 1))

@@ -28,6 +28,7 @@ def test_entropy():
     np.testing.assert_allclose(entropy(np.array([[0.25, 0.25, 0.5], [0.0, 1.0, 0.0]])), [1.039721, 0.0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_are_asked_about(runs):
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
     updates = {"dataset": "breast-cancer", "initial": 10, "num_test": 400, "additions": 5, "per_round": 3, "seed": 0}

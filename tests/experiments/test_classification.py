@@ -83,6 +83,7 @@ def test_every_model_is_trained_scored_and_recorded(run_tiny, model):
     assert probability.shape == (57, 1) and ((probability > 0.0) & (probability < 1.0)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", some_slow(["PEP", "SVGP", "APEP"], quick=["SVGP"]))
 def test_minibatches_of_adam(run_tiny, model):
     run = run_tiny(model=model, optimizer="adam", batch_size=16, maxiter=4, log_interval=3)

@@ -33,6 +33,7 @@ def test_a_split_is_trained_scored_and_recorded(runs):
     assert "x1" not in run.predictions and (runs / "1" / FILE).is_file()
 
 
+@pytest.mark.slow
 def test_shared_kernel_and_inducing_points(runs):
     options = {"--file_storage": str(runs), "--loglevel": "ERROR"}
     run = ex.run(

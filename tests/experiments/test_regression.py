@@ -64,6 +64,7 @@ def test_training_improves_the_objective_and_adam_does_too(run_tiny):
         assert run.result["iterations"] == 20
 
 
+@pytest.mark.slow
 def test_blocks_are_scored_that_are_trained_on(run_tiny, monkeypatch):
     made = []
 
@@ -93,6 +94,7 @@ def test_tensorboard_log_holds_the_scalars(run_tiny):
             assert (step, tag) in tags
 
 
+@pytest.mark.slow
 def test_same_seed_same_result(run_tiny):
     first, second = (run_tiny(seed=3) for _ in range(2))
     other = run_tiny(seed=4)

@@ -67,6 +67,7 @@ def test_every_model_learns_and_is_scored_and_recorded(run_tiny, model):
     assert arrays["x_mean"].shape == arrays["x_variance"].shape == (len(course), 300, 1)
 
 
+@pytest.mark.slow
 def test_labels(run_tiny):
     run = run_tiny(dataset="breast-cancer", alpha=0.5, max_train=60, first=30, batch_size=30)
     assert run.result["batches"] == 2 and 0.0 <= run.result["error"] <= 1.0 and run.result["log_likelihood"] < 0.0
@@ -82,6 +83,7 @@ def test_adam(run_tiny, options, batches):
     assert run_tiny(optimizer="adam", **options).result["batches"] == batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", some_slow(["backward", "shuffled"], 1))
 def test_orders(run_tiny, order):
     run = run_tiny(order=order, maxiter=1)

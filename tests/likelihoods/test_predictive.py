@@ -64,6 +64,7 @@ def test_several_columns_and_batch_dimensions():
     np.testing.assert_allclose(density, np.reshape(apart, (2, 5, 3)).sum(axis=-1), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", some_slow([1, 2], 1))
 def test_model_predicts_ordinal_labels(columns):
     """Predictions follow from the marginals and are close to the data; held-out scores are finite."""

@@ -131,7 +131,7 @@ def link(slope):
 
 
 @pytest.mark.slow
-def test_another_link_of_the_same_name():
+def test_replaced_link_function_retraces():
     model = PEP((X, Y), SquaredExponential(), Bernoulli(invlink=link(1.0)), Z, tol=TOL)
     before = float(model.training_loss())
     model.likelihood.invlink = link(5.0)
@@ -220,7 +220,7 @@ USES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "chunk_size"), some_slow([(PEP, None), (PEP, 4), (StreamingPEP, None)], 1))
-def test_data_assigned_one_by_one(kind, chunk_size):
+def test_X_and_Y_of_different_lengths_raise(kind, chunk_size):
     """X alone has other rows than Y; then both have others than the sites. Set as a pair they are right."""
     model = kind((X, Y), SquaredExponential(), Probit(), Z, chunk_size=chunk_size, tol=TOL)
     others = X[:14], Y[:14]
@@ -257,6 +257,6 @@ def test_a_softmax_takes_floating_labels_wherever_labels_are_taken():
     np.testing.assert_array_equal(by_floats, model.predict_log_density((X, CLASSES.astype(np.int64))))
 
 
-def test_a_model_given_in_the_order_of_sgpr():
+def test_classifier_names_misplaced_inducing_points():
     with pytest.raises(ValueError, match=r"likelihood must be a gpflow Likelihood or None, got ndarray; .*=Z"):
         PEPClassifier((X, Y), SquaredExponential(), Z)

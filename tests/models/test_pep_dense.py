@@ -156,7 +156,7 @@ def case(request):
     return observed, model
 
 
-def test_definition(case):
+def test_matches_dense_power_ep(case):
     """Sites, energy, q(u) and, from Z = X, q(f)."""
     observed, model = case
     Z = model.inducing_variable.Z.numpy()
@@ -191,7 +191,7 @@ def test_energy_at_any_sites(case, energy_at_sites):
 
 
 @pytest.mark.slow
-def test_scale_of_labels():
+def test_t_pep_of_probit_matches_dense_formulas():
     """T-PEP of three labels by probit, whose moments and energy are those of N(0, m d) in place of N(0, d)."""
     labels = np.array([1.0, 0.0, 1.0])
     points = X[:3]
@@ -221,7 +221,7 @@ def test_scale_of_labels():
     ids=str,
     indirect=True,
 )
-def test_evidence(case):
+def test_ep_evidence_is_close_to_grid_integral(case):
     """
     α = 1 comes close to log p(y), summed up on a grid of f = m + L v in four dimensions (where Z = X nothing else is
     approximated); smaller α are further away, and α = 0 is below it. There is no bound on EP's error; with likelihoods

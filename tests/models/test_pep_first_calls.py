@@ -87,7 +87,7 @@ def test_derivatives_are_compiled(monkeypatch):
 
 
 @pytest.mark.slow
-def test_too_many_sweeps_begin_anew_in_a_graph():
+def test_unfinished_eager_solve_restarts_in_a_graph():
     """From the sites that there were: the number of sweeps is that of a graph."""
     model, compiled = classifier(tol=1e-9), classifier(tol=1e-9)
     model._eager_sweeps, compiled._eager_sweeps = 4, 0

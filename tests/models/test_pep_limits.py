@@ -179,7 +179,7 @@ def other(swept):
 
 
 @pytest.mark.parametrize("chunk_size", some_slow([7, 23], quick=[23]))
-def test_chunks(swept, chunk_size, assert_close):
+def test_is_invariant_to_chunk_size(swept, chunk_size, assert_close):
     """The order of sums is all that differs, at every sweep."""
     _, expected, make = swept
     model = make(chunk_size=chunk_size)
@@ -187,7 +187,7 @@ def test_chunks(swept, chunk_size, assert_close):
     assert_close(_state(model), expected, CLOSE)
 
 
-def test_order_of_rows(swept, other, assert_close):
+def test_is_invariant_to_row_order(swept, other, assert_close):
     model, (precision, linear, value), _ = swept
     order = np.random.default_rng(4).permutation(24)
     other.data = tuple(values.numpy()[order] for values in model.data)
@@ -202,7 +202,7 @@ def test_repeated_updates_stay(swept, assert_close):
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 24, 100])
-def test_batches(swept, batch_size, assert_close):
+def test_batch_updates_reach_the_same_fixed_point(swept, batch_size, assert_close):
     model, expected, _ = swept
     model.reset_sites()
     _converge(model, batch_size=batch_size)
@@ -210,7 +210,7 @@ def test_batches(swept, batch_size, assert_close):
 
 
 @pytest.mark.parametrize("damping", [0.3, 0.8])
-def test_damping(swept, damping, assert_close):
+def test_damping_does_not_change_the_fixed_point(swept, damping, assert_close):
     model, expected, _ = swept
     model.reset_sites()
     model.damping = damping
@@ -219,7 +219,7 @@ def test_damping(swept, damping, assert_close):
     assert_close(_state(model), expected, CLOSE)
 
 
-def test_where_sites_start_from(swept, assert_close):
+def test_initial_sites_do_not_change_the_fixed_point(swept, assert_close):
     """From proper and improper ones: with a log-concave likelihood there is one fixed point."""
     model, expected, _ = swept
     rng = np.random.default_rng(5)

@@ -103,7 +103,7 @@ def test_labels_that_are_assigned_are_checked(model):
             USES[use](model)
 
 
-def test_assigned_numbers_that_are_none_are_no_change_within_an_epoch(model):
+def test_assigned_nan_labels_are_reported_as_invalid_labels(model):
     """NaN differs from itself; the error is about it, and not about data that change."""
     model.data[1].assign(tf.fill([len(Y), 1], tf.constant(np.nan, Y.dtype)))
     with pytest.raises(tf.errors.InvalidArgumentError, match="must hold the labels 0 and 1 for Probit"):
@@ -120,7 +120,7 @@ def test_labels_that_are_assigned_are_checked_in_compiled_functions(model):
 
 
 @pytest.mark.parametrize("change", some_slow(CHANGES, quick=["Z", "alpha by assign", "fewer data"]))
-def test_everything_follows_a_change(model, other, change):
+def test_results_after_a_change_equal_a_new_model(model, other, change):
     """With no further call, each as the other model has it, whose sites start from nothing."""
     before = model.predict_f(XNEW)
     CHANGES[change](other)
@@ -154,7 +154,7 @@ def test_sites_alone_change_nothing(model, change):
     assert_same_predictions(model.predict_f(XNEW), before, CLOSE)
 
 
-def test_nothing_moves_where_nothing_has_changed(model):
+def test_repeated_calls_take_no_sweep(model):
     """One sweep finds it so, and results are the same bit by bit."""
     before = sites(model)
     for use in USES.values():
@@ -186,7 +186,7 @@ def test_data_of_another_size(model):
 
 
 @pytest.mark.parametrize(("M", "classes", "rows"), [(10, 2, 5120), (2000, 2, 2097), (2000, 3, 1024)])
-def test_rows_worked_on_at_a_time(M, classes, rows):
+def test_default_chunk_size_bounds_memory_of_V(M, classes, rows):
     """As many as there are entries of V for, one for each of M inducing points and of C latent functions."""
     labels = np.arange(6.0)[:, None] % classes
     Z = np.linspace(0.0, 1.0, M)[:, None]
@@ -361,7 +361,7 @@ def test_a_compiled_loss_sees_what_changes(model, other):
 
 
 @pytest.mark.slow
-def test_replaced_parts_are_seen():
+def test_replaced_kernel_or_likelihood_is_used():
     """A parameter, the kernel, the likelihood: as a new model has them."""
     model = make()
 
@@ -580,7 +580,7 @@ def test_a_classifier_needs_inducing_points():
         PEPClassifier((X, Y), SquaredExponential())
 
 
-def test_refused_settings(model):
+def test_rejects_invalid_tol_max_sweeps_damping_alpha(model):
     for name, values in [
         ("tol", [0.0, np.nan]),
         ("max_sweeps", [0, 2.5]),
@@ -596,7 +596,7 @@ def test_refused_settings(model):
         np.testing.assert_array_equal(sites(model), before)
 
 
-def test_refused_by_updates(model):
+def test_updates_reject_invalid_batch_size_and_damping(model):
     """At the door, before anything is computed."""
     for update in [
         lambda model: model.update_sites(batch_size=0),
@@ -612,13 +612,13 @@ def test_refused_by_updates(model):
         np.testing.assert_array_equal(sites(model), before)
 
 
-def test_a_status_is_of_python(model):
+def test_update_sites_raises_in_compiled_function(model):
     with pytest.raises(RuntimeError, match=r"outside of a tf\.function"):
         tf.function(model.update_sites)()
 
 
 @pytest.mark.slow
-def test_sites_survive_what_cannot_be_updated(model):
+def test_failed_update_keeps_the_sites(model):
     """And every use says that it cannot be."""
     before = sites(model)
     model.mean_function.c.unconstrained_variable.assign(np.nan)
@@ -628,7 +628,7 @@ def test_sites_survive_what_cannot_be_updated(model):
     np.testing.assert_array_equal(sites(model), before)
 
 
-def test_alpha_past_the_door(model):
+def test_assigned_invalid_alpha_raises_in_next_update(model):
     model.alpha.assign(1.5)
     with pytest.raises(tf.errors.InvalidArgumentError, match="alpha must be in"):
         model.update_sites()
@@ -650,6 +650,6 @@ def test_a_power_of_each_row_stays_with_the_rows():
     assert float(model.training_loss()) == pytest.approx(float(make(alpha=0.0).training_loss()), rel=1e-10)
 
 
-def test_one_power_stays_one(model):
+def test_scalar_alpha_rejects_an_array(model):
     with pytest.raises(ValueError, match=r"alpha must keep its shape \[\]"):
         model.alpha = np.full(14, 0.5)

@@ -54,7 +54,7 @@ def test_other_errors_are_left_as_they_are():
     ],
     ids=["loss", "fit", "sites", "sites in batches", "minibatches"],
 )
-def test_the_sentence_is_all(call):
+def test_error_message_is_a_single_line(call):
     message = message_of(call)
     assert message.startswith("Cholesky decomposition was not successful: Kuu has size 3 x 3, 9 of its entries")
     assert "\n" not in message

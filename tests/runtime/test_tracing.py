@@ -94,7 +94,8 @@ def test_models_leave_no_graphs(train):
     assert_released(train)
 
 
-@pytest.mark.parametrize("train", some_slow([train_classifier, train_a_stream_with_sites], 1))
+@pytest.mark.slow
+@pytest.mark.parametrize("train", [train_classifier, train_a_stream_with_sites])
 def test_models_with_sites_leave_no_graphs(train):
     assert_released(train)
 

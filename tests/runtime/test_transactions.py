@@ -56,7 +56,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_data(interrupt, name):
+def test_interrupted_data_assignment_is_undone(interrupt, name):
     model = DATA[name]()
     model.training_loss()
     before = float(model.training_loss())
@@ -81,7 +81,7 @@ STREAMS = {
     "points", [pytest.param(Z + 0.1, marks=pytest.mark.slow), MOVED], ids=["as many points", "more points"]
 )
 @pytest.mark.parametrize("name", some_slow(STREAMS, 1))
-def test_updates(interrupt, name, points):
+def test_interrupted_stream_update_is_undone(interrupt, name, points):
     """Bit for bit; afterwards the stream is that of an update that was not interrupted."""
     model, peer = STREAMS[name](), STREAMS[name]()
     for each in (model, peer):

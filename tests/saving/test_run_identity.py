@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
+from quick import some_slow
 from small_models import LABELS, MAKERS, Trend, X, Y, Z, classifier, collapsed, kernel, of_minibatches
 
 import gpflow_pep
@@ -166,7 +167,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", some_slow(RUNS, quick=[name for name in RUNS if name != "alpha of StreamingPEP"]))
 def test_runs_are_told_apart_whatever_their_parameters(name):
     make, other, expected = RUNS[name]
     data = None if hasattr(make(), "data") else (X, Y)

@@ -118,6 +118,7 @@ def test_models_are_trained():
     assert trained.trainings[0][0].iterations <= 20 and start.trainings == ((None,),)
 
 
+@pytest.mark.slow
 def test_labels():
     """A classifier's sites are converged by training."""
 
@@ -132,6 +133,7 @@ def test_labels():
     assert np.all(found.densities < 0.0)
 
 
+@pytest.mark.slow
 def test_models_of_minibatches():
     """Minibatch models have no leave-one-out densities, but can be refitted; `train` receives the rows."""
 

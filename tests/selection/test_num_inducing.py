@@ -118,6 +118,7 @@ def test_densities_decide_where_there_is_no_bound():
     assert labels.status == "largest" and labels.reason == "only one number was tried, and no larger number was given."
 
 
+@pytest.mark.slow
 def test_models_of_gpflow():
     """SGPR has both bounds, and no leave-one-out densities; its path is PEPR's at alpha = 0."""
     sgpr = select_num_inducing(
@@ -147,6 +148,7 @@ class Told(gpflow.Module):
         return 0.0
 
 
+@pytest.mark.slow
 def test_latent_functions_with_kernels_and_points_of_their_own():
     """The shared or first kernel chooses the points; separate points are extended as they were chosen."""
 

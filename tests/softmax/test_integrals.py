@@ -92,6 +92,7 @@ def test_difficult_rows_use_panels(counts, monkeypatch):
     assert_close(found, by_panels(monkeypatch, *rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accurate", [True, False])
 def test_accurate_can_be_a_tensor(accurate):
     rows = *random_rows(3, 40, 8.0, 1e-4, 29.0), 0.5

@@ -129,6 +129,7 @@ def test_lbfgs_resumes_with_the_sites(as_new, tmp_path):
     assert np.all(np.diff(result.objective[:-1]) >= 0.0)
 
 
+@pytest.mark.slow
 def test_early_stopping_resumes(as_new, tmp_path):
     """This includes best parameters found before the interruption."""
     held_out = X, 3.0 * np.random.default_rng(0).normal(size=Y.shape)
@@ -196,6 +197,7 @@ def test_a_converged_search_is_not_repeated(tmp_path):
     assert float(model.maximum_log_likelihood_objective()) == pytest.approx(expected.objective[-1], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_failure_is_written_with_the_last_good_parameters(tmp_path):
     model = MAKERS["TSVGP"]()
 

@@ -65,6 +65,7 @@ def test_steps_are_those_of_the_batches_given_by_hand():
         np.testing.assert_allclose(value, values(by_hand)[path], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_shuffled_dataset_is_shuffled_in_each_pass(as_new):
     """The dataset shuffles itself; every pass contains all rows."""
     seen = []

@@ -124,6 +124,7 @@ def test_blocks_stay_the_same(as_new, monkeypatch):
     assert [options["fixed"] for options in made] == [True, False]
 
 
+@pytest.mark.slow
 def test_defaults_of_minibatches(as_new, monkeypatch):
     """Five hundred rows, or all there are; a record every hundred steps, and of the last one."""
     made, records = [], []
@@ -485,6 +486,7 @@ def test_block_size():
     assert full_objective(model, "BTSVGP") <= float(exact.log_marginal_likelihood()) + 1e-9
 
 
+@pytest.mark.slow
 def test_softmax():
     """GPflow's softmax accepts integer labels only; `fit` converts them."""
     labels = (Y > 0.0).astype(int) + (Y > 0.8)

@@ -269,6 +269,7 @@ def test_a_second_training_traces_nothing(model):
 # --- what is trained; late, since it is compiled anew -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fixed_parameters_stay(model):
     """This also holds for minibatches compiled while the parameter was trainable."""
     options = {"optimizer": "adam", "max_iterations": 3, "batch_size": 10}
@@ -322,6 +323,7 @@ def test_the_optimum_is_stationary(model):
         parameter.assign(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variance", "rate"), some_slow([(1.0, 0.1), (50.0, 0.01)], quick=[(50.0, 0.01)]))
 def test_one_sweep_per_step_ends_like_converged_sites(model, variance, rate):
     """

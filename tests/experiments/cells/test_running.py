@@ -103,6 +103,7 @@ def test_threads_times_jobs_are_at_most_the_cores(runs, monkeypatch):
     assert begun(runs) == "a"
 
 
+@pytest.mark.slow
 def test_tensorflow_is_given_its_threads(runs, tmp_path, monkeypatch):
     script = tmp_path / "child.py"
     script.write_text(
