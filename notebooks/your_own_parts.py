@@ -14,7 +14,7 @@ from gpflow.config import default_float
 from scipy.integrate import quad
 
 from gpflow_pep import PEP, PEPR, fit
-from gpflow_pep.engine import Powers, SiteAlgebra
+from gpflow_pep.engine import Powers, SiteRule
 from gpflow_pep.models.collapsed import CollapsedRegression
 from gpflow_pep.tilted import KL, Cavity, Observations, Tilted, TiltedRule, tilted_rule
 
@@ -208,7 +208,7 @@ assert errors["Laplace noise"] < errors["Gaussian noise"]
 #
 # The collapsed models with Gaussian noise are defined by their sites: FITC has the site noise v = σ² + d, DTC v = σ². A
 # model with v = σ² + p d and a penalty w/q Σ log(1 + q d/σ²) is described by `Powers(p, q, w)`, in two methods; for DTC
-# all three are zero. Any other rule of the sites is a `SiteAlgebra` with the site noise of a chunk of rows; derivatives
+# all three are zero. Any other rule of the sites is a `SiteRule` with the site noise of a chunk of rows; derivatives
 # follow by automatic differentiation, chunk by chunk, so that memory does not grow with N. Here v = σ² exp(d/σ²).
 
 
@@ -220,11 +220,11 @@ class DTC(CollapsedRegression):
         zero = tf.zeros([], default_float())
         return Powers(noise_power=zero, penalty_power=zero, weight=zero)
 
-    def _evidence_correction(self, terms, powers, scale):
+    def _evidence_correction(self, row_sums, powers, scale):
         return tf.zeros([], default_float())
 
 
-class ExponentialSites(SiteAlgebra):
+class ExponentialSites(SiteRule):
     """v = s exp(d/s), with s the likelihood's noise."""
 
     def noise(self, D, rows, powers, scale):

@@ -2,7 +2,7 @@
 
 from .accumulation import accumulate_sums, collapsed_leave_one_out
 from .block_sites import BlockSites, SharedBlockSites, StructuredBlockSites
-from .chunks import AllRows, Blocks, Chunk, Chunks, SingleRows, default_chunk_size
+from .chunks import BlockChunks, Chunk, Chunks, OneChunk, RowChunks, default_chunk_size
 from .covariances import (
     Prior,
     conditional_variance_of_f,
@@ -10,10 +10,10 @@ from .covariances import (
     independent_parts,
     with_checked_variance,
 )
-from .dataset_chunks import DatasetRows
+from .dataset_chunks import DatasetChunks
 from .gaussian import InducingPosterior, OldPosteriorSite, SiteSums, log_gaussian, mahalanobis, precision_B
 from .old_posterior import AbsorbedPosterior, OldPosterior
 from .penalty import factored_log_det_ratio, log1p_ratio, scale_terms
 from .rows import RegressionRows, Rows, watched
-from .sites import IndependentSites, Powers, RowSums, SiteAlgebra
+from .sites import IndependentSites, Powers, RowSums, SiteRule
 from .stationary_kernels import kernel_matrix

@@ -17,7 +17,7 @@ from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
 from .rows import RegressionRows, Rows, cast, watched
-from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteAlgebra
+from .sites import IndependentSites, LinearAdjoint, Powers, RowSums, SiteRule
 
 # Estimated relative change of the site noise. Of 576 settings (four kernels, six lengthscales, four noises, alpha 0,
 # 0.5 and 1; N = 6,000, M = 100, D = 4 and 8) 294 are below this value; their relative errors are at most 2e-6 in the
@@ -30,7 +30,7 @@ _WELL_CONDITIONED = 5e8
 
 def accumulate_sums(
     rows: RegressionRows,
-    sites: SiteAlgebra,
+    sites: SiteRule,
     powers: Powers,
     *,
     Kuu: tf.Tensor,
@@ -44,7 +44,7 @@ def accumulate_sums(
     Both are differentiable once in `Kuu`, `scale`, ``rows.inputs`` and ``rows.variables``.
 
     :param rows: source of the rows, chunk by chunk.
-    :param sites: the algebra of the sites.
+    :param sites: the rule of the sites.
     :param powers: define sites and penalty; not differentiated.
     :param Kuu: covariance of the inducing variables, [..., M, M].
     :param scale: m of the structured conditional M = m I, [].
@@ -90,7 +90,7 @@ PullBack = Callable[[RowSums, Sequence[tf.Variable]], tuple[tf.Tensor, ...]]
 
 
 def _one_chunk(
-    sites: SiteAlgebra, powers: Powers, L: tf.Tensor, scale: tf.Tensor, sources: Sequence[tf.Tensor]
+    sites: SiteRule, powers: Powers, L: tf.Tensor, scale: tf.Tensor, sources: Sequence[tf.Tensor]
 ) -> tuple[RowSums, PullBack]:
     """Sum all rows, `sources`, at once; V and D are stored for the backward pass."""
     rows = Rows(*sources)
@@ -104,7 +104,7 @@ def _one_chunk(
 
 
 def _many_chunks(
-    sites: SiteAlgebra,
+    sites: SiteRule,
     powers: Powers,
     L: tf.Tensor,
     rows: RegressionRows,
@@ -213,13 +213,13 @@ class MixedPrecisionRows(RegressionRows):
 
 
 def collapsed_leave_one_out(
-    rows: RegressionRows, sites: SiteAlgebra, powers: Powers, sums: SiteSums, scale: tf.Tensor
+    rows: RegressionRows, sites: SiteRule, powers: Powers, sums: SiteSums, scale: tf.Tensor
 ) -> tf.Tensor:
     """
     Compute log N(y_n; mean, variance) of every row given the other rows, at fixed hyperparameters, summed over outputs,
     [N].
 
-    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteAlgebra.leave_one_out_terms`). With
+    Leaving row n out subtracts e e'/v from B and e r/v from c (`SiteRule.leave_one_out_terms`). With
     s_VV = V'B^-1 V, s_Ve = V'B^-1 e and s_ee = e'B^-1 e,
 
         mean = V'b - s_Ve (r - e'b)/(v - s_ee),    variance = d + s_VV + s_Ve²/(v - s_ee) + noise.

@@ -11,10 +11,10 @@ from ..maths.linalg import cholesky, inverse_of_product, log_det, symmetric_prod
 from .covariances import with_checked_variance
 from .penalty import ADVICE, log_det_ratio, penalty_factor
 from .rows import Rows
-from .sites import Powers, RowSums, SiteAlgebra, weighted_gram, weighted_sums
+from .sites import Powers, RowSums, SiteRule, weighted_gram, weighted_sums
 
 
-class BlockSites(SiteAlgebra):
+class BlockSites(SiteRule):
     """One site per block; any noise, any penalty, one latent function."""
 
     @override

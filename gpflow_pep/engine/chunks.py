@@ -20,7 +20,7 @@ ROWS_PER_CHUNK = 1024  # wide enough for products at full speed
 _MOST_ROWS = 2**30  # of a chunk: row numbers have 32 bits
 
 Part = Callable[["Chunk"], Sequence[tf.Tensor]]
-Step = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
+ChunkStep = Callable[[Any, "Chunk", Any], tuple[Any, ...]]
 
 
 class Chunk(NamedTuple):
@@ -42,14 +42,14 @@ class Chunk(NamedTuple):
         return tf.reshape(values, [*(self.shape or ()), values.shape[-1]])
 
 
-class Loop(NamedTuple):
+class ChunkLoop(NamedTuple):
     """Chunks that are visited one after the other on one device."""
 
     count: Any  # Number of chunks: the Python integer 1, a tensor, or None if unknown until the end
     chunk: Callable[[Any], Chunk]  # From its number to the chunk
     device: str | None = None  # None: TensorFlow chooses it
 
-    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
+    def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
         """Compute step(number, chunk, total) for each chunk, with the last step's result as the total."""
         on_device = nullcontext if self.device is None else partial(tf.device, self.device)
 
@@ -75,7 +75,7 @@ class ChunkedData:
 
     def __init__(self, loops: Sequence[Any], order: Callable[[tf.Tensor], tf.Tensor] = tf.identity):
         """
-        :param loops: each with the attributes `count` and `run` of :class:`Loop`.
+        :param loops: each with the attributes `count` and `run` of :class:`ChunkLoop`.
         :param order: reorders values [N] from the order of the chunks to the order of the data.
         """
         self._loops, self.in_order_of_data = loops, order
@@ -140,17 +140,17 @@ class ChunkedData:
 
         return read
 
-    def _run(self, step: Step, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _run(self, step: ChunkStep, start: Callable[[Any], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Run all loops; return their results."""
 
-        def placed(place: int) -> Step:
+        def placed(place: int) -> ChunkStep:
             return lambda number, chunk, total: step(number, chunk._replace(place=(place, number)), total)
 
         with side_by_side() if len(self._loops) > 1 else nullcontext():
             return [loop.run(placed(place), start(loop)) for place, loop in enumerate(self._loops)]
 
 
-def _writing(part: Part) -> Step:
+def _writing(part: Part) -> ChunkStep:
     """Return the step that writes the results of `part` to arrays."""
 
     def write(number: Any, chunk: Chunk, arrays: Any) -> tuple[tf.TensorArray, ...]:
@@ -193,13 +193,13 @@ class Chunks(tf.Module):
         """Split X [N, D] and Y [N, P] into chunks, in one loop per device if there are several."""
 
 
-class AllRows(Chunks):
+class OneChunk(Chunks):
     """Every row is a block; all rows are one chunk, without a loop."""
 
     @override
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
         chunk = Chunk(tuple(data), tf.convert_to_tensor)
-        return ChunkedData([Loop(1, lambda _: chunk)])
+        return ChunkedData([ChunkLoop(1, lambda _: chunk)])
 
 
 class _Divided(Chunks):
@@ -229,7 +229,7 @@ class _Divided(Chunks):
     def split(self, data: Sequence[tf.Tensor]) -> ChunkedData:
         count = self._count(tf.shape(data[0])[0])
         if self._devices is None:
-            return ChunkedData([Loop(count, lambda number: self._chunk(number, data))], self._order)
+            return ChunkedData([ChunkLoop(count, lambda number: self._chunk(number, data))], self._order)
         refuse_xla("a model whose rows are divided among several devices")
         limits = [count * device // len(self._devices) for device in range(len(self._devices) + 1)]
         loops = [self._share(data, *share) for share in zip(self._devices, limits[:-1], limits[1:], strict=True)]
@@ -241,7 +241,7 @@ class _Divided(Chunks):
 
         return Chunk(tuple(map(take, data)), take)
 
-    def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> Loop:
+    def _share(self, data: Sequence[tf.Tensor], device: str, first: tf.Tensor, stop: tf.Tensor) -> ChunkLoop:
         """Return the loop over chunks `first` to `stop` on a device, to which their rows are copied once."""
         before, end = (tf.where(number > 0, self._bounds(tf.maximum(number - 1, 0))[1], 0) for number in (first, stop))
         shard = [self._visited(values, before, end) for values in data]
@@ -251,10 +251,10 @@ class _Divided(Chunks):
             rows = tuple(values[begin - before : end - before] for values in shard)
             return self._chunk(first + number, ())._replace(data=rows)
 
-        return Loop(stop - first, chunk, device)
+        return ChunkLoop(stop - first, chunk, device)
 
 
-class SingleRows(_Divided):
+class RowChunks(_Divided):
     """Every row is a block (B = N); chunks are consecutive rows."""
 
     def __init__(self, chunk_size: int | None = None, devices: Sequence[str] | None = None):
@@ -270,7 +270,7 @@ class SingleRows(_Divided):
         if not in_xla() or self._devices is not None:
             return super().split(data)
         if (known := data[0].shape[0]) is not None and known <= self.chunk_size:
-            return AllRows().split(data)
+            return OneChunk().split(data)
         num_data = tf.shape(data[0])[0]
         # XLA needs chunks of equal shape in a loop: one loop over full chunks, one over the rest.
         size = tf.maximum(1, tf.minimum(self.chunk_size, num_data))
@@ -283,8 +283,8 @@ class SingleRows(_Divided):
 
             return Chunk(tuple(map(take, data)), take)
 
-        full = Loop(whole, lambda number: chunk(number * size, size))
-        return ChunkedData([full, Loop(1, lambda _: chunk(num_data - rest, rest))])
+        full = ChunkLoop(whole, lambda number: chunk(number * size, size))
+        return ChunkedData([full, ChunkLoop(1, lambda _: chunk(num_data - rest, rest))])
 
     @override
     def _count(self, num_data: tf.Tensor) -> tf.Tensor:
@@ -299,7 +299,7 @@ class SingleRows(_Divided):
         return values[begin:end]
 
 
-class Blocks(_Divided):
+class BlockChunks(_Divided):
     """
     Blocks of any size, not necessarily of consecutive rows.
 
@@ -315,7 +315,7 @@ class Blocks(_Divided):
         :param chunk_size: number of rows that are computed together; a larger block is one chunk.
         """
         super().__init__(devices)
-        self._chunk_size = SingleRows(chunk_size).chunk_size
+        self._chunk_size = RowChunks(chunk_size).chunk_size
         self._plan = tuple(
             local_variable(values, trainable=False, shape=[None, *values.shape[1:]], dtype=tf.int32)
             for values in self._planned(rows, sizes)

@@ -10,7 +10,7 @@ from typing_extensions import override
 from ..runtime.checks import asserted
 from ..runtime.distribution import row_hashes
 from ..runtime.tracing import refuse_xla
-from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, Step
+from .chunks import CHUNKS_IN_FLIGHT, Chunk, ChunkedData, Chunks, ChunkStep
 
 _NONE = tf.int64.max  # no such row
 _NOT_FINITE = "data: every value must be finite, got NaN or infinity in row"
@@ -36,7 +36,7 @@ class PassSummary(NamedTuple):
         return PassSummary(*sums, *(tf.minimum(one, two) for one, two in zip(self[2:], other[2:], strict=True)))
 
 
-class DatasetRows(Chunks):
+class DatasetChunks(Chunks):
     """
     Every row is a block; chunks are the batches (X [n, D], Y [n, P]) of a finite dataset.
 
@@ -44,7 +44,7 @@ class DatasetRows(Chunks):
     all values, in their order, shows whether a pass has read the rows of the first pass.
     """
 
-    count: None = None  # of the chunks, as in `Loop`: unknown until the end
+    count: None = None  # of the chunks, as in `ChunkLoop`: unknown until the end
 
     def __init__(self, dataset: tf.data.Dataset):
         """
@@ -72,7 +72,7 @@ class DatasetRows(Chunks):
         if (summary.rows, summary.checksum) != self.identity:
             raise ValueError(f"{_CHANGED} {int(self.num_data)} {summary.rows}.")
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetRows":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DatasetChunks":
         """Return the object itself: it is immutable."""
         return self
 
@@ -84,8 +84,8 @@ class DatasetRows(Chunks):
         """Return the chunks, with this object as the only loop; `data` is not used."""
         return ChunkedData([self])
 
-    def run(self, step: Step, start: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Like :meth:`Loop.run`, but raise an error if the pass has not read the rows of the first pass."""
+    def run(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Like :meth:`ChunkLoop.run`, but raise an error if the pass has not read the rows of the first pass."""
         summary, total = self._pass(step, start)
         rows = asserted(summary.rows, tf.equal(summary.unequal, _NONE), _UNEQUAL, summary.unequal)
         rows = asserted(rows, tf.equal(summary.not_finite, _NONE), _NOT_FINITE, summary.not_finite)
@@ -102,7 +102,7 @@ class DatasetRows(Chunks):
                 raise ValueError(f"{message} {row}.")
         return summary
 
-    def _pass(self, step: Step, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
+    def _pass(self, step: ChunkStep, start: tuple[Any, ...]) -> tuple[PassSummary, tuple[Any, ...]]:
         """
         Return the summary of a pass, and the total of all steps.
 

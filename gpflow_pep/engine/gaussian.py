@@ -69,7 +69,7 @@ class SiteSums(NamedTuple):
         return InducingPosterior(self.L, LB, tf.linalg.cholesky_solve(LB, self.c))
 
 
-def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tensor:
+def log_gaussian(sums: SiteSums, row_sums: RowSums, num_data: tf.Tensor) -> tf.Tensor:
     """
     Compute the Gaussian log density log N(r; 0, V'V + v) from the sums, summed over P outputs, [...].
 
@@ -95,9 +95,9 @@ def log_gaussian(sums: SiteSums, terms: RowSums, num_data: tf.Tensor) -> tf.Tens
 
         return -0.5 * (P * (constant + log_noise + log_det(factor)) + distance), gradient
 
-    return value(sums.A, sums.c, terms.quadratic, terms.log_noise)
+    return value(sums.A, sums.c, row_sums.quadratic, row_sums.log_noise)
 
 
-def mahalanobis(sums: SiteSums, terms: RowSums) -> tf.Tensor:
+def mahalanobis(sums: SiteSums, row_sums: RowSums) -> tf.Tensor:
     """r' (V'V + v)^-1 r = r' v^-1 r - c' B^-1 c, summed over outputs, [...]."""
-    return terms.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])
+    return row_sums.quadratic - tf.reduce_sum(sums.c * sums.posterior().b, axis=[-2, -1])

@@ -13,7 +13,7 @@ from ..runtime.custom_gradients import derivatives
 from ..runtime.distribution import ONE_PROCESS, Workers
 from .chunks import Chunk, Chunks, Part
 from .covariances import Prior, floating_variables
-from .dataset_chunks import DatasetRows
+from .dataset_chunks import DatasetChunks
 
 
 class Rows(NamedTuple):
@@ -57,7 +57,7 @@ class RegressionRows:
         self._is_constant = isinstance(noise, Parameter) and noise.shape.rank == 0
         noise = tf.convert_to_tensor(noise) if self._is_constant else tf.ones([], default_float())
         self.inputs = (noise if noise_factor is None else noise * noise_factor, *prior.inputs)
-        self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetRows) else int(data[1].shape[-1])
+        self.num_outputs = chunks.columns[1] if isinstance(chunks, DatasetChunks) else int(data[1].shape[-1])
         self.variables = floating_variables(prior.kernel, prior.inducing_variable, likelihood, mean_function)
 
     def sum_over_chunks(self, part: Part, zero: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:

@@ -58,9 +58,9 @@ class RowSums(NamedTuple):
     penalty: tf.Tensor  # Sum of `Powers`, [...]; of a shared block, the sum of S^-1/2 D_b S^-1/2, [b, b]
 
 
-class SiteAlgebra:
+class SiteRule:
     """
-    The algebra of one kind of site, chunk by chunk: sums and their adjoints.
+    The rule of one kind of site, chunk by chunk: sums and their adjoints.
 
     A rule for single rows defines :meth:`noise` and, if there is one, :meth:`penalty`.
     """
@@ -145,7 +145,7 @@ def weighted_gram(V: tf.Tensor, w: tf.Tensor) -> Any:
     return symmetric_product(V * w[..., None, :], V), gradient
 
 
-class IndependentSites(SiteAlgebra):
+class IndependentSites(SiteRule):
     """One site per row; any noise, any penalty, any number of latent functions. Its adjoint is faster than a tape."""
 
     @override

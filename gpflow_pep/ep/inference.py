@@ -11,7 +11,7 @@ from ..engine import SiteSums
 from ..runtime.checks import check
 from ..runtime.distribution import local_variable
 from .energy import energy_derivatives, minibatch_objective
-from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, Loop, solve_fixed_point
+from .solver import CONVERGED, IMPROPER, SMALLEST_FRACTION, ConvergenceOptions, SolverState, solve_fixed_point
 from .sweep import LatentRows, Problem, Site, sum_sites, sweep
 
 _IMPROPER = (
@@ -106,7 +106,7 @@ class Inference:
     num_data: int
     batch: Callable[[tf.Tensor], LatentRows]  # some rows, in one chunk
 
-    def solve(self, interrupt_after: int | None = None) -> Loop:
+    def solve(self, interrupt_after: int | None = None) -> SolverState:
         """Run the solver from the current sites without assigning the result, for `interrupt_after` sweeps at most."""
         options = ConvergenceOptions(*map(tf.convert_to_tensor, self.options))
         return solve_fixed_point(
@@ -118,7 +118,7 @@ class Inference:
             interrupt_after=interrupt_after,
         )
 
-    def accept(self, last: Loop) -> UpdatedPosterior:
+    def accept(self, last: SolverState) -> UpdatedPosterior:
         """Assign sites and status of the solver's last state; raise an error if no proper sites were found."""
         iterate, sites = last.iterate, last.iterate.swept.sites
         log_evidence = iterate.log_evidence + self.problem.terms

@@ -84,7 +84,7 @@ class Attempt(NamedTuple):
         return options.damping * tf.gather(tf.constant(_ATTEMPT_DAMPING, options.damping.dtype), self.number)
 
 
-class Loop(NamedTuple):
+class SolverState(NamedTuple):
     """The state of the loop: the last accepted iterate, the sites to try next, and the states of the methods."""
 
     iterate: Iterate
@@ -111,7 +111,7 @@ def solve_fixed_point(
     num_data: int,
     fraction: tf.Tensor,
     interrupt_after: int | None = None,
-) -> Loop:
+) -> SolverState:
     """
     Update sites [N, 2, C] until no update changes the marginal of its site by more than `tol`; return the last state.
 
@@ -129,7 +129,7 @@ def solve_fixed_point(
     is_empty &= options.max_sweeps > 1  # otherwise they would stay empty
     is_preliminary = is_empty & workers.any(tf.reduce_any(rows.powers < PRELIMINARY_POWER))
     number = tf.where(is_preliminary, 1, tf.where(is_empty, 2, 0))
-    first = Loop(
+    first = SolverState(
         iterate=Iterate(
             Sweep(sites, nothing, nothing, sites[:, 0], sites[:, 0], zero, zero), A, A[..., :1], inf, -inf, zero
         ),
@@ -152,7 +152,7 @@ def solve_fixed_point(
     )[0]
 
 
-def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
+def _step(problem: Problem, options: ConvergenceOptions, loop: SolverState) -> SolverState:
     """Sweep at the candidate, accept or reject it, and choose the next one."""
     # Do not shift initial or best sites: converged sites stay bit-identical.
     may_shift = (loop.sweeps >= 0) & tf.equal(loop.final_status, RUNNING) & ~loop.returns_to_best()
@@ -178,8 +178,8 @@ def _step(problem: Problem, options: ConvergenceOptions, loop: Loop) -> Loop:
 
 
 def _after_evaluation(
-    problem: Problem, options: ConvergenceOptions, loop: Loop, evaluated: Iterate, accepted: tf.Tensor
-) -> Loop:
+    problem: Problem, options: ConvergenceOptions, loop: SolverState, evaluated: Iterate, accepted: tf.Tensor
+) -> SolverState:
     """Choose the next candidate after one that has not converged."""
     last, attempt, anderson, best = loop.iterate, loop.attempt, loop.anderson, loop.best
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
@@ -214,7 +214,7 @@ def _after_evaluation(
     )
 
 
-def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iterate: Iterate) -> tf.Tensor:
+def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: SolverState, iterate: Iterate) -> tf.Tensor:
     """Return whether a bound has not decreased beyond rounding."""
     attempt = loop.attempt
     applies = problem.is_bound & attempt.is_valid & ~attempt.preliminary & tf.equal(loop.final_status, RUNNING)
@@ -225,11 +225,11 @@ def _keeps_bound(problem: Problem, options: ConvergenceOptions, loop: Loop, iter
 def _after_accepted_sweep(
     workers: Workers,
     options: ConvergenceOptions,
-    loop: Loop,
+    loop: SolverState,
     last: Iterate,
     step: Step,
     preliminary_ends: tf.Tensor,
-) -> Loop:
+) -> SolverState:
     """Continue after an accepted sweep: with Anderson's move, or with Newton's method if sweeps have stalled."""
     iterate, sites, attempt = loop.iterate, loop.iterate.swept.sites, loop.attempt.after(loop.iterate.change)
     anderson = loop.anderson.after(workers, last, iterate, attempt.damping(options))
@@ -249,11 +249,11 @@ def _after_accepted_sweep(
 def _after_other(
     workers: Workers,
     options: ConvergenceOptions,
-    loop: Loop,
-    followed: Loop,
+    loop: SolverState,
+    followed: SolverState,
     step: Step,
     accepted: tf.Tensor,
-) -> Loop:
+) -> SolverState:
     """Continue after a rejected sweep, a probe or a Newton step, or end; `followed`: state after accepted sweeps."""
     sweeping, probing = tf.equal(loop.kind, SWEEPING), tf.equal(loop.kind, PROBING)
     moves, nearby = accepted & ~probing, probe(workers, loop.iterate, step.remainder)
@@ -269,7 +269,7 @@ def _after_other(
     return _restart_or_finish(options, loop._replace(status=tf.where(moves, loop.final_status, loop.status)))
 
 
-def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
+def _halve(options: ConvergenceOptions, loop: SolverState, step: Step) -> SolverState:
     """Halve the Newton step; return to sweeps if it is too small."""
     size, sites, anderson, attempt = 0.5 * loop.newton, loop.iterate.swept.sites, loop.anderson, loop.attempt
     fails = size < LEAST_DECREASE
@@ -286,7 +286,7 @@ def _halve(options: ConvergenceOptions, loop: Loop, step: Step) -> Loop:
     )
 
 
-def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
+def _reject(options: ConvergenceOptions, loop: SolverState) -> SolverState:
     """Continue after a rejected sweep; scale down improper initial sites."""
     is_valid, anderson = loop.attempt.is_valid, loop.anderson.rejected(loop.attempt.is_valid)
     halvings = loop.attempt.halvings + tf.cast(~is_valid, tf.int32)
@@ -302,7 +302,7 @@ def _reject(options: ConvergenceOptions, loop: Loop) -> Loop:
     )
 
 
-def _restart_or_finish(options: ConvergenceOptions, loop: Loop) -> Loop:
+def _restart_or_finish(options: ConvergenceOptions, loop: SolverState) -> SolverState:
     """
     Restart from empty sites if no update is proper; end after `max_sweeps`.
 

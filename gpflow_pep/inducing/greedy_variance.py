@@ -11,7 +11,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .. import validation
-from ..engine import SingleRows, kernel_matrix
+from ..engine import RowChunks, kernel_matrix
 from ..runtime.checks import asserted
 from ..runtime.tracing import compiled, no_autograph
 from .rows import distinct
@@ -104,7 +104,7 @@ def _pivots(
     """
     n = tf.shape(X)[0]
     size = 16_384 if chunk_size is None else chunk_size  # fewer rows take longer, more rows only take memory
-    chunks = SingleRows(size).split([X])
+    chunks = RowChunks(size).split([X])
     count = tf.convert_to_tensor(count)
 
     def by_chunks(part: Any) -> tf.Tensor:

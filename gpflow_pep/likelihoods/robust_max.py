@@ -9,7 +9,7 @@ from gpflow.base import MeanAndVariance, Parameter, TensorType
 from gpflow.likelihoods import Likelihood
 
 from .. import validation
-from ..engine import Chunk, SingleRows, log1p_ratio
+from ..engine import Chunk, RowChunks, log1p_ratio
 from ..maths import largest
 from ..runtime.checks import asserted
 from ..runtime.custom_gradients import once_differentiable
@@ -75,7 +75,7 @@ class MultiClassRobustMax(Likelihood):
 
         @tf.custom_gradient
         def value(mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            chunks = SingleRows(max(1, _VALUES_PER_CHUNK // self.num_classes)).split((label, mean, variance))
+            chunks = RowChunks(max(1, _VALUES_PER_CHUNK // self.num_classes)).split((label, mean, variance))
             shapes = [None], mean.shape, mean.shape
             log_prob, slope, curvature = chunks.concatenate(of_chunk, mean.dtype, shapes)
 

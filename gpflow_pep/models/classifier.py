@@ -10,7 +10,7 @@ from gpflow.likelihoods import Bernoulli, Likelihood, MultiClass, Softmax
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 
-from ..engine import DatasetRows
+from ..engine import DatasetChunks
 from ..likelihoods import Logit, MultiClassRobustMax, Probit
 from ..runtime.distribution import Workers
 from ..tilted import Projection
@@ -39,7 +39,7 @@ class PEPClassifier(PEP):
 
     def __init__(
         self,
-        data: RegressionData | tf.data.Dataset | DatasetRows,
+        data: RegressionData | tf.data.Dataset | DatasetChunks,
         kernel: Kernel,
         likelihood: Likelihood | None = None,
         inducing_variable: InducingPointsLike | None = None,
@@ -96,10 +96,10 @@ class PEPClassifier(PEP):
         )
 
 
-def _labels(data: RegressionData | DatasetRows) -> AnyNDArray:
+def _labels(data: RegressionData | DatasetChunks) -> AnyNDArray:
     """Return all labels in ascending order; reject one-hot labels, which would be read as independent outputs."""
     found, one_hot = [], columns(data)[1] > 1
-    for _, Y in data.dataset if isinstance(data, DatasetRows) else [data]:
+    for _, Y in data.dataset if isinstance(data, DatasetChunks) else [data]:
         Y = np.asarray(Y)
         found.append(np.unique(Y))
         one_hot = one_hot and bool(np.isin(Y, (0, 1)).all() and (Y.sum(axis=1) == 1).all())

@@ -16,17 +16,17 @@ from typing_extensions import override
 
 from .. import validation
 from ..engine import (
-    AllRows,
-    Blocks,
+    BlockChunks,
     BlockSites,
     Chunks,
     IndependentSites,
+    OneChunk,
     Powers,
     Prior,
     RegressionRows,
+    RowChunks,
     RowSums,
-    SingleRows,
-    SiteAlgebra,
+    SiteRule,
     SiteSums,
     accumulate_sums,
     collapsed_leave_one_out,
@@ -110,7 +110,7 @@ class CollapsedRegression(SparseGP):
         if self.mixed_precision:
             raise ValueError(f"mixed_precision must be False with blocks, got {self.mixed_precision!r}.")
         partition = validation.partition(blocks, int(self._local_num_data()))
-        self._chunks = Blocks(*partition, self._chunk_size, self._devices)
+        self._chunks = BlockChunks(*partition, self._chunk_size, self._devices)
         self._block_size = int(blocks) if isinstance(blocks, int | np.integer) else None
 
     @abstractmethod
@@ -121,13 +121,13 @@ class CollapsedRegression(SparseGP):
         """Return m of the structured conditional M = m I, []."""
         return tf.ones([], default_float())
 
-    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         """Return the term added to log N(y; m, Qff + v), per output, []; by default minus the penalty."""
-        return -terms.penalty
+        return -row_sums.penalty
 
-    def _make_sites(self) -> SiteAlgebra:
+    def _make_sites(self) -> SiteRule:
         """Return the rule that turns rows into sites."""
-        return BlockSites() if isinstance(self._chunks, Blocks) else IndependentSites()
+        return BlockSites() if isinstance(self._chunks, BlockChunks) else IndependentSites()
 
     def _check_block_sizes(self, sizes: AnyNDArray) -> None:
         """Raise an error if the model's settings do not allow blocks of these sizes [B]."""
@@ -144,7 +144,7 @@ class CollapsedRegression(SparseGP):
     @override
     def _assign_data(self, X: AnyNDArray, Y: AnyNDArray) -> None:
         num_data = len(X)
-        if not isinstance(self._chunks, Blocks):
+        if not isinstance(self._chunks, BlockChunks):
             self._check_block_sizes(np.ones(num_data, dtype=int))
         elif num_data != (num_rows := int(self._chunks.num_rows)):
             if self._block_size is None:
@@ -157,7 +157,7 @@ class CollapsedRegression(SparseGP):
 
     @override
     def _run_identity(self) -> dict[str, Any]:
-        labels = self._chunks.variables if isinstance(self._chunks, Blocks) else ()
+        labels = self._chunks.variables if isinstance(self._chunks, BlockChunks) else ()
         return super()._run_identity() | {"blocks": labels if self._block_size is None else self._block_size}
 
     @override
@@ -176,10 +176,10 @@ class CollapsedRegression(SparseGP):
         :param noise_factor: multiplies the noise variance of all rows.
         """
         chunks: Chunks = self._chunks
-        if of_single_rows and isinstance(chunks, Blocks):
-            chunks = SingleRows(self._chunk_size, self._devices)
-        if isinstance(chunks, SingleRows) and self.single_chunk and self._workers.count == 1:
-            chunks = AllRows()
+        if of_single_rows and isinstance(chunks, BlockChunks):
+            chunks = RowChunks(self._chunk_size, self._devices)
+        if isinstance(chunks, RowChunks) and self.single_chunk and self._workers.count == 1:
+            chunks = OneChunk()
         prior = Prior(self.inducing_variable, self.kernel)
         return accumulate_sums(
             self._rows(chunks, prior, noise_factor),
@@ -192,7 +192,7 @@ class CollapsedRegression(SparseGP):
         )
 
     def _rows(self, chunks: Chunks, prior: Prior, noise_factor: tf.Tensor | None = None) -> RegressionRows:
-        data = self._equally_many("blocks", *([chunks.num_rows] if isinstance(chunks, Blocks) else []))
+        data = self._equally_many("blocks", *([chunks.num_rows] if isinstance(chunks, BlockChunks) else []))
         parts = prior, self.likelihood, self.mean_function, noise_factor
         return RegressionRows(data, chunks, *parts, workers=self._workers)
 
@@ -200,10 +200,10 @@ class CollapsedRegression(SparseGP):
     @no_autograph
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         powers, scale = self._powers(), self._scale()
-        sums, terms = self._of_sites(powers, scale)
+        sums, row_sums = self._of_sites(powers, scale)
         old = self._old_site(sums.L, powers.noise_power)
-        correction = self._evidence_correction(terms, powers, scale)
-        objective = log_gaussian(sums.with_old(old), terms, self.num_data) + self.num_latent_gps * correction
+        correction = self._evidence_correction(row_sums, powers, scale)
+        objective = log_gaussian(sums.with_old(old), row_sums, self.num_data) + self.num_latent_gps * correction
         if old is not None:
             objective += old.terms
         return finite(objective, name="the objective", advice=_ADVICE)
@@ -237,7 +237,7 @@ def upper_bound(self: CollapsedRegression) -> tf.Tensor:
     """
     half = tf.constant(0.5, default_float())
     vfe = Powers(noise_power=tf.zeros_like(half), penalty_power=tf.zeros_like(half), weight=half)
-    sums, terms = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
-    wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * terms.penalty)
-    bound = log_gaussian(sums, terms, self.num_data) + 0.5 * (mahalanobis(sums, terms) - mahalanobis(*wider))
+    sums, row_sums = self._of_sites(vfe, 2.0 * half, of_single_rows=True)
+    wider = self._of_sites(vfe, 2.0 * half, of_single_rows=True, noise_factor=1.0 + 2.0 * row_sums.penalty)
+    bound = log_gaussian(sums, row_sums, self.num_data) + 0.5 * (mahalanobis(sums, row_sums) - mahalanobis(*wider))
     return finite(bound, name="the upper bound", advice=_ADVICE)

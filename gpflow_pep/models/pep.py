@@ -19,7 +19,7 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import AllRows, Chunks, DatasetRows, Prior, SingleRows, SiteSums, floating_variables, scale_terms
+from ..engine import Chunks, DatasetChunks, OneChunk, Prior, RowChunks, SiteSums, floating_variables, scale_terms
 from ..ep import (
     RUNNING,
     ConvergenceOptions,
@@ -42,7 +42,7 @@ from ..runtime.distribution import ONE_PROCESS, local_variable
 from ..runtime.tracing import compiled, may_be_recorded, no_autograph, recording_is_stopped, refuse_xla
 from ..tilted import KL, Observations, Projection, Wasserstein, rule_for
 from .kernels_and_inducing_variables import latent_functions
-from .sparse import SparseGP, checked_data, checked_power, columns, power
+from .sparse import SparseGP, alpha_property, checked_data, checked_power, columns
 
 _MAX_STORED = 2**23  # entries of V = L^-1 Kuf that are stored between sweeps (64 MB); a larger V is recomputed
 # Default rows of a chunk, if V of a chunk has at most half as many entries: one chunk of 5,000 rows takes two thirds of
@@ -120,7 +120,7 @@ class PEP(SparseGP):
 
     def __init__(
         self,
-        data: RegressionData | tf.data.Dataset | DatasetRows,
+        data: RegressionData | tf.data.Dataset | DatasetChunks,
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
@@ -164,7 +164,7 @@ class PEP(SparseGP):
             raise ValueError(f"likelihood must be a gpflow Likelihood, got {type(likelihood).__name__}.")
         rule = rule_for(likelihood, projection)  # raises an error for an unsupported pair
         held = checked_data(data, chunk_size)
-        batches = held.dataset if isinstance(held, DatasetRows) else [tuple(map(tf.constant, held))]
+        batches = held.dataset if isinstance(held, DatasetChunks) else [tuple(map(tf.constant, held))]
         check_observations_of(likelihood, batches)
         C = latent_functions(likelihood, columns(held)[1])
         rule.check(Observations(*next(iter(batches))), C)
@@ -197,7 +197,7 @@ class PEP(SparseGP):
     def _checked_powers(self, alpha: Any) -> AnyNDArray:
         return validation.power(alpha, self._num_rows, "row")
 
-    alpha = power
+    alpha = alpha_property
     tol = _option("tol", validation.positive_number, "Convergence tolerance of the sites; see the constructor.")
     max_sweeps = _option("max_sweeps", validation.positive_integer, "The largest number of sweeps in one update.")
     damping = _option("damping", validation.fraction, "The largest fraction of an update that is taken.")
@@ -412,7 +412,7 @@ class PEP(SparseGP):
         Return whether the first sweeps may run without a graph, which is faster than tracing one: in a model's first
         calls, and in the first calls after training, which compiled a different function.
         """
-        in_one_place = isinstance(self._chunks, SingleRows) and self._workers.count == 1 and self._devices is None
+        in_one_place = isinstance(self._chunks, RowChunks) and self._workers.count == 1 and self._devices is None
         if not tf.executing_eagerly() or not in_one_place or tf.distribute.has_strategy():
             return False
         return not (may_be_recorded() or recording_is_stopped())  # then tapes inside densities do not record, either
@@ -508,7 +508,7 @@ class PEP(SparseGP):
         data, alpha = self._equally_many("sites", tf.shape(self._sites.precision)[0]), checked_power(self._alpha)
         if data:
             data = check_assigned(self.likelihood, *data)
-        chunks: Chunks = AllRows() if indices is not None or self._single_chunk() else self._chunks
+        chunks: Chunks = OneChunk() if indices is not None or self._single_chunk() else self._chunks
         if indices is not None:
             data = tuple(tf.gather(values, indices) for values in data)
             alpha = alpha if alpha.shape.rank == 0 else tf.gather(alpha, indices)
@@ -524,7 +524,7 @@ class PEP(SparseGP):
         return self._keeps_projections() and self._num_rows_of_all_workers <= self._chunk_size
 
     def _keeps_projections(self) -> bool:
-        in_memory = isinstance(self._chunks, SingleRows)
+        in_memory = isinstance(self._chunks, RowChunks)
         return in_memory and self._num_rows_of_all_workers * self._num_points * self.num_latent_gps <= _MAX_STORED
 
     def _is_bound(self) -> tf.Tensor:

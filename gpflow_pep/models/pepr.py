@@ -12,10 +12,10 @@ from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Blocks, Powers, RowSums, scale_terms
+from ..engine import BlockChunks, Powers, RowSums, scale_terms
 from ..runtime.distribution import local_variable
 from .collapsed import CollapsedRegression, upper_bound
-from .sparse import checked_power, power
+from .sparse import alpha_property, checked_power
 
 
 class PEPR(CollapsedRegression):
@@ -48,7 +48,7 @@ class PEPR(CollapsedRegression):
     True
     """
 
-    alpha = power
+    alpha = alpha_property
     upper_bound = upper_bound
 
     def __init__(
@@ -136,10 +136,10 @@ class PEPR(CollapsedRegression):
         return super()._scale() if self._optimal_scale else tf.convert_to_tensor(self.scale)
 
     @override
-    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         N = tf.cast(self.num_data, default_float())
         if self._optimal_scale:
-            return -0.5 * N * tf.math.log1p(2.0 * terms.penalty / N)
-        rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, Blocks) else 1.0
+            return -0.5 * N * tf.math.log1p(2.0 * row_sums.penalty / N)
+        rows_per_block = tf.cast(self._chunks.sizes, default_float()) if isinstance(self._chunks, BlockChunks) else 1.0
         count = N if self._alpha.shape.rank == 0 else rows_per_block  # of rows that share an alpha
-        return scale_terms(powers.noise_power, scale, count, self._workers.sum) - scale * terms.penalty
+        return scale_terms(powers.noise_power, scale, count, self._workers.sum) - scale * row_sums.penalty

@@ -19,7 +19,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from typing_extensions import override
 
 from .. import validation
-from ..engine import DatasetRows, OldPosterior, OldPosteriorSite, Prior, SingleRows, SiteSums, default_chunk_size
+from ..engine import DatasetChunks, OldPosterior, OldPosteriorSite, Prior, RowChunks, SiteSums, default_chunk_size
 from ..likelihoods.observations import check_observations
 from ..likelihoods.predictive import predicted_log_density, predicted_moments
 from ..maths.linalg import cholesky, cholesky_with_growing_jitter, finite
@@ -232,7 +232,7 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
     def __init__(
         self,
-        data: RegressionData | DatasetRows,
+        data: RegressionData | DatasetChunks,
         kernel: Kernel,
         likelihood: Likelihood,
         inducing_variable: InducingPointsLike,
@@ -254,13 +254,16 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
         if self.max_jitter is not None and self.max_jitter <= default_jitter():
             raise ValueError(f"max_jitter must be above the default jitter, {default_jitter():g}, got {max_jitter!r}.")
         self._workers, self._devices = Workers.of_strategy(), devices_of_strategy()
-        arrays, options = () if isinstance(data, DatasetRows) else data, {"trainable": False, "dtype": default_float()}
+        arrays, options = (
+            () if isinstance(data, DatasetChunks) else data,
+            {"trainable": False, "dtype": default_float()},
+        )
         self._data = tuple(local_variable(values, shape=[None, values.shape[1]], **options) for values in arrays)
         self._chunk_size = validation.chunk_size(chunk_size) or self._default_chunk_size()
-        self._chunks: Any = data if isinstance(data, DatasetRows) else SingleRows(self._chunk_size, self._devices)
+        self._chunks: Any = data if isinstance(data, DatasetChunks) else RowChunks(self._chunk_size, self._devices)
         self._old = self._new_old_posterior()
         if self._workers.count > 1:
-            check_disjoint(self._workers, data.dataset if isinstance(data, DatasetRows) else [data])
+            check_disjoint(self._workers, data.dataset if isinstance(data, DatasetChunks) else [data])
 
     def _default_chunk_size(self, **options: int) -> int:
         device = ""
@@ -406,7 +409,7 @@ def _set_power(model: Any, alpha: Any) -> None:
     model._alpha.assign(powers)
 
 
-power = property(
+alpha_property = property(
     lambda model: model._alpha,
     _set_power,
     doc="""
@@ -425,20 +428,20 @@ def checked_power(alpha: tf.Variable, largest: float = 1.0, why: str = "") -> tf
     return asserted(value, (value >= 0.0) & (value <= largest), f"alpha must be in [0, {largest:g}]{why}", value)
 
 
-def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetRows:
+def checked_data(data: Any, chunk_size: Any) -> tuple[AnyNDArray, AnyNDArray] | DatasetChunks:
     """Check arrays X and Y, or a dataset, which is read; `chunk_size` must be None for a dataset."""
-    if not isinstance(data, tf.data.Dataset | DatasetRows):
+    if not isinstance(data, tf.data.Dataset | DatasetChunks):
         return validation.regression_data(data)
     if chunk_size is not None:
         raise ValueError(
             f"chunk_size must be None if data is a dataset, whose batches are the chunks, got {chunk_size!r}."
         )
-    return data if isinstance(data, DatasetRows) else DatasetRows(data)
+    return data if isinstance(data, DatasetChunks) else DatasetChunks(data)
 
 
-def columns(data: RegressionData | DatasetRows) -> tuple[int, int]:
+def columns(data: RegressionData | DatasetChunks) -> tuple[int, int]:
     """Return D and P of checked data."""
-    return data.columns if isinstance(data, DatasetRows) else (data[0].shape[1], data[1].shape[1])
+    return data.columns if isinstance(data, DatasetChunks) else (data[0].shape[1], data[1].shape[1])
 
 
 def _not_nan(value: tf.Tensor, name: str) -> tf.Tensor:

@@ -13,7 +13,7 @@ from gpflow.models.util import InducingPointsLike
 from gpflow.utilities import parameter_dict
 from typing_extensions import override
 
-from ..engine import AbsorbedPosterior, DatasetRows, OldPosterior, independent_parts
+from ..engine import AbsorbedPosterior, DatasetChunks, OldPosterior, independent_parts
 from ..inducing import greedy_conditional_variance
 from ..runtime.checks import with_plain_errors
 from ..runtime.distribution import ONE_PROCESS
@@ -65,7 +65,7 @@ class Stream(InducingVariableGP):
     @override
     def _new_old_posterior(self) -> OldPosterior:
         """Return an empty old posterior; reject datasets, several workers and variables other than inducing points."""
-        if isinstance(getattr(self, "_chunks", None), DatasetRows):
+        if isinstance(getattr(self, "_chunks", None), DatasetChunks):
             raise ValueError("data must be a pair (X, Y) of arrays, a batch of the stream, got a dataset.")
         if getattr(self, "_workers", ONE_PROCESS).count > 1:
             raise ValueError(

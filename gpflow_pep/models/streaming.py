@@ -23,7 +23,7 @@ from .collapsed import CollapsedRegression
 from .kernels_and_inducing_variables import assign_inducing_points, assigned, inducing_points
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
 from .pep import PEP
-from .sparse import ADVICE_KUU, checked_power, power
+from .sparse import ADVICE_KUU, alpha_property, checked_power
 from .stream import Stream
 
 _Model = TypeVar("_Model", bound="StreamingSVGP")
@@ -52,7 +52,7 @@ class StreamingSGPR(CollapsedRegression, Stream):
     True
     """
 
-    alpha = power
+    alpha = alpha_property
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from ..ep.sweep import Projected, project_mean
 from ..maths.linalg import cholesky, column_products, inverse_of_product, symmetric_product
 from ..runtime.custom_gradients import once_differentiable
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ, elbo
-from .sparse import checked_power, power
+from .sparse import alpha_property, checked_power
 
 _ADVICE_BLOCK = "a larger noise variance, a larger jitter of Kuu, or smaller minibatches"
 
@@ -242,7 +242,7 @@ class PEPSVGP(StructuredSVGP):
     ======================================  =====================================================
     """
 
-    alpha = power
+    alpha = alpha_property
 
     def __init__(
         self,

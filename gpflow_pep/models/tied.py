@@ -39,13 +39,13 @@ from ..runtime.custom_gradients import once_differentiable
 from ..runtime.tracing import in_xla
 from ..tilted import Cavity, Observations, log_partition, rule_for
 from .minibatch_svgp import MinibatchSVGP, WhitenedQ
-from .sparse import checked_power, power
+from .sparse import alpha_property, checked_power
 
 
 class TiedFactors(MinibatchSVGP):
     """A model with an explicit q(u) and tied factors; models define :meth:`_cavity`."""
 
-    alpha = power
+    alpha = alpha_property
 
     def __init__(
         self,

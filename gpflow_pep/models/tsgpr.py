@@ -12,7 +12,7 @@ from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingPointsLike
 from typing_extensions import override
 
-from ..engine import Powers, RowSums, SharedBlockSites, SiteAlgebra, StructuredBlockSites
+from ..engine import Powers, RowSums, SharedBlockSites, SiteRule, StructuredBlockSites
 from ..maths.linalg import cholesky
 from .collapsed import CollapsedRegression, upper_bound
 
@@ -109,7 +109,7 @@ class BTSGPR(TSGPR):
         self._check_block_sizes(sizes)
 
     @override
-    def _make_sites(self) -> SiteAlgebra:
+    def _make_sites(self) -> SiteRule:
         return StructuredBlockSites() if self._shared_size is None else SharedBlockSites(self._shared_size)
 
     @override
@@ -125,10 +125,10 @@ class BTSGPR(TSGPR):
             )
 
     @override
-    def _evidence_correction(self, terms: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
+    def _evidence_correction(self, row_sums: RowSums, powers: Powers, scale: tf.Tensor) -> tf.Tensor:
         if self._shared_size is None:
-            return super()._evidence_correction(terms, powers, scale)
+            return super()._evidence_correction(row_sums, powers, scale)
         B = tf.cast(self._workers.sum(self._local_num_blocks()), default_float())
-        identity = tf.eye(tf.shape(terms.penalty)[0], dtype=default_float())
-        factor = cholesky(identity + terms.penalty / B, name="the shared block", advice="a larger noise variance")
+        identity = tf.eye(tf.shape(row_sums.penalty)[0], dtype=default_float())
+        factor = cholesky(identity + row_sums.penalty / B, name="the shared block", advice="a larger noise variance")
         return -B * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))

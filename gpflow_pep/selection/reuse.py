@@ -16,7 +16,7 @@ from gpflow.config import default_jitter
 from gpflow.models import GPModel
 from gpflow.utilities import parameter_dict
 
-from ..engine import Blocks
+from ..engine import BlockChunks
 from ..models import PEP, PEPR, PEPClassifier
 from ..saving.run_identity import NotComparable, settings_of
 
@@ -80,7 +80,7 @@ def structure(model: GPModel) -> tuple[Any, ...] | None:
     """
     if type(model) not in (PEPR, PEP, PEPClassifier) or tf.distribute.has_strategy():
         return None
-    is_irregular = isinstance(model._chunks, Blocks) and model._block_size is None
+    is_irregular = isinstance(model._chunks, BlockChunks) and model._block_size is None
     if is_irregular or isinstance(model.data, tf.data.Dataset) or model.alpha.shape.rank > 0:
         return None
     try:

@@ -6,7 +6,7 @@ from gpflow.likelihoods import Softmax
 from typing_extensions import override
 
 from .. import validation
-from ..engine import Chunk, SingleRows
+from ..engine import Chunk, RowChunks
 from ..likelihoods.robust_max import class_labels
 from ..runtime.tracing import no_autograph
 from ..tilted import KL, Cavity, Observations, Projection, Scalar, Tilted, TiltedRule, tilted_rule
@@ -41,7 +41,7 @@ class SoftmaxTilting(TiltedRule):
 
         shape = [None, self._num_classes]
         # At most 2^10 rows times classes per chunk: each takes up to 2^13 numbers.
-        chunks = SingleRows(max(1, 2**10 // self._num_classes)).split((label, mean, variance, power))
+        chunks = RowChunks(max(1, 2**10 // self._num_classes)).split((label, mean, variance, power))
         log_partition, *both = chunks.concatenate(part, cavity.mean.dtype, ([None], shape, shape))
         d1, d2 = (tf.transpose(value) for value in both)
         # The curvature of -log p is between 0 and 1/4, which bounds the ratio. Rounding of d2 may violate the bound if

@@ -24,7 +24,16 @@ from ..runtime.tracing import on_demand, refuse_xla
 from .densities import LogDensity, log_density
 from .rule import KL, Cavity, Observations, Scalar, Tilted, TiltedRule, tilted_rule
 from .smoothness import check_smooth
-from .trapezoid import HALF, LOG_ROOT_2PI, Rows, are_narrow, next_window, on_shared_points, trapezoid, trapezoid_table
+from .trapezoid import (
+    HALF,
+    LOG_ROOT_2PI,
+    TiltedRows,
+    are_narrow,
+    next_window,
+    on_shared_points,
+    trapezoid,
+    trapezoid_table,
+)
 
 _NUMBERS = (60, 96, 160)  # points of the first, second and later windows of a row; wide cavities start with the second
 _MANY_ROWS = 600  # with more rows, separate Gauss-Hermite nodes for very narrow cavities save more than they cost
@@ -57,7 +66,7 @@ class QuadratureRule(TiltedRule):
         self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar
     ) -> tuple[Tilted, tf.Tensor]:
         """Compute the tilted distributions, and a point near the mode or mean of each, [R]."""
-        rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
+        rows = TiltedRows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
         tilted, is_accurate, center = locate(self._density, rows, negligible, self._on_windows)
         inaccurate = tf.squeeze(tf.where(~is_accurate), 1)
 
@@ -80,7 +89,7 @@ class QuadratureRule(TiltedRule):
     ) -> tuple[tf.Tensor, ...]:
         """Compute the gradient, d log_partition = E_π[d log p], on the quadrature points of log_partition."""
         m, shape = cavity.mean, tf.shape(cavity.mean)
-        rows, bar = Rows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
+        rows, bar = TiltedRows(cavity, tf.broadcast_to(alpha, shape), observations), tf.broadcast_to(bar, shape)
         table = tf.constant(trapezoid_table(_NUMBERS[0]), m.dtype)
         integrated = trapezoid(self._density, rows, tf.zeros_like(m), HALF + tf.zeros_like(m), table)
         F = m + tf.sqrt(cavity.variance) * integrated.x
@@ -122,7 +131,7 @@ def _by_quadrature(likelihood: ScalarLikelihood, projection: KL) -> TiltedRule:
 
 
 def locate(
-    density: LogDensity, rows: Rows, negligible: Scalar, with_windows: Any
+    density: LogDensity, rows: TiltedRows, negligible: Scalar, with_windows: Any
 ) -> tuple[Tilted, tf.Tensor, tf.Tensor]:
     """
     Compute tilted distributions on shared points, then on individual windows for the rows that need them.
@@ -148,13 +157,15 @@ def locate(
     return Tilted(*tilted), flag > 0.0, center
 
 
-def _results(rows: Rows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
+def _results(rows: TiltedRows, tilted: Tilted, is_accurate: tf.Tensor) -> tf.Tensor:
     """Return the tilted distributions, 1 or 0 for accurate or not, and the tilted means, [R, 6]."""
     mean = rows.cavity.mean + rows.alpha * rows.cavity.variance * tilted.d1
     return tf.stack([*tilted, tf.cast(is_accurate, mean.dtype), mean], axis=1)
 
 
-def on_windows(density: LogDensity, rows: Rows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor) -> tf.Tensor:
+def on_windows(
+    density: LogDensity, rows: TiltedRows, narrow: tf.Tensor, results: tf.Tensor, least: tf.Tensor
+) -> tf.Tensor:
     """
     Compute tilted distributions on windows about the cavity mean, then around π, with increasing numbers of points.
 
@@ -227,7 +238,7 @@ class Centered(NamedTuple):
     slope: tf.Tensor  # l'(center)
 
 
-def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
+def on_panels(density: LogDensity, rows: TiltedRows, center: tf.Tensor, keep: bool = False) -> tuple[Tilted, Any]:
     """
     Compute tilted distributions from panels about centers [R].
 
@@ -239,14 +250,14 @@ def on_panels(density: LogDensity, rows: Rows, center: tf.Tensor, keep: bool = F
     return _tilted(centered, sums, rows.alpha), panels
 
 
-def _centered(density: LogDensity, rows: Rows, center: tf.Tensor) -> Centered:
+def _centered(density: LogDensity, rows: TiltedRows, center: tf.Tensor) -> Centered:
     at = density(tf.expand_dims(center, 0), *rows.observations)
     sd = tf.sqrt(rows.cavity.variance)
     shift = (center - rows.cavity.mean) / sd
     return Centered(center, sd, shift, rows.alpha * at.log_prob[0] - 0.5 * tf.square(shift), at.slope[0])
 
 
-def _integrate(density: LogDensity, centered: Centered, rows: Rows, keep: bool) -> tuple[tf.Tensor, Any]:
+def _integrate(density: LogDensity, centered: Centered, rows: TiltedRows, keep: bool) -> tuple[tf.Tensor, Any]:
     """
     Compute the integrals [R, 7]; with `keep` also return the panels.
 
@@ -281,7 +292,7 @@ def _nodes(left: tf.Tensor, half: tf.Tensor) -> tf.Tensor:
     return left + half * tf.constant(RULE.nodes + 1.0, half.dtype)[:, None]
 
 
-def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: Rows) -> tuple[tf.Tensor, ...]:
+def _integrands(density: LogDensity, x: tf.Tensor, at: Centered, rows: TiltedRows) -> tuple[tf.Tensor, ...]:
     """Return P and the last four integrands at nodes x [K, W], each [K, W]."""
     log_prob, l1, l2 = density(at.center + at.sd * x, *rows.observations)
     alpha, exponent = rows.alpha, -0.5 * tf.square(x + at.shift)

@@ -43,14 +43,14 @@ _ALIAS = 6e-4  # relative amplitude near the Nyquist frequency; at 1e-3 GPflow's
 _NUM_EQUISPACED, _NUM_NODES = 40, 16  # numbers of shared points; so few resolve narrow cavities only
 
 
-class Rows(NamedTuple):
+class TiltedRows(NamedTuple):
     """Cavities [R], powers [R] and observations of R rows."""
 
     cavity: Cavity
     alpha: tf.Tensor
     observations: Observations
 
-    def take(self, row: tf.Tensor) -> "Rows":
+    def take(self, row: tf.Tensor) -> "TiltedRows":
         """Select rows."""
         return tf.nest.map_structure(lambda value: tf.gather(value, row), self)
 
@@ -103,7 +103,7 @@ def _equispaced_table() -> AnyNDArray:
 _SHARED = np.concatenate([_hermite_table(), _equispaced_table()], axis=1)
 
 
-def are_narrow(density: LogDensity, rows: Rows, hermite: bool | tf.Tensor) -> tf.Tensor:
+def are_narrow(density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor) -> tf.Tensor:
     """Return a mask of the cavities that are narrow enough for Gauss-Hermite nodes or shared equispaced points, [R]."""
     # In units of the radius: 0.2 for nodes; equispaced points must be at most _LARGEST_STEP apart.
     widths = 0.2, _LARGEST_STEP * (_NUM_EQUISPACED - 1) / (2.0 * HALF)
@@ -112,7 +112,7 @@ def are_narrow(density: LogDensity, rows: Rows, hermite: bool | tf.Tensor) -> tf
 
 
 def on_shared_points(
-    density: LogDensity, rows: Rows, hermite: bool | tf.Tensor, negligible: tf.Tensor
+    density: LogDensity, rows: TiltedRows, hermite: bool | tf.Tensor, negligible: tf.Tensor
 ) -> tuple[Tilted, tf.Tensor]:
     """
     Compute tilted distributions on shared points, and a mask of accurate rows [R], which have narrow cavities.
@@ -142,7 +142,12 @@ def on_shared_points(
 
 
 def trapezoid(
-    density: LogDensity, rows: Rows, middle: tf.Tensor, half: tf.Tensor, table: tf.Tensor, negligible: Scalar = 0.0
+    density: LogDensity,
+    rows: TiltedRows,
+    middle: tf.Tensor,
+    half: tf.Tensor,
+    table: tf.Tensor,
+    negligible: Scalar = 0.0,
 ) -> Approximation:
     """
     Compute tilted distributions on points x in the windows middle ± half, each [R].

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from .quadrature import RULE, QuadratureRule, on_panels
 from .rule import Cavity, Observations, Scalar, Tilted, TiltedRule, Wasserstein, tilted_rule
-from .trapezoid import LOG_ROOT_2PI, Rows
+from .trapezoid import LOG_ROOT_2PI, TiltedRows
 
 
 class WassersteinRule(QuadratureRule):
@@ -24,7 +24,7 @@ class WassersteinRule(QuadratureRule):
     def moments(self, cavity: Cavity, observations: Observations, alpha: tf.Tensor, negligible: Scalar = 0.0) -> Tilted:
         alpha = tf.broadcast_to(alpha, tf.shape(cavity.mean))
         tilted, center = self.moments_and_center(cavity, observations, alpha, negligible)
-        tilted_on_panels, panels = on_panels(self._density, Rows(cavity, alpha, observations), center, keep=True)
+        tilted_on_panels, panels = on_panels(self._density, TiltedRows(cavity, alpha, observations), center, keep=True)
         deviation = _quantile_deviation(panels, tf.shape(cavity.mean)[0])
         distance = tf.nn.relu(tilted_on_panels.variance_ratio - tf.square(deviation))  # squared, in units of v
         distance = tf.where(alpha == 0.0, tf.zeros_like(distance), distance)

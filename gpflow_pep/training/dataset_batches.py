@@ -13,11 +13,11 @@ from .. import validation
 from ..likelihoods.observations import check_observations
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
 
-Rows = tuple[AnyNDArray, AnyNDArray]
+Batch = tuple[AnyNDArray, AnyNDArray]
 """X [n, D] and Y [n, P]."""
 
 
-def rows_for(model: GPModel, data: Any) -> Rows:
+def rows_for(model: GPModel, data: Any) -> Batch:
     """Check X [N, D] and Y [N, P] and return them in the form that the model's objective accepts."""
     X, Y = validation.regression_data(data)
     variable = getattr(model, "inducing_variable", None)
@@ -32,7 +32,7 @@ def rows_for(model: GPModel, data: Any) -> Rows:
     return X, Y.astype(np.int64) if isinstance(model.likelihood, Softmax) else Y
 
 
-def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Rows]:
+def dataset_batches(model: GPModel, dataset: tf.data.Dataset) -> Iterator[Batch]:
     """
     Yield the batches of a dataset, checked like arrays, in repeated passes; read ahead and skip empty batches.
 

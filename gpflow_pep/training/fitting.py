@@ -23,7 +23,7 @@ from ..runtime.tracing import compiled
 from ..saving.run_identity import fingerprint, run_identity
 from .adam import Adam
 from .checkpoints import Checkpoints, check_same_run, check_same_start
-from .dataset_batches import Rows, dataset_batches, rows_for
+from .dataset_batches import Batch, dataset_batches, rows_for
 from .history import Callback, HeldOut, History, recorded_interruption
 from .lbfgs import LBFGS
 from .monitor import monitor
@@ -225,7 +225,7 @@ def fit(
 
 def _checked(
     model: GPModel, data: Any, workers: Workers | None, optimizer: str | None, batch_size: int | None
-) -> tuple[str, Rows | None, Iterator[Rows] | None]:
+) -> tuple[str, Batch | None, Iterator[Batch] | None]:
     """Return optimizer and given rows; for a dataset, its first batch and an iterator over all batches."""
     own, name, is_dataset = has_own_data(model), type(model).__name__, isinstance(data, tf.data.Dataset)
     if own and data is not None:
@@ -261,8 +261,8 @@ def _checked(
 
 def _objective(
     model: GPModel,
-    rows: Rows | None,
-    batches: Iterator[Rows] | None,
+    rows: Batch | None,
+    batches: Iterator[Batch] | None,
     workers: Workers | None,
     optimizer: str,
     batch_size: int | None,
@@ -296,7 +296,7 @@ def _objective(
     fixed = bool(getattr(model, "minibatch_is_block", False))  # rows of a block must stay together
     minibatches = Minibatches(len(X), size, fixed=fixed, seed=seed)
 
-    def minibatch(step: int) -> Rows:
+    def minibatch(step: int) -> Batch:
         indices = minibatches.rows(step)
         return X[indices], Y[indices]
 

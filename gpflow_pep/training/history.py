@@ -15,7 +15,7 @@ from gpflow.base import RegressionData
 from gpflow.likelihoods import Gaussian
 from gpflow.models import GPModel
 
-from ..engine import AllRows, Chunk, Chunks, SingleRows
+from ..engine import Chunk, Chunks, OneChunk, RowChunks
 from ..likelihoods.predictive import predicted_log_density
 from ..models.sparse import SparseGP
 from ..runtime.checks import check
@@ -75,7 +75,7 @@ class HeldOut:
     @compiled
     def _sums(self, X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """Return sums of log predictive densities [] and squared errors [] over rows; compute the posterior once."""
-        chunks: Chunks = AllRows() if X.shape[0] <= _CHUNK_ROWS else SingleRows(_CHUNK_ROWS)
+        chunks: Chunks = OneChunk() if X.shape[0] <= _CHUNK_ROWS else RowChunks(_CHUNK_ROWS)
         # Each call of `predict_f` of a model with data would read all its rows.
         predict = self._model.posterior().predict_f if isinstance(self._model, SparseGP) else self._model.predict_f
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import AllRows, Blocks, Powers, Rows, RowSums, SingleRows, SiteSums
+from gpflow_pep.engine import BlockChunks, OneChunk, Powers, RowChunks, Rows, RowSums, SiteSums
 from gpflow_pep.engine import accumulate_sums as engine
 from gpflow_pep.maths.linalg import cholesky
 
@@ -150,10 +150,10 @@ def make_blocks(kind, N):
 
 def make_chunks(kind, blocks, chunk_size=None):
     if kind == "rows at once":
-        return AllRows()
+        return OneChunk()
     if kind == "rows":
-        return SingleRows(chunk_size)
-    return Blocks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)
+        return RowChunks(chunk_size)
+    return BlockChunks(np.concatenate(blocks), np.array([len(block) for block in blocks]), chunk_size)
 
 
 def factorize(Kuu):

@@ -13,13 +13,13 @@ import pytest
 import tensorflow as tf
 
 from gpflow_pep.engine import (
-    AllRows,
     BlockSites,
     IndependentSites,
+    OneChunk,
     Powers,
+    RowChunks,
     Rows,
     SharedBlockSites,
-    SingleRows,
     StructuredBlockSites,
 )
 
@@ -235,7 +235,7 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
         ENGINE.LinearAdjoint, "of", lambda *args, **single: used.append(bool(args[-1])) or linear(*args, **single)
     )
     gradients = []
-    for chunks, threshold in ((AllRows(), 0.0), (SingleRows(4), 0.0), (SingleRows(4), np.inf)):
+    for chunks, threshold in ((OneChunk(), 0.0), (RowChunks(4), 0.0), (RowChunks(4), np.inf)):
         monkeypatch.setattr(ENGINE, "_WELL_CONDITIONED", threshold)
         gradients.append(collected(dense, problem, chunks, IndependentSites(), POWERS["SGPR"], 1.0)[1])
     assert used == [False, True]
@@ -249,7 +249,7 @@ def test_linear_and_general_adjoints_agree(dense, monkeypatch, seed):
     [*POWERS.values(), Powers(np.linspace(0, 1, 13), np.linspace(0, 1, 13), np.linspace(0.5, 0, 13))],
     ids=[*POWERS, "one per row"],
 )
-@pytest.mark.parametrize("chunks", [SingleRows(5), AllRows()], ids=["in chunks", "at once"])
+@pytest.mark.parametrize("chunks", [RowChunks(5), OneChunk()], ids=["in chunks", "at once"])
 def test_several_latent_functions_are_several_calls(dense, powers, chunks):
     problems = [dense.problem(seed) for seed in (11, 12, 13)]
     together = type(problems[0])(
@@ -285,7 +285,7 @@ def test_several_latent_functions_are_several_calls(dense, powers, chunks):
 def test_several_latent_functions_share_a_residual(dense):
     """Kuu [C, M, M] with residuals and noise [1, N, ...] that broadcast: one y, several functions."""
     problem = dense.problem(seed=14)
-    chunks = SingleRows(5)
+    chunks = RowChunks(5)
     shared = [problem.Kuf[None], problem.Kff[None], problem.noise[None], problem.residual[None]]
     copies = [np.repeat(values, 2, axis=0) for values in shared]
     Kuu = tf.constant(np.repeat(problem.Kuu[None], 2, axis=0))
@@ -310,14 +310,14 @@ def test_rounding_below_zero_is_no_variance(dense):
     problem = dense.problem(seed=15)
     Qff = problem.Kuf.T @ np.linalg.solve(problem.Kuu, problem.Kuf)
     problem.Kff = Qff - 1e-14 * np.eye(13)
-    sums, gradients = collected(dense, problem, SingleRows(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
+    sums, gradients = collected(dense, problem, RowChunks(4), IndependentSites(), POWERS["PEP 0.5"], 1.0)
     dense.close(sums.log_noise, np.sum(np.log(problem.noise)), EXACT)
     assert float(sums.penalty) == 0.0
     assert not np.any(gradients[3])
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
 
 
-@pytest.mark.parametrize("chunks", [SingleRows(4), AllRows()], ids=["in chunks", "at once"])
+@pytest.mark.parametrize("chunks", [RowChunks(4), OneChunk()], ids=["in chunks", "at once"])
 def test_compiled_with_an_unknown_number_of_rows(dense, chunks):
     """One trace for any N, and the same numbers as eagerly."""
     problems = [dense.problem(seed, N=N) for seed, N in ((1, 13), (2, 7), (3, 4), (4, 1))]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import AllRows, Blocks, SingleRows, default_chunk_size
+from gpflow_pep.engine import BlockChunks, OneChunk, RowChunks, default_chunk_size
 
 PARTITIONS = {
     "one block": [7],
@@ -33,7 +33,7 @@ def test_blocks_cover_each_row_once(name):
         rows = np.random.default_rng(0).permutation(N)
         owner = np.empty(N, int)
         owner[rows] = np.repeat(np.arange(B), sizes)  # block of each row
-        chunks = Blocks(rows, sizes, chunk_size)
+        chunks = BlockChunks(rows, sizes, chunk_size)
         assert int(chunks.num_blocks(tf.constant(N))) == B
         seen_rows, seen_blocks = [], []
         for chunk in visited(chunks, N):
@@ -54,7 +54,7 @@ def test_blocks_cover_each_row_once(name):
 
 def test_single_rows_cover_each_row_once():
     for chunk_size, N in itertools.product([1, 2, 5, 12, None], [1, 2, 5, 12, 13]):
-        chunks = SingleRows(chunk_size)
+        chunks = RowChunks(chunk_size)
         parts = [chunk.take(tf.range(N)).numpy() for chunk in visited(chunks, N)]
         assert all(0 < len(part) <= (chunk_size or 1024) for part in parts)
         np.testing.assert_array_equal(np.concatenate(parts), np.arange(N))
@@ -62,7 +62,7 @@ def test_single_rows_cover_each_row_once():
         np.testing.assert_array_equal(visited(chunks, N)[0].take_blocks(tf.range(N)), parts[0])
 
 
-@pytest.mark.parametrize("chunks", [SingleRows(2), Blocks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"])
+@pytest.mark.parametrize("chunks", [RowChunks(2), BlockChunks(np.arange(4), np.array([2, 2]))], ids=["rows", "blocks"])
 def test_a_single_value_holds_for_all_blocks(chunks):
     value = tf.constant(0.5)
     assert all(chunk.take_blocks(value) is value for chunk in visited(chunks, 4))
@@ -70,7 +70,7 @@ def test_a_single_value_holds_for_all_blocks(chunks):
 
 def test_a_new_plan_does_not_retrace():
     """Other sizes, another number of rows, blocks and chunks: one graph."""
-    chunks = Blocks(np.arange(6), np.array([2, 4]), 3)
+    chunks = BlockChunks(np.arange(6), np.array([2, 4]), 3)
 
     @tf.function
     def found():
@@ -93,14 +93,14 @@ def test_a_new_plan_does_not_retrace():
 def test_a_chunk_may_be_larger_than_anything():
     """All rows are in the first one."""
     for chunk_size in [2**30, 2**31 - 1, 2**31, 2**32, sys.maxsize, 2**70]:
-        for chunks in (SingleRows(chunk_size), Blocks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
+        for chunks in (RowChunks(chunk_size), BlockChunks(np.arange(12), np.array([5, 5, 2]), chunk_size)):
             found = visited(chunks, 12)
-            assert len(found) == (2 if isinstance(chunks, Blocks) else 1)  # blocks of one size share a chunk
+            assert len(found) == (2 if isinstance(chunks, BlockChunks) else 1)  # blocks of one size share a chunk
             np.testing.assert_array_equal(tf.sort(tf.concat([chunk.data[0] for chunk in found], 0)), np.arange(12))
 
 
 @pytest.mark.parametrize("N", [0, 3, 4, 8, 11])
-@pytest.mark.parametrize("chunks", [SingleRows(4), AllRows()], ids=["in chunks", "at once"])
+@pytest.mark.parametrize("chunks", [RowChunks(4), OneChunk()], ids=["in chunks", "at once"])
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["", "XLA"])
 def test_sums_and_rows_are_complete(N, chunks, jit_compile):
     """Any number of rows, also none, and XLA, which needs chunks of one shape in a loop."""
@@ -118,7 +118,7 @@ def test_sums_and_rows_are_complete(N, chunks, jit_compile):
 
 
 def test_blocks_are_refused_by_xla():
-    chunks = Blocks(np.arange(4), np.array([2, 2]))
+    chunks = BlockChunks(np.arange(4), np.array([2, 2]))
     with pytest.raises(NotImplementedError, match="XLA cannot compile a model with blocks of rows"):
         tf.function(lambda: chunks.split([tf.range(4)]).sum(lambda chunk: (), ()), jit_compile=True)()
 

@@ -31,7 +31,7 @@ def trace(monkeypatch):
         loops = []
 
         def recorded(cond, body, loop_vars, **options):
-            if not isinstance(loop_vars[0], solver.Loop):
+            if not isinstance(loop_vars[0], solver.SolverState):
                 return while_loop(cond, body, loop_vars, **options)
             while cond(*loop_vars):
                 loop_vars = compiled(*loop_vars)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import InducingPoints
 
-from gpflow_pep.engine import AllRows, OldPosteriorSite, Prior, SingleRows, SiteSums
+from gpflow_pep.engine import OldPosteriorSite, OneChunk, Prior, RowChunks, SiteSums
 from gpflow_pep.ep import Inference, LatentRows, Problem, Sites, sum_sites
 from gpflow_pep.ep.sweep import sweep
 from gpflow_pep.tilted import Tilted, TiltedRule, rule_for
@@ -32,9 +32,9 @@ def constant(value):
 
 def rows(chunk_size=100, alpha=0.6, indices=None):
     data = tf.constant(X), tf.constant(Y)
-    chunks = AllRows() if chunk_size is None else SingleRows(chunk_size)
+    chunks = OneChunk() if chunk_size is None else RowChunks(chunk_size)
     if indices is not None:
-        data, chunks = tuple(tf.gather(values, indices) for values in data), AllRows()
+        data, chunks = tuple(tf.gather(values, indices) for values in data), OneChunk()
     return LatentRows(chunks.split(data), constant(alpha), Prior(InducingPoints(Z), KERNEL), MEAN, C)
 
 

@@ -13,7 +13,7 @@ from quick import some_slow
 from tensorflow.python.eager import context
 
 from gpflow_pep import BTSGPR, PEPR, TSGPR, StreamingSGPR, fit
-from gpflow_pep.engine import DatasetRows
+from gpflow_pep.engine import DatasetChunks
 from gpflow_pep.training.history import HeldOut
 
 N, D, P = 53, 3, 2
@@ -264,7 +264,7 @@ def test_error_names_nonfinite_row(which, value):
     data = {"X": X.copy(), "Y": Y.copy()}
     data[which][43, 1] = value
     with pytest.raises(ValueError, match=r"^data: every value must be finite, got NaN or infinity in row 43\.$"):
-        DatasetRows(dataset(data["X"], data["Y"]))
+        DatasetChunks(dataset(data["X"], data["Y"]))
 
 
 def elements(*specs):

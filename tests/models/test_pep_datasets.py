@@ -9,7 +9,7 @@ import tensorflow as tf
 from quick import some_slow
 
 from gpflow_pep import PEP, PEPClassifier, StreamingPEP, fit
-from gpflow_pep.engine import DatasetRows
+from gpflow_pep.engine import DatasetChunks
 from gpflow_pep.likelihoods import MultiClassRobustMax, Probit
 
 N = 67
@@ -101,7 +101,7 @@ def test_options_of_the_dataset_do_not_change_the_order_of_rows():
     )
     options = tf.data.Options()
     options.deterministic = False
-    chunks = DatasetRows(data.with_options(options))
+    chunks = DatasetChunks(data.with_options(options))
     for _ in range(3):
         (found,) = chunks.split().concatenate(lambda chunk: chunk.data[:1], tf.float64, [[None, 1]])
         np.testing.assert_array_equal(found, rows)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_pep.engine import Blocks, SingleRows
+from gpflow_pep.engine import BlockChunks, RowChunks
 from gpflow_pep.runtime.devices import side_by_side
 
 HERE = ("CPU:0", "CPU:0", "CPU:0")  # three loops on one device: which device it is makes no difference to the numbers
@@ -13,7 +13,7 @@ HERE = ("CPU:0", "CPU:0", "CPU:0")  # three loops on one device: which device it
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
 def test_chunks_are_divided_evenly(count):
     placed = []
-    SingleRows(1, HERE).split([tf.range(count)]).sum(
+    RowChunks(1, HERE).split([tf.range(count)]).sum(
         lambda chunk: placed.append((chunk.place[0], int(chunk.data[0][0]))) or (), ()
     )
     assert [row for _, row in placed] == list(range(count))
@@ -28,7 +28,7 @@ def test_shares_have_the_rows_of_all(name, N, eagerly):
     """Sums, concatenations, and stored and reread chunks."""
     rng = np.random.default_rng(0)
     sizes = np.array([1, N - 1]) if N < 5 else np.array([2, 3, 2, N - 7])
-    chunks = SingleRows(4, HERE) if name == "single rows" else Blocks(rng.permutation(N), sizes, 4, HERE)
+    chunks = RowChunks(4, HERE) if name == "single rows" else BlockChunks(rng.permutation(N), sizes, 4, HERE)
     data = tf.constant(rng.normal(size=(N, 2))), tf.constant(rng.normal(size=(N, 1)))
 
     def found():

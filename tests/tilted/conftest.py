@@ -10,7 +10,7 @@ import tilted_references
 
 from gpflow_pep.tilted import Cavity, Observations, TiltedRule, log_density
 from gpflow_pep.tilted.quadrature import locate, on_panels, on_windows
-from gpflow_pep.tilted.trapezoid import Rows
+from gpflow_pep.tilted.trapezoid import TiltedRows
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ class PanelRule(TiltedRule):
         self._density = log_density(likelihood)
 
     def moments(self, cavity, observations, alpha, negligible=0.0):
-        rows = Rows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
+        rows = TiltedRows(cavity, tf.broadcast_to(alpha, tf.shape(cavity.mean)), observations)
         center = locate(self._density, rows, 0.0, partial(on_windows, self._density))[-1]
         return on_panels(self._density, rows, center)[0]
 

@@ -31,7 +31,7 @@ from gpflow_pep.tilted import (
     trapezoid,
 )
 from gpflow_pep.tilted.quadrature import locate, on_windows
-from gpflow_pep.tilted.trapezoid import Rows
+from gpflow_pep.tilted.trapezoid import TiltedRows
 
 PROJECTIONS = {"kl": KL(), "wasserstein": Wasserstein()}
 REQUIRED, CROSSING = 1e-8, 1e-2
@@ -105,7 +105,7 @@ def test_hermite_nodes_match_panels(panel_rule, moments, make):
     mean, sd, y = np.linspace(-2.0, 2.0, 41), 0.199 * radius, np.ones(41)
     one = tf.ones([41, 1], tf.float64)
     for alpha in (0.01, 0.5, 1.0):
-        rows = Rows(Cavity(tf.constant(mean), sd**2 * one[:, 0]), alpha * one[:, 0], Observations(0.0 * one, one))
+        rows = TiltedRows(Cavity(tf.constant(mean), sd**2 * one[:, 0]), alpha * one[:, 0], Observations(0.0 * one, one))
         assert np.all(trapezoid.are_narrow(density, rows, hermite=True))
         found, good = trapezoid.on_shared_points(density, rows, True, tf.constant(0.0, tf.float64))
         reference = np.stack(moments(panel_rule(make()), y, mean, sd**2, alpha))[:, good]
@@ -245,7 +245,7 @@ def test_matches_dense_sum_for_wide_cavities(moments, name, alpha):
     mean, alphas = sd * rng.uniform(-2.0, 2.0, size=40), np.full(40, alpha)
     rule, observed = QuadratureRule(make()), np.ones((40, 1))
     cavities = Cavity(tf.constant(mean), tf.constant(sd**2))
-    rows = Rows(cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed))))
+    rows = TiltedRows(cavities, tf.constant(alphas), Observations(*map(tf.constant, (0.0 * observed, observed))))
     found = located(rule._density, rows)
     zero = tf.zeros_like(cavities.mean)
     first = trapezoid.trapezoid(
@@ -267,7 +267,7 @@ def test_negligible_rows_skip_panels():
     rows = Cavity(tf.constant(mean), tf.constant(sd**2)), Observations(tf.constant(one), tf.constant(one))
     refused = []
     for size in (0.0, 1e-4):
-        found = located(rule._density, Rows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
+        found = located(rule._density, TiltedRows(rows[0], tf.zeros(len(sd), tf.float64), rows[1]), size)
         refused.append(np.sum(~found.is_accurate.numpy()))
         error = np.abs(np.stack(rule.moments(*rows, tf.constant(0.0, tf.float64), size)[:3]) - expected)
         # The dense sums themselves are right to 1e-12 or so.
@@ -288,7 +288,7 @@ def test_inaccurate_rows_are_centered_on_mode(alpha):
     one = tf.ones([len(mean), 1], tf.float64)
     density = log_density(OfUnknownRadius(scale))
     cavities = Cavity(tf.constant(mean), tf.constant(variance))
-    found = located(density, Rows(cavities, alpha * one[:, 0], Observations(one, y * one)))
+    found = located(density, TiltedRows(cavities, alpha * one[:, 0], Observations(one, y * one)))
     refused = ~found.is_accurate.numpy()
     assert np.sum(refused) > 10
     f = np.concatenate(
@@ -327,7 +327,7 @@ def points_per_row(make, cavities, y, alpha):
         return density.log_prob(F, X, Y)
 
     X, powers = tf.zeros([len(y), 1], tf.float64), tf.fill([len(y)], tf.constant(alpha, tf.float64))
-    rows = Rows(cavities, powers, Observations(X, tf.constant(y)))
+    rows = TiltedRows(cavities, powers, Observations(X, tf.constant(y)))
     found = located(dataclasses.replace(density, log_prob=counted), rows)
     return found, sum(count) / len(y)
 
@@ -494,7 +494,7 @@ def test_oscillating_windows_terminate():
         return 0.5 * tf.square(F) + (300.0 * x if len(calls) % 2 else -30.0 * tf.square(10.0 * x))
 
     zero, one = tf.zeros([1], tf.float64), tf.ones([1], tf.float64)
-    rows = Rows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
+    rows = TiltedRows(Cavity(zero, one), one, Observations(tf.zeros([1, 1], tf.float64), zero))
     found = located(LogDensity(log_prob, radius=lambda X: 100.0), rows)
     assert len(calls) == 2 + 24 and not found.is_accurate.numpy().any()
 
