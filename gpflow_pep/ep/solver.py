@@ -6,6 +6,14 @@ All sites are updated from the same q. The loop combines three methods, each wit
   definite or, if the energy is a lower bound (an update is then a natural gradient of it), if they lower that bound.
 - Newton's method (:mod:`.newton`) continues from the best sites if sweeps no longer approach a fixed point.
 - If no update is proper, the loop restarts from empty sites, with smaller fractions.
+
+Each pass of the loop evaluates one candidate; the next one follows from its kind:
+
+    kind         accepted                                           rejected
+    SWEEPING     Anderson's move; if sweeps have stalled,           half of the update (STUCK if it is too small);
+                 the best sites with NEWTON_STEP                    improper initial sites are halved
+    PROBING      another probe; NEWTON_STEP if there are enough     NEWTON_STEP
+    NEWTON_STEP  PROBING at the new sites                           half of the step; SWEEPING if it is too small
 """
 
 from functools import partial
@@ -205,12 +213,12 @@ def _after_evaluation(
         best=choose(is_best, Best(iterate.swept.sites, iterate.change, iterate.log_evidence), best),
     )
     followed = _after_accepted_sweep(workers, options, loop, last, step, preliminary_ends)
-    after_other = on_demand(partial(_after_other, workers))
+    after_rejection_or_newton = on_demand(partial(_after_rejection_or_newton, workers))
     goes_on = tf.equal(loop.final_status, RUNNING) & (loop.sweeps < options.max_sweeps)
     return tf.cond(
         sweeping & accepted & goes_on,
         lambda: followed,
-        lambda: after_other(options, loop, followed, step, accepted),
+        lambda: after_rejection_or_newton(options, loop, followed, step, accepted),
     )
 
 
@@ -246,7 +254,7 @@ def _after_accepted_sweep(
     )
 
 
-def _after_other(
+def _after_rejection_or_newton(
     workers: Workers,
     options: ConvergenceOptions,
     loop: SolverState,

@@ -393,7 +393,12 @@ class PEP(SparseGP):
         return SiteSums(L, A, c) if self.num_latent_gps > 1 else SiteSums(L, A[0], c[0])
 
     def _converge(self) -> UpdatedPosterior:
-        """Update the sites until they converge or max_sweeps is reached; warn once if they have not converged."""
+        """
+        Update the sites until they converge or max_sweeps is reached; warn once if they have not converged.
+
+        The first sweeps of a model run eagerly, further ones in :meth:`_converge_step`. An objective under a tape or in
+        a graph converges the sites in :meth:`_energy_and_gradient_step` instead.
+        """
         with self._updating():
             chunks = -(-self._num_rows // self._chunk_size)
             most = self._eager_sweeps // chunks if self._may_run_eagerly() else 0

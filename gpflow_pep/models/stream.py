@@ -42,8 +42,8 @@ class Stream(InducingVariableGP):
     It is exact if hyperparameters and inducing points stay fixed, for any conditioning of Kuu; otherwise its accuracy
     depends on how well the new inducing points represent f at the old points.
 
-    Derive a stream from a model and from this class. The model's `_sums` and objective must include the site of
-    :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
+    Derive a stream from a model and from this class, in this order. The model's `_sums` and objective must include the
+    site of :attr:`_old`, and it must take new data by the three methods below, as every :class:`.sparse.SparseGP` does.
     """
 
     _old: Any
