@@ -269,7 +269,7 @@ def test_training(name):
 def test_training_raises_the_usual_error():
     model = collapsed(PEPR)
     model.data[1].assign(with_nan(model.data[1]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the objective are not finite"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the objective is not finite"):
         fit(model, jit_compile=True)
 
 

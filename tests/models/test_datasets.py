@@ -294,7 +294,7 @@ def test_x_and_y_of_different_lengths_are_refused():
     pairs = tf.data.Dataset.zip(
         tf.data.Dataset.from_tensor_slices(X).batch(20), tf.data.Dataset.from_tensor_slices(Y).batch(19)
     )
-    with pytest.raises(ValueError, match=r"^data: X and Y of a batch must have the same .* from row 0\.$"):
+    with pytest.raises(ValueError, match=r"^data: X and Y of a batch must have the same .* starts at row 0\.$"):
         MODELS["VFE"](pairs)
 
 

@@ -35,7 +35,7 @@ WRONG = {
 )
 def test_rejects_invalid_active_dims(make):
     for part in WRONG:
-        with pytest.raises(ValueError, match=f"kernel: {part} must be "):
+        with pytest.raises(ValueError, match=f"kernel: {part} must "):
             make(WRONG[part])
 
 

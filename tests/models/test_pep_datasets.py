@@ -156,7 +156,7 @@ def test_updates_of_some_rows_need_them_in_memory():
         lambda: model.minibatches(10),
         lambda: fit(model, optimizer="adam", batch_size=10, max_iterations=2),
     ):
-        with pytest.raises(ValueError, match=r"^data must be arrays for updates of a batch of sites"):
+        with pytest.raises(ValueError, match=r"^data must be arrays in one process if sites are updated in batches"):
             call()
     with pytest.raises(ValueError, match=r"^data must be a pair \(X, Y\) of arrays, a batch of the stream"):
         StreamingPEP(dataset(Y["labels"]), kernel(), Probit(), Z)

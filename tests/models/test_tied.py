@@ -360,9 +360,9 @@ def test_indefinite_cavity_raises(kind):
 def test_nonfinite_values_raise(kind):
     model = make(kind)
     model.q_mu.unconstrained_variable.assign(np.nan * Q_MU)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} are not finite"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"the objective of {kind.__name__} is not finite"):
         model.training_loss(data())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean are not finite"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="predictive mean is not finite"):
         model.predict_f(X)
 
 
