@@ -153,7 +153,7 @@ def test_bad_alpha_is_refused():
 @pytest.mark.parametrize(("first", "second"), [(0.5, [0.5, 0.5]), ([0.5, 0.5], 0.5)])
 def test_alpha_keeps_its_shape(first, second):
     model = build(alpha=first, blocks=6)
-    with pytest.raises(ValueError, match="alpha must keep its shape"):
+    with pytest.raises(ValueError, match="alpha must stay one number"):
         model.alpha = second
 
 

@@ -19,8 +19,8 @@ ADVICE = "a larger noise variance, a larger jitter of Kuu, smaller blocks, or lo
 def log1p_ratio(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Compute log(1 + power x) / power elementwise, x if power is 0; broadcasts."""
     z = power * x
-    # Below 1e-30 log(1 + z) is z; a product that underflows must not become 0.
-    return tf.where(tf.abs(z) < 1e-30, x, tf.math.divide_no_nan(tf.math.log1p(z), power))
+    # Below 1e-30 log(1 + z) is z; a product that underflows must not become 0. A NaN in x stays, also if power is 0.
+    return tf.where((power == 0.0) | (tf.abs(z) < 1e-30), x, tf.math.divide_no_nan(tf.math.log1p(z), power))
 
 
 def scale_terms(
@@ -61,7 +61,7 @@ def log1p_ratio_slope(power: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     z = power * x
     series = tf.square(x) * (-1.0 / 2.0 + z * (2.0 / 3.0 - z * (3.0 / 4.0 - z * (4.0 / 5.0 - z * 5.0 / 6.0))))
     direct = tf.math.divide_no_nan(x / (1.0 + z) - log1p_ratio(power, x), power)
-    return tf.where(tf.abs(z) < _SERIES_BELOW, series, direct)
+    return tf.where((power == 0.0) | (tf.abs(z) < _SERIES_BELOW), series, direct)
 
 
 @tf.custom_gradient
@@ -78,7 +78,7 @@ def log_det_ratio(power: tf.Tensor, X: tf.Tensor) -> Any:
         power_bar = tf.reduce_sum(slope) if power.shape.rank == 0 else slope
         return once_differentiable(power_bar, bar[:, None, None] * inverse_of_product(factor))
 
-    return tf.where(power * tf.sqrt(t2) < _SERIES_BELOW, series, direct), gradient
+    return tf.where((power == 0.0) | (power * tf.sqrt(t2) < _SERIES_BELOW), series, direct), gradient
 
 
 def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
@@ -92,7 +92,7 @@ def log_det_ratio_slope(power: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
     resolvent = tf.linalg.cholesky_solve(penalty_factor(power, X), X)  # (I + power X)^-1 X
     direct = tf.math.divide_no_nan(tf.linalg.trace(resolvent) - log_det_ratio(power, X), power)
     # Above _SERIES_BELOW, since the rounding error of log det, 1e-15, is divided by the square of k X.
-    return tf.where(power * tf.sqrt(t2) < 5e-3, series, direct)
+    return tf.where((power == 0.0) | (power * tf.sqrt(t2) < 5e-3), series, direct)
 
 
 def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
@@ -108,7 +108,7 @@ def factored_log_det_ratio(factor: tf.Tensor, power: tf.Tensor, trace: tf.Tensor
     series = trace - 0.5 * power * squares
     direct = tf.math.divide_no_nan(log_det(factor), power)
     # The next term is the square of the bound, 1e-5; the rounding error of the logarithm is 1e-16 over it.
-    return tf.where(power * tf.sqrt(tf.nn.relu(squares)) < 1e-5, series, direct)
+    return tf.where((power == 0.0) | (power * tf.sqrt(tf.nn.relu(squares)) < 1e-5), series, direct)
 
 
 def _dot(X: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

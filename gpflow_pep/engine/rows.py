@@ -42,7 +42,7 @@ class RegressionRows:
         mean_function: MeanFunction,
         noise_factor: tf.Tensor | None = None,
         *,
-        workers: Workers | None = None,
+        workers: Workers = ONE_PROCESS,
     ):
         """
         :param data: X [N, D] and Y [N, P]; empty if the chunks are batches of a dataset.
@@ -50,7 +50,7 @@ class RegressionRows:
         :param workers: the workers among which the rows are divided; sums are over all of them.
         """
         data = tuple(map(tf.convert_to_tensor, data))
-        self.chunked, self._all_workers = chunks.split(data), workers or ONE_PROCESS
+        self.chunked, self._all_workers = chunks.split(data), workers
         self.only_chunk = self.chunked.only_chunk
         self._prior, self._likelihood, self._mean_function = prior, likelihood, mean_function
         noise = likelihood.variance

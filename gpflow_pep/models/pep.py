@@ -274,12 +274,12 @@ class PEP(SparseGP):
             self._eager_sweeps = 0  # the next line traces a graph: use it from now on
             self._options.max_sweeps.assign(0)  # the compiled step then only evaluates the status
             for _ in range(limit):
-                with_plain_errors(self._converge_step)
+                with_plain_errors(unrecorded, self._converge_step)
                 if self.sites_status.converged:
                     break
                 callback(self.sites_status)
                 order = tf.constant(rng.permutation(self._num_rows), tf.int32)
-                with_plain_errors(self._sweep_in_batches_step, order, size)
+                with_plain_errors(unrecorded, self._sweep_in_batches_step, order, size)
         finally:
             self._options.max_sweeps.assign(limit)
 

@@ -401,11 +401,10 @@ class SparseGP(InducingVariableGP, InternalDataTrainingLossMixin):
 
 
 def _set_power(model: Any, alpha: Any) -> None:
-    powers, shape = model._checked_powers(alpha), model._alpha.numpy().shape
-    if powers.shape != shape:
-        raise ValueError(
-            f"alpha must keep its shape {list(shape)}, as in the constructor, got shape {list(powers.shape)}."
-        )
+    powers, shape = model._checked_powers(alpha), model._alpha.shape
+    if not shape.is_compatible_with(powers.shape):
+        kept = "one number for each row or block" if shape.rank else "one number"
+        raise ValueError(f"alpha must stay {kept}, as in the constructor, got shape {list(powers.shape)}.")
     model._alpha.assign(powers)
 
 

@@ -287,7 +287,8 @@ def _power(sums: tf.Tensor, own: tf.Tensor, rows: _Rows, alpha: tf.Tensor) -> So
     nearly_one = alpha * missed < 0.5  # if so, log1p is more accurate, otherwise the integral of the product
     small = log1p_ratio(alpha, tf.where(nearly_one, -missed, tf.zeros_like(missed)))
     large = log_product + tf.math.log(tf.reduce_sum(singles, axis=0))
-    log_normalizer = tf.where(nearly_one, small, tf.math.divide_no_nan(large, alpha))
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)  # unlike divide_no_nan, it keeps a NaN
+    log_normalizer = tf.where(nearly_one, small, large / safe)
     factor = tf.exp(log_product - alpha * log_normalizer)
     singles, pairs = factor * singles, factor * pairs
     rest = _sum_rest(singles)

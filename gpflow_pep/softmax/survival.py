@@ -148,7 +148,7 @@ def tabulated_survival(x: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf
     density = tf.where(is_right, densities[1], densities[0])
     outward = 1.0 / (scale + tf.abs(from_center))
     count = density * tf.abs(from_center) * outward
-    panel = tf.minimum(tf.cast(count, tf.int32), _PANELS - 1)
+    panel = tf.clip_by_value(tf.cast(count, tf.int32), 0, _PANELS - 1)  # NaN becomes a negative number
     s = 2.0 * (count - tf.cast(panel, dtype)) - 1.0
     coefficients = tf.gather(polynomials, first_index + panel, batch_dims=1)  # [Q, K, D + 1]
     value, *lower = tf.unstack(coefficients, axis=-1)

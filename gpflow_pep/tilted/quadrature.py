@@ -346,5 +346,6 @@ def _tilted(centered: Centered, sums: tf.Tensor, alpha: tf.Tensor) -> Tilted:
     # cavity.
     nearly_one = (alpha * tf.abs(change) < 0.5) & (tf.abs(centered.shift) < 3.0)
     change = tf.where(nearly_one, change, tf.zeros_like(mass))
-    log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), tf.math.divide_no_nan(log_Z, alpha))
+    safe = tf.where(alpha == 0.0, tf.ones_like(alpha), alpha)  # unlike divide_no_nan, it keeps a NaN
+    log_partition = tf.where(nearly_one, log1p_ratio(alpha, change), log_Z / safe)
     return Tilted(log_partition, d1, d2, ratio)

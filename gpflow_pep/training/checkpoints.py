@@ -79,9 +79,9 @@ class Checkpoints:
         run, history = self._about(arrays.pop("about", None))
         names = differing(self._run, run) or sorted(arrays.keys() ^ variables.keys())
         if names:
-            shown = names if len(names) <= 3 else [*names[:3], f"and {len(names) - 3} more"]  # a message of one line
+            shown, more = names[:3], f" and {len(names) - 3} more" if len(names) > 3 else ""  # a message of one line
             raise ValueError(
-                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(shown)} "
+                f"checkpoint {str(self._path)!r} was written by a different run: {', '.join(shown)}{more} "
                 f"{'differs' if len(names) == 1 else 'differ'}. Give another path, or delete the file to start over."
             )
         try:

@@ -12,6 +12,7 @@ from gpflow.models import GPModel
 from .. import validation
 from ..likelihoods.observations import check_observations
 from ..models.kernels_and_inducing_variables import are_inducing_points, single_output_variables
+from ..models.sparse import InducingVariableGP
 
 Batch = tuple[AnyNDArray, AnyNDArray]
 """X [n, D] and Y [n, P]."""
@@ -20,9 +21,8 @@ Batch = tuple[AnyNDArray, AnyNDArray]
 def rows_for(model: GPModel, data: Any) -> Batch:
     """Check X [N, D] and Y [N, P] and return them in the form that the model's objective accepts."""
     X, Y = validation.regression_data(data)
-    variable = getattr(model, "inducing_variable", None)
-    if variable is not None and are_inducing_points(variable):
-        columns = int(single_output_variables(variable)[0].Z.shape[1])
+    if isinstance(model, InducingVariableGP) and are_inducing_points(model.inducing_variable):
+        columns = int(single_output_variables(model.inducing_variable)[0].Z.shape[1])
         if X.shape[1] != columns:
             expected = f"as many columns as the inducing points, {columns}, got {X.shape[1]}"
             raise ValueError(f"data[0] (X) must have {expected}.")

@@ -32,7 +32,7 @@ def test_rejects_invalid_minibatch_sizes(kind, rows):
     made = model(kind)
     with pytest.raises(ValueError, match=f"must have between 1 and num_data rows, got {rows}; num_data is 8"):
         made.training_loss((X[:rows], Y[:rows]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"at most num_data of them, got\] \[{rows}\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"between 1 and num_data rows, got\] \[{rows}\]"):
         compiled(made)((X[:rows], Y[:rows]))
 
 

@@ -310,6 +310,7 @@ class Counted(SquaredExponential):
 @pytest.mark.parametrize("in_batches", some_slow([False, True], 1))
 def test_nothing_is_traced_again(in_batches):
     model = PEP((X, Y), Counted(2.0), Probit(), Z.copy(), mean_function=gpflow.functions.Constant(0.1))
+    model._eager_sweeps = 0
     loss = tf.function(model.training_loss)
 
     def use():
@@ -327,7 +328,7 @@ def test_nothing_is_traced_again(in_batches):
     model.data = (X[:11], Y[:11])  # sizes of minibatches may be relaxed once
     use()
     before, calls = traces(model), Counted.calls
-    assert before >= (5 if in_batches else 1) and calls > 0
+    assert before >= (5 if in_batches else 2) and calls > 0
     for change in ("variance", "Z", "mean", "alpha", "data", "fewer data"):
         CHANGES[change](model)
         use()
@@ -640,7 +641,9 @@ def test_assigned_invalid_alpha_raises_in_next_update(model):
 def test_a_power_of_each_row_stays_with_the_rows():
     model = make(alpha=np.linspace(0.0, 1.0, 14))
     assert model.alpha.numpy().shape == (14,)
-    with pytest.raises(ValueError, match=r"alpha must keep its shape \[14\], as in the constructor, got shape \[\]"):
+    with pytest.raises(
+        ValueError, match=r"alpha must stay one number for each row or block, as in the constructor, got shape \[\]"
+    ):
         model.alpha = 0.5
     with pytest.raises(ValueError, match="data must keep 14 rows, because alpha was given per row, got 9"):
         model.data = (X[:9], Y[:9])
@@ -651,5 +654,5 @@ def test_a_power_of_each_row_stays_with_the_rows():
 
 
 def test_scalar_alpha_rejects_an_array(model):
-    with pytest.raises(ValueError, match=r"alpha must keep its shape \[\]"):
+    with pytest.raises(ValueError, match="alpha must stay one number, as in the constructor"):
         model.alpha = np.full(14, 0.5)

@@ -184,7 +184,9 @@ def test_rejects_a_state_with_invalid_values(name, value, message):
 
 def test_rejects_a_state_of_another_model():
     """Whose data the likelihood does not accept."""
-    with pytest.raises(ValueError, match=r"^cannot make a StreamingPEP of this state and these parts: data\[1\] \(Y\)"):
+    with pytest.raises(
+        ValueError, match=r"^cannot construct a StreamingPEP from this state and these parts: data\[1\] \(Y\)"
+    ):
         StreamingPEP.from_state(regression().state, kernel(), Probit())
 
 

@@ -178,7 +178,7 @@ def test_the_number_of_rows_is_that_of_the_model(as_new):
     model = TSVGP(kernel(), gpflow.likelihoods.Gaussian(), Z)
     with pytest.raises(ValueError, match="num_data of the model must be the number of rows of the dataset, got None"):
         fit(model, batches())
-    with pytest.raises(ValueError, match="data must be None, since PEPR has its own"):
+    with pytest.raises(ValueError, match="data must be None: PEPR stores its data"):
         fit(as_new("PEPR"), batches())
 
 

@@ -332,8 +332,8 @@ def test_tensorboard(tmp_path, name, columns):
 
 def test_bad_arguments_are_refused(as_new):
     for name, options, message in [
-        ("PEPR", {"data": (X, Y)}, "data must be None, since PEPR has its own"),
-        ("TSVGP", {"data": None}, "data must be given, since TSVGP has none"),
+        ("PEPR", {"data": (X, Y)}, "data must be None: PEPR stores its data"),
+        ("TSVGP", {"data": None}, "data must be given: TSVGP does not store data"),
         ("TSVGP", {"data": (X, Y[:-1])}, "data"),
         ("PEPR", {"batch_size": 10}, 'batch_size must be None with optimizer="lbfgs"'),
         ("PEPR", {"batch_size": 10, "optimizer": "adam"}, "batch_size must be None, since PEPR needs all rows"),
@@ -370,7 +370,7 @@ def test_models_of_minibatches_need_the_number_of_rows(num_data, options):
 
 
 def test_a_model_without_a_loss():
-    with pytest.raises(ValueError, match="model must be one of gpflow_pep or GPflow with a training loss, got object"):
+    with pytest.raises(ValueError, match="model must be a gpflow_pep or GPflow model with training loss, got object"):
         fit(object())
 
 

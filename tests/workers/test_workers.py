@@ -126,12 +126,12 @@ REFUSED = {
     "the_same_dataset": r"data must be different rows on each worker, got 46 of 46 sampled rows",
     "another_power": r"all workers must run the same training, but worker 1 differs from worker 0 in model\.alpha\.",
     "another_optimizer_setting": r"worker 1 differs from worker 0 in patience\.",
-    "a_stream": r"StreamingSGPR must be constructed outside of the scope of several workers",
+    "a_stream": r"StreamingSGPR does not support several workers: construct it outside the scope",
     "another_checkpoint": r"checkpoint must be the same file for all workers, but worker 1 resumes after",
     "new_data": r"data of a model of several workers cannot be replaced",
     "labels_of_a_shard": r"likelihood must be given with several workers",
     "of_gpflow": r"the data of SGPR are not divided",
-    "updates_in_batches": r"need all rows in one process, got 2 workers",
+    "updates_in_batches": r"data must be arrays in one process if sites are updated in batches, got 2 workers",
 }
 
 
