@@ -13,6 +13,7 @@ import tensorflow as tf
 from typing_extensions import override
 
 from ..maths.linalg import cholesky_adjoint, column_products
+from ..runtime.checks import repeated
 from ..runtime.custom_gradients import once_differentiable
 from .chunks import Chunk, Part
 from .gaussian import SiteSums
@@ -134,9 +135,11 @@ def _many_chunks(
 
         def general() -> tuple[tf.Tensor, ...]:
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-                values, pull_back = watched(rows, chunk, inputs, watched_sources)
-                L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale, bar)
-                VDV, scale_bar, rows_bar = sites.adjoint(L_, *sites.given_u(L_, values), values, *of_chunk)
+                with repeated():
+                    values, pull_back = watched(rows, chunk, inputs, watched_sources)
+                    L_, *of_chunk = _in_precision(chunk, L, _of_chunk(powers, chunk), scale, bar)
+                    V, D = sites.given_u(L_, values)
+                VDV, scale_bar, rows_bar = sites.adjoint(L_, V, D, values, *of_chunk)
                 return VDV, scale_bar, *pull_back(rows_bar)
 
             return rows.sum_over_chunks(part, (tf.zeros_like(L), tf.zeros_like(scale), *zeros))
@@ -149,7 +152,8 @@ def _many_chunks(
             adjoint = LinearAdjoint.of(L, powers, bar, by_one_product, in_single=isinstance(rows, MixedPrecisionRows))
 
             def part(chunk: Chunk) -> tuple[tf.Tensor, ...]:
-                values, pull_back = watched(rows, chunk, inputs, watched_sources)
+                with repeated():
+                    values, pull_back = watched(rows, chunk, inputs, watched_sources)
                 return pull_back(_in_precision(chunk, adjoint)[0].of_rows(values))
 
             VDV = adjoint.trace[..., None] * sums.A  # since d_bar is a multiple of the site precision
