@@ -318,8 +318,9 @@ class PEP(SparseGP):
 
     def _check_in_memory(self) -> None:
         """Raise a ValueError if data is a dataset, or there are several workers."""
-        got = f"{self._workers.count} workers" if self._workers.count > 1 else "" if self._data else "a tf.data.Dataset"
-        if got:
+        several = self._workers.count > 1
+        if several or not self._data:
+            got = f"{self._workers.count} workers" if several else "a tf.data.Dataset"
             raise ValueError(
                 "data must be arrays in one process if sites are updated in batches, "
                 f"got {got}: use update_sites() without batch_size."

@@ -157,6 +157,7 @@ def select_num_inducing(
             seconds.append(time.perf_counter() - began)
             bar.update()
             if len(scores) > 1:
+                # Of the objective, the upper bound and the density.
                 rise, loosening, gain = (after - before for before, after in zip(*scores[-2:], strict=True))
                 if (gain if criterion == "density" else max(rise, rise - loosening)) < tolerance:
                     status = TOLERANCE
@@ -165,9 +166,20 @@ def select_num_inducing(
     if status == LARGEST and tried[-1] == len(rows):
         status = ALL_ROWS
     chosen, model = (tried[-2], last) if status == TOLERANCE else (tried[-1], model)
-    reason, (objectives, upper_bounds, densities) = _reason(status, tried, criterion, tolerance), np.array(scores).T
-    columns = np.array(tried), objectives, upper_bounds, densities, np.array(seconds)
-    return NumInducingSelection(*columns, criterion, status, reason, chosen, model, tuple(trainings))
+    objectives, upper_bounds, densities = np.array(scores).T
+    return NumInducingSelection(
+        numbers=np.array(tried),
+        objectives=objectives,
+        upper_bounds=upper_bounds,
+        densities=densities,
+        seconds=np.array(seconds),
+        criterion=criterion,
+        status=status,
+        reason=_reason(status, tried, criterion, tolerance),
+        num_inducing=chosen,
+        model=model,
+        trainings=tuple(trainings),
+    )
 
 
 def _check_number(model: GPModel, M: int) -> None:

@@ -104,6 +104,7 @@ class History:
     callback: Callback | None
     scores: HeldOut | None
     patience: int | None
+    """Stop after this many records without improvement of the first score or, without scores, the objective."""
     checkpoints: Checkpoints | None
     interrupted: Callable[[], bool]
     monitor: Callable[[int], Any] | None = None
