@@ -204,7 +204,8 @@ def _components(whole: Any, seen: set[int]) -> Iterator[Any]:
     elif isinstance(whole, tf.Module):
         yield whole
         yield from _settings_of(whole)
-        parts = vars(whole).values()
+        # Attributes of this prefix are TensorFlow's own lists of the same parts.
+        parts = [value for name, value in vars(whole).items() if not name.startswith("_self_")]
     elif isinstance(whole, Mapping):
         parts = whole.values()
     elif isinstance(whole, list | tuple):
